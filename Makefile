@@ -1,0 +1,41 @@
+# Everything from a fresh clone with Python >= 3.10 and make; all that is installed goes into .venv.
+#   make demo   rewrite a training script, show the diff, run both for a few steps
+#   make test   all tests
+#   make lint   ruff and mypy
+
+PYTHON ?= python3
+VENV ?= .venv
+# Tests compare numbers, so they know their torch exactly. `make test TORCH=torch==2.9.0` tries another.
+TORCH ?= torch==2.13.0
+JOBS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint venv clean
+
+demo: $(READY)
+	@$(BIN)/python benchmarks/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+venv: $(READY)
+
+$(READY): pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "autofast needs Python 3.10 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "this Python has no working venv module (on Debian: apt install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "$(BIN)/python -m pip install $(TORCH)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)' || { \
+		echo "no $(TORCH) for this Python and platform on your package index."; \
+		echo "Point pip at one that has it (PIP_EXTRA_INDEX_URL=...; PyTorch's own CPU index saves the CUDA libraries),"; \
+		echo "or try another release: make $(MAKECMDGOALS) TORCH=torch"; exit 1; }
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,3 @@
+"""autofast rewrites PyTorch training scripts into faster ones, every hunk with its reason."""
+
+__version__ = "0.1.0"

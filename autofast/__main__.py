@@ -1,0 +1,6 @@
+"""``python -m autofast``."""
+
+from autofast.cli import main
+
+if __name__ == "__main__":
+    main()

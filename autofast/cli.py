@@ -1,0 +1,248 @@
+"""The command line: parse options, call one function, print, exit.
+
+Only ``click`` is imported at the top, so that ``autofast --help`` and a pre-commit hook start at once; everything else is imported by the
+command that needs it. Standard output carries the product alone, standard error all that is said about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from autofast import __version__
+from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
+from autofast.faults import REPORT, internal
+from autofast.postcheck import PostConditionError
+from autofast.read.source import BadInput
+
+if TYPE_CHECKING:
+    from autofast.config import Config
+    from autofast.output import Mode
+
+F = TypeVar("F", bound=Callable[..., Any])
+STDIN = "-"
+
+
+class Fault(click.ClickException):
+    """One line on standard error, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"autofast: {self.format_message()}", file=file, err=True)
+
+
+class Commands(click.Group):
+    """Turns what went wrong in any command into one line and the right exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BadInput as error:
+            raise Fault(str(error)) from None
+        except PostConditionError as error:
+            raise Fault(f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}") from None
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(130) from None
+        except Exception as error:
+            raise Fault(internal(error)) from None
+
+
+# ------------------------------------------------------------------------------------------------ options of several commands
+def _comma_separated(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for value in values for part in value.split(",") if (name := part.strip()))
+
+
+def _input_options(command: F) -> F:
+    """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
+    options = [
+        click.option("--root", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the project.  [default: the git root]"),
+        click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="What standard input is called."),
+        click.option("--select", multiple=True, callback=_comma_separated, metavar="RULES", help="Only these rules and groups."),
+        click.option("--ignore", multiple=True, callback=_comma_separated, metavar="RULES", help="None of these rules and groups."),
+        click.option("--effect", type=click.Choice(EFFECTS), help="How far a rewrite may go.  [default: sampling]"),
+        click.option("--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"),
+        click.option("--target", type=click.Choice(TARGETS), help="Hardware that the rewrite is for.  [default: cuda]"),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+# ------------------------------------------------------------------------------------------------ commands
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="autofast", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Rewrites PyTorch training scripts into faster ones, every hunk with its reason."""
+
+
+@cli.command("rewrite")
+@click.argument("entry")
+@click.option("-o", "--output", metavar="FILE", help="Write the rewritten ENTRY to FILE (`-`: standard output).")
+@click.option("--output-dir", metavar="DIR", help="Write all files of the script below DIR.")
+@click.option("--in-place", is_flag=True, help="Rewrite the files themselves.")
+@click.option("--diff", is_flag=True, help="Show the changes; this is also what happens without any of these.")
+@click.option("--patch", metavar="FILE", help="Write the changes to FILE for `git apply` (`-`: standard output).")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@_input_options
+def rewrite_command(
+    entry: str, output: str | None, output_dir: str | None, in_place: bool, diff: bool, patch: str | None, force: bool, **given: Any
+) -> None:
+    """Rewrite a training script.
+
+    ENTRY is the script that you start; the files of its project that it imports are read and rewritten with it. `-` reads standard input and
+    writes the rewritten script to standard output.
+    """
+    modes: dict[str, tuple[Mode, str | bool | None]] = {
+        "-o": ("file", output),
+        "--output-dir": ("folder", output_dir),
+        "--in-place": ("in-place", in_place),
+        "--diff": ("diff", diff),
+        "--patch": ("patch", patch),
+    }
+    chosen = [(option, mode, value) for option, (mode, value) in modes.items() if value]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
+    if entry == STDIN and (in_place or output_dir):
+        raise click.UsageError(f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch.")
+    default: tuple[str, Mode, str | bool] = ("", "file" if entry == STDIN else "diff", "-")
+    _, mode, value = chosen[0] if chosen else default
+    _rewrite(entry, mode, value if isinstance(value, str) else "-", force, given)
+
+
+def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, Any]) -> None:
+    from autofast.output import Destination, deliver
+    from autofast.report.style import for_stream
+    from autofast.report.summary import summary
+    from autofast.rewriting import rewrite
+
+    script, raw = _entry(entry, given["stdin_filename"])
+    root = _root(given["root"], script)
+    to = Destination(mode, path, force)
+    config = _configured(root, given)
+    try:
+        result = rewrite(script, root, config, raw=raw, alone=to.alone)
+    except (BadInput, PostConditionError):
+        raise
+    except Exception as error:
+        raise Fault(f"{entry}: {internal(error)}") from None
+    delivery = deliver(result, to, for_stream(sys.stdout))
+    _out(delivery.product)
+    click.echo(summary(result, to, delivery.written, for_stream(sys.stderr)), err=True, nl=False, color=True)
+
+
+@cli.command("check")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="For people or for programs.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 although something was found.")
+@click.option("-v", "--show-refused", is_flag=True, help="Also list the places that are left alone, with the reason.")
+@_input_options
+def check_command(paths: tuple[str, ...], output_format: str, exit_zero: bool, show_refused: bool, **given: Any) -> None:
+    """Find what could be faster.
+
+    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input).
+
+    Exit code: 0 nothing found, 1 something found, 2 something could not be read.
+    """
+    from autofast.checking import check
+    from autofast.report import json, text
+    from autofast.report.style import for_stream
+
+    stdin = [_entry(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
+    named = [Path(path) for path in paths if path != STDIN]
+    near = [*named, *(path for path, _ in stdin)]
+    root = _root(given["root"], near[0], *near[1:])
+    result = check(named, root, _configured(root, given), dict(stdin))
+    for line in result.complaints:
+        click.echo(f"autofast: {line}", err=True)
+    if output_format == "json":
+        _out(json.report(result.files, result.records).encode())
+    elif result.records or not result.failed:
+        _out(text.report(result.records, for_stream(sys.stdout), refused=show_refused).encode())
+    found = any(record.status != "refused" for record in result.records)
+    raise click.exceptions.Exit(2 if result.failed else 1 if found and not exit_zero else 0)
+
+
+@cli.command("rules")
+@click.option("--markdown", is_flag=True, help="As the table of README.md.")
+def rules_command(markdown: bool) -> None:
+    """List all rules."""
+    from autofast.report import rules
+
+    click.echo(rules.markdown() if markdown else rules.table(sys.stdout), nl=False)
+
+
+@cli.command("rule")
+@click.argument("name")
+def rule_command(name: str) -> None:
+    """Show the card of the rule NAME."""
+    from autofast.report import rules
+
+    click.echo(rules.card(name, sys.stdout), nl=False)
+
+
+@cli.command("verify", hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def verify_command(arguments: tuple[str, ...]) -> None:
+    """Prove that a rewritten script is faster and trains the same (not in this version)."""
+    raise Fault(
+        f"verify is not in version {__version__}; until then run both scripts for the same number of steps with the same seed "
+        "and compare times and losses"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what the commands share
+def _entry(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None]:
+    """The script to read, and its text where that comes from standard input."""
+    if name != STDIN:
+        return Path(name), None
+    return stdin_filename or Path("-"), sys.stdin.buffer.read()
+
+
+def _root(given: Path | None, *near: Path) -> Path:
+    """The project's folder: as given, else the git root, else the folder of what is looked at (what is common to several)."""
+    if given is None:
+        return Path(os.path.commonpath([find_root(path) for path in near]))
+    if not given.is_dir():
+        raise BadInput(f"{given}: is no folder; give the project's folder as --root")
+    root = given.resolve()
+    for path in near:
+        if path.resolve() != root and root not in path.resolve().parents:
+            raise BadInput(f"{path}: is outside of --root {given}; give a folder that holds it")
+    return root
+
+
+def _configured(root: Path, given: dict[str, Any]) -> Config:
+    """The project's configuration with the options of the command line over it."""
+    from dataclasses import replace
+
+    from autofast.config import load
+    from autofast.finding import Effect
+
+    config = load(root)
+    changes = {key: given[key] for key in ("precision", "target") if given[key] is not None}
+    if given["effect"] is not None:
+        changes["effect"] = Effect[given["effect"].upper()]
+    if given["select"]:  # asked for by name just now: this outdoes what the project's file leaves out
+        changes.update(select=given["select"], ignore=given["ignore"])
+    else:
+        changes["ignore"] = (*config.ignore, *given["ignore"])
+    return replace(config, **changes)
+
+
+def _out(product: bytes) -> None:
+    """Standard output in bytes: a script keeps its own encoding and line ends."""
+    click.echo(product, nl=False)
+
+
+def main() -> NoReturn:
+    """The console script."""
+    cli(prog_name="autofast")
+    raise AssertionError("click exits")

@@ -1,0 +1,87 @@
+"""What a rule is and what it returns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from autofast.edits import Edit
+
+if TYPE_CHECKING:
+    from autofast.script import Script
+
+
+class Effect(IntEnum):
+    """How far a rewrite may go; each level includes the ones before it."""
+
+    EXACT = 0  # the same numbers under the same seed
+    ROUNDING = 1  # the same mathematics, other rounding
+    SAMPLING = 2  # other random draws of the same distribution
+    RECIPE = 3  # the training itself changes: only on request
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for. ``selected`` holds the names of the rules that take part in this plan."""
+
+    precision: str = "auto"  # auto | bf16 | fp16
+    target: str = "cuda"  # cuda | cpu
+    selected: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """One place. With edits it is a fix; with ``refusal`` a place left alone, and why; with ``advice`` work for a human.
+
+    ``node`` is the call or statement to be changed. ``needs`` names rules without whose fix at the same ``key``
+    this one would be wrong (``persistent_workers`` without workers): the plan drops it when they are not applied.
+    """
+
+    node: ast.AST
+    message: str
+    edits: tuple[Edit, ...] = ()
+    refusal: str = ""
+    advice: str = ""
+    effect: Effect | None = None  # where this place differs from the rule's own effect
+    key: object = None
+    needs: tuple[str, ...] = ()
+    rule: str = ""  # filled in by the plan
+    ignored: bool = False  # by a comment of the user; filled in by the plan
+
+    @property
+    def status(self) -> str:
+        """``ignored``, ``fix``, ``refused`` or ``advice``."""
+        return "ignored" if self.ignored else "fix" if self.edits else "refused" if self.refusal else "advice"
+
+
+Find = Callable[["Script", Options], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: ``find`` is called with the script and the options and yields findings; the card is ``rules/<name>.md``."""
+
+    name: str
+    effect: Effect
+    summary: str
+    find: Find
+    groups: tuple[str, ...] = ()
+    default: bool = True
+    options: tuple[str, ...] = field(default=())
+
+
+REGISTRY: dict[str, Rule] = {}
+
+
+def rule(name: str, effect: Effect, *, groups: tuple[str, ...] = (), default: bool = True) -> Callable[[Find], Find]:
+    """Register ``find`` (a generator of findings) under ``name``; its docstring's first line is the summary."""
+
+    def register(find: Find) -> Find:
+        summary = (find.__doc__ or "").strip().splitlines()[0]
+        REGISTRY[name] = Rule(name, effect, summary, find, groups, default)
+        return find
+
+    return register

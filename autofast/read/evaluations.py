@@ -1,0 +1,323 @@
+"""Evaluations: forward passes that no backward follows, the statements that hold them, and whether anything of them is needed later."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.read import torchlib
+from autofast.read.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
+from autofast.read.kinds import is_autocast, is_optimizer
+from autofast.read.leaks import YIELDS, Region, carries, leak
+from autofast.read.names import WRAPPERS
+from autofast.read.source import ancestors, function_of, statement_of
+from autofast.read.tensors import tensors_in
+from autofast.read.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
+from autofast.script import Evaluation, Script
+
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+BACKWARDS = (".backward", ".manual_backward", "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional.jacobian")
+# libraries that are given tensors to show, save or score them, never to train with them
+# fmt: off
+HARMLESS = frozenset({
+    "torch", "torchvision", "numpy", "builtins", "math", "time", "os", "sys", "json", "logging", "PIL", "matplotlib", "sklearn", "scipy",
+    "pandas", "seaborn", "wandb", "tqdm", "tensorboard", "tensorboardX", "visdom", "cv2", "imageio", "skimage", "einops", "torchmetrics",
+    "evaluate", "rich", "datetime", "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
+})
+SHOWS = (
+    "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
+    "accelerate.", "contextlib.",
+)
+# fmt: on
+REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_property")
+
+
+def evaluations(script: Script) -> list[Evaluation]:
+    """The program's evaluations, each at the smallest place that holds all its forwards."""
+    training = _Training(script)
+    found: dict[int, Evaluation] = {}
+    for site in script.log.of("forward"):
+        for occurrence in site:
+            if not occurrence.data["outer"]:
+                continue
+            made = _switched_off(occurrence) if occurrence.grad in ("off", "inference") else _plain(site, occurrence, training)
+            if made is None:
+                continue
+            node, kind, context = made
+            evaluation = found.setdefault(id(node), Evaluation(node, kind, occurrence.grad, [], context))
+            if evaluation.mode != occurrence.grad:
+                evaluation.mode = "maybe"
+            if site not in evaluation.forwards:
+                evaluation.forwards.append(site)
+    whole = {id(e.node) for e in found.values() if e.kind == "function"}
+    for key, evaluation in list(found.items()):
+        if evaluation.context is None and any(id(a) in whole for a in ancestors(evaluation.node)):
+            del found[key]  # the whole function is one evaluation
+    for evaluation in found.values():
+        region = _region(evaluation)
+        evaluation.escapes = _hazard(script, evaluation, region) or leak(script, region)
+        evaluation.unknown = _needs_gradients(script, evaluation, region, training) if evaluation.context is None else ""
+    return list(found.values())
+
+
+def _region(evaluation: Evaluation) -> Region:
+    node = evaluation.node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return Region(node, node.body, True)
+    return Region(node, node.body if isinstance(node, (ast.With, ast.AsyncWith)) else [node] if isinstance(node, ast.stmt) else [], False)
+
+
+# ------------------------------------------------------------------------------------------------ what trains
+class _Training:
+    """Which calls of models a backward reaches.
+
+    ``passes`` are those it certainly may reach, as the reader followed the loss there. ``blind`` are the ways to the other backwards:
+    whatever runs in the same loop or function may be trained by them.
+    """
+
+    def __init__(self, script: Script):
+        self.passes: set[ast.AST] = set()
+        self.blind: list[Stack] = []
+        self.all: list[Stack] = []
+        for site in script.log.of(*BACKWARDS):
+            for occurrence in site:
+                self.all.append(occurrence.stack)
+                self.add(_differentiated(occurrence), occurrence.stack)
+        for (kind, _), site in script.log.each():
+            for occurrence in site:
+                if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
+                    self.passes.update(p for t in tensors_in(given) for p in t.passes)
+
+    def add(self, given: Values, stack: Stack) -> None:
+        passes = {p for t in tensors_in(given) for p in t.passes}
+        self.passes |= passes
+        if not passes:
+            self.blind.append(stack)
+
+
+def _differentiated(occurrence: Occurrence) -> Values:
+    if isinstance(occurrence.this, Tensor):
+        return frozenset({occurrence.this})
+    return occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+
+
+def _handed_out(kind: str, occurrence: Occurrence) -> Values:
+    """The tensors that leave the project here for code that may train with them."""
+    if kind == "return":
+        frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
+        return occurrence.result if frame is not None and not isinstance(frame.node, ast.Call) else frozenset()
+    known = isinstance(occurrence.this, Ref) and occurrence.this.name.split(".")[0] in HARMLESS
+    foreign = isinstance(occurrence.this, Ref) and kind == occurrence.this.name and not known
+    if kind in ("call_unknown", "call_object") or foreign or (kind.startswith(".") and isinstance(occurrence.this, Unknown)):
+        given = occurrence.args
+        return frozenset().union(*(g.values for g in (*given.positional, *given.named.values()))) if given is not None else frozenset()
+    return frozenset()
+
+
+# ------------------------------------------------------------------------------------------------ where it is
+def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None] | None:
+    for frame in reversed(occurrence.stack):
+        if isinstance(frame, WithFrame):
+            for expr, found in reversed(frame.contexts):
+                if torchlib.grad_mode_of(found) is not None:
+                    return frame.node, "with" if isinstance(frame.node, (ast.With, ast.AsyncWith)) else "decorator", expr
+    return None
+
+
+def _plain(site: Site, occurrence: Occurrence, training: _Training) -> tuple[ast.AST, str, ast.expr | None] | None:
+    """The outermost loop over batches, else the function, else the statement around this forward that no backward happens in."""
+    if occurrence.grad != "on" or site.node in training.passes or not isinstance(site.node, ast.expr):
+        return None
+    best: tuple[ast.AST, str, ast.expr | None] | None = None
+    for i in range(len(occurrence.stack) - 1, -1, -1):
+        frame = occurrence.stack[i]
+        prefix = occurrence.stack[: i + 1]
+        if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
+            if _has_backward(prefix, training.all):
+                break
+            best = (frame.node, "loop", None) if frame.loaders or best is None or best[1] == "function" else best
+            if frame.loaders:
+                return best
+        elif isinstance(frame, CallFrame):
+            if not isinstance(frame.node, ast.Call) or _of_module(frame):
+                return None  # nothing in the project calls it, or a model does: who needs the result is not known
+            if any(inside(b, frame.func.node) for b in training.all):
+                break
+            if best is None and isinstance(frame.func.node, ast.FunctionDef):
+                best = (frame.func.node, "function", None)
+    if best is None and not _blind(occurrence.stack, training.blind):
+        best = (statement_of(site.node), "statement", None)
+    return best
+
+
+def _of_module(frame: CallFrame) -> bool:
+    owner = frame.func.owner
+    return owner is not None and torchlib.is_module(Inst(owner, None))
+
+
+def _has_backward(prefix: Stack, backs: list[Stack]) -> bool:
+    node = prefix[-1].node
+    loaders = prefix[-1].loaders if isinstance(prefix[-1], LoopFrame) else frozenset()
+    for stack in backs:
+        for frame in stack:
+            if frame.node is node and isinstance(frame, LoopFrame) and (not loaders or not frame.loaders or frame.loaders & loaders):
+                return True
+    return False
+
+
+def _blind(stack: Stack, backs: list[Stack]) -> bool:
+    """Whether a backward of something that is not known runs in a loop or function around this place."""
+    return any(inside(b, f.func.node if isinstance(f, CallFrame) else f.node) for f in stack for b in backs) or any(not b for b in backs)
+
+
+# ------------------------------------------------------------------------------------------------ what speaks against
+def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
+    """What happens here that ``inference_mode`` does not bear, besides tensors that leave."""
+    for site, _ in region.sites(script, *BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_"):
+        if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
+            return f"line {_line(site.node)} computes gradients here"
+    for site, occurrence in region.sites(script, "new", ".step"):
+        thing = occurrence.this
+        if thing is not None and is_optimizer(thing):
+            return f"an optimizer is used here (line {_line(site.node)})"
+        if site.kind == "new" and isinstance(thing, (Inst, Ext)) and torchlib.is_module(thing) and not torchlib.is_loss(thing):
+            return f"a module is made here (line {_line(site.node)}): its parameters could not be trained"
+    for site, occurrence in region.sites(script, "builtins.setattr"):
+        if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
+            return f"setattr() keeps a tensor made here (line {_line(site.node)})"
+    return (
+        _compiled(script, region)
+        or _foreign_model(evaluation)
+        or _caches(script, region)
+        or _shared_objects(script, region)
+        or _cast_outside(evaluation)
+    )
+
+
+def _compiled(script: Script, region: Region) -> str:
+    for name in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
+        for site in script.calls(name):
+            return f"line {_line(site.node)} compiles: {name}() and inference_mode do not go well together"
+    for site, _ in region.sites(script, ".compile"):
+        return f"line {_line(site.node)} compiles a model"
+    return ""
+
+
+def _foreign_model(evaluation: Evaluation) -> str:
+    """A model of a library that keeps tables which it computes when they are first needed, or one that is not known."""
+    for site in evaluation.forwards:
+        for occurrence in site:
+            for thing in _inner(occurrence.this):
+                if isinstance(thing, Ext) and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS)):
+                    return f"{thing.name} may keep tensors that it computes here (line {_line(site.node)})"
+                if not isinstance(thing, (Ext, Inst)):
+                    return f"the model of line {_line(site.node)} is not known"
+    return ""
+
+
+def _inner(thing: Thing | None) -> list[Thing]:
+    if isinstance(thing, Ext) and thing.name in WRAPPERS:
+        return [x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)]
+    return [thing] if thing is not None else []
+
+
+def _caches(script: Script, region: Region) -> str:
+    """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this process."""
+    for _, site in script.log.each():
+        for occurrence in site:
+            for frame in occurrence.stack if region.reaches(occurrence.stack) else ():
+                if isinstance(frame, CallFrame) and region.holds(frame.node):
+                    for decorator in frame.func.decorators:
+                        if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
+                            return f"{frame.func.name}() remembers its results, which may be tensors made here (line {_line(frame.node)})"
+    read = {x for _, o in region.sites(script, "iterate") for x in getattr(o.stack[-1] if o.stack else None, "loaders", ())}
+    read |= {x for _, o in region.sites(script, "next") for x in o.data.get("loaders", ())}
+    for loader in script.loaders:
+        if any(t in read for t in loader.things):
+            for dataset in loader.datasets:
+                if dataset.writes:
+                    return f"the dataset {dataset.name} keeps what it makes here (`{dataset.writes[0]}`), also for training"
+    return ""
+
+
+def _shared_objects(script: Script, region: Region) -> str:
+    """A library's object (a metric) that gets tensors here, and is used outside as well: its state is changed in place there."""
+    for _, site in script.log.each():
+        for occurrence in site:
+            thing = occurrence.this
+            if not isinstance(thing, (Ext, Ref, Unknown)) or occurrence.args is None or not region.meets(site, occurrence):
+                continue
+            if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
+                continue
+            if isinstance(thing, Ext) and (thing.name.startswith(SHOWS) or torchlib.is_module(thing) or "over" in thing.attrs):
+                continue
+            given = [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())]
+            if not tensors_in(*given):
+                continue
+            if isinstance(thing, Ref):
+                return f"line {_line(site.node)} gives a tensor to {thing.name}(), which is not known"
+            if isinstance(thing, Unknown):
+                if script.log.at("forward", site.node) is None:  # there it is another form of the model
+                    return f"line {_line(site.node)} gives a tensor to something that is not known: {thing.why}"
+            elif any(o.this is thing and not region.meets(s, o) for (k, _), s in script.log.each() for o in s if k != "new"):
+                return f"{thing.name} gets tensors on line {_line(site.node)}, and is used elsewhere too"
+    return ""
+
+
+def _cast_outside(evaluation: Evaluation) -> str:
+    """The cast weights that autocast keeps until its block ends would be used by a training pass in the same block."""
+    for site in evaluation.forwards:
+        for occurrence in site:
+            for frame in occurrence.stack:
+                if frame.node is evaluation.node:
+                    break
+                if isinstance(frame, WithFrame) and any(is_autocast(found) for _, found in frame.contexts):
+                    return (
+                        f"the autocast block around it (line {_line(frame.node)}) keeps the weights that are cast here, also for training"
+                    )
+    return ""
+
+
+def _needs_gradients(script: Script, evaluation: Evaluation, region: Region, training: _Training) -> str:
+    """Why gradients must not be switched off here, where they are on now."""
+    if region.yields:
+        return YIELDS
+    users = (*BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_", "torch.func.grad", ".step")
+    for site, _ in region.sites(script, *users):
+        if site.kind != ".step" or evaluation.kind != "statement":
+            return f"line {_line(site.node)} uses gradients"
+    for site, occurrence in region.sites(script, "call_unknown"):
+        if occurrence.args is not None and _trainable(occurrence.args):
+            why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
+            return f"line {_line(site.node)} calls something that is not known: {why}"
+    for site, occurrence in region.sites(script, "forward"):
+        if occurrence.data["outer"] and site.node in training.passes:
+            return f"the forward of line {_line(site.node)} is trained"
+    for expr, result in _results(script, region):
+        if any(t.grad and (not t.passes or t.passes & training.passes) for t in tensors_in(result)):
+            return f"`{ast.unparse(expr)}` (line {_line(expr)}) may carry a gradient that is needed later"
+    if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
+        return "it reads gradients"
+    return _cast_outside(evaluation)
+
+
+def _trainable(args: Arguments) -> bool:
+    """Whether something that can be trained with is among the arguments."""
+    given = [g.values for g in (*args.positional, *args.named.values())]
+    return any(t.grad for t in tensors_in(*given)) or any(torchlib.is_module(t) or is_optimizer(t) for v in given for t in v)
+
+
+def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]]:
+    """What the region computes and may hand on: to variables, objects, containers and callers."""
+    for statement in region.statements:
+        for part in ast.walk(statement):
+            here = not region.whole if isinstance(part, ast.Assign) else isinstance(part, ast.Return) and function_of(part) is region.scope
+            if here and isinstance(part, (ast.Assign, ast.Return)) and part.value is not None:
+                yield part.value, script.values(part.value)
+    for site, occurrence in region.sites(script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"):
+        if isinstance(site.node, (ast.expr, ast.AugAssign)):
+            yield site.node.target if isinstance(site.node, ast.AugAssign) else site.node, occurrence.result
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)

@@ -1,0 +1,459 @@
+"""What leaves a piece of code: whether a tensor made inside may meet autograd outside.
+
+A tensor made under ``torch.inference_mode()`` may be read anywhere, but outside it must neither be saved for a backward nor changed
+in place: both are errors. So everything that may carry one out is followed - names, containers, attributes, results of functions - to
+the places where it is used. Reading it as a number, printing it and saving it is harmless; what is not understood is a leak.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.read.events import CallFrame, Occurrence, Site, Stack
+from autofast.read.kinds import is_loss, is_module
+from autofast.read.source import ancestors, block_of, function_of, parent_of, source_of, statement_of
+from autofast.read.values import Bound, Cls, Dict, Ext, Func, Inst, Method, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.script import Script
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# fmt: off
+NUMBERS = frozenset({
+    "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "element_size", "stride", "is_floating_point", "is_contiguous",
+    "get_device", "count", "index",
+})
+FACTS = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "layout", "is_sparse"})
+READS = frozenset({
+    "builtins.print", "builtins.float", "builtins.int", "builtins.bool", "builtins.str", "builtins.repr", "builtins.format", "builtins.len",
+    "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hash", "torch.save",
+})
+PASS_ON = frozenset({"random", "heapq", "queue", "multiprocessing", "threading", "collections", "itertools", "functools", "operator"})
+KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault"})
+# fmt: on
+CLIMB = (ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Slice, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, *COMPREHENSIONS)
+ENDS = (ast.FormattedValue, ast.Expr, ast.If, ast.While, ast.Assert, ast.Raise, ast.Delete, ast.comprehension)
+YIELDS = "it yields in between: what the caller does then would run in the same mode"
+
+
+class Region:
+    """Statements of one block, or the body of a function; ``scope`` is the function (or module) whose code they are."""
+
+    def __init__(self, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
+        self.node, self.statements, self.whole = node, list(statements), whole
+        self.inner = {id(n) for s in self.statements for n in ast.walk(s)}
+        self.scope = node if whole else function_of(node)
+
+    @property
+    def yields(self) -> bool:
+        return any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in self.statements for n in ast.walk(s))
+
+    def holds(self, node: ast.AST) -> bool:
+        return id(node) in self.inner
+
+    def meets(self, site: Site, occurrence: Occurrence) -> bool:
+        """Whether this happens in the region, or in something that is called there."""
+        return id(site.node) in self.inner or self.reaches(occurrence.stack)
+
+    def reaches(self, stack: Stack) -> bool:
+        return any(id(f.node) in self.inner for f in stack)
+
+    def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
+        for site in script.log.of(*kinds):
+            for occurrence in site:
+                if self.meets(site, occurrence):
+                    yield site, occurrence
+
+
+def carries(values: Values) -> bool:
+    """Whether these values may be, or hold, a tensor."""
+    todo, seen = list(values), set()
+    while todo:
+        thing = todo.pop()
+        if isinstance(thing, (Tensor, Unknown)):
+            return True
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, (Seq, Dict)):
+            todo.extend(thing.any())
+        elif isinstance(thing, Inst) and not is_module(thing):
+            todo.extend(t for held in thing.attrs.values() for t in held)
+        elif isinstance(thing, Ext) and "over" in thing.attrs:
+            todo.extend(thing.attrs["over"])
+    return False
+
+
+def leak(script: Script, region: Region) -> str:
+    """How a tensor made in ``region`` may come to autograd outside it; empty where none can."""
+    return next((why for why in _Leaks(script, region).reasons() if why), "")
+
+
+class _Leaks:
+    def __init__(self, script: Script, region: Region):
+        self.script, self.region = script, region
+        self.seen: set[int] = set()
+
+    def reasons(self) -> Iterator[str]:
+        region = self.region
+        if region.yields:
+            yield YIELDS
+        yield from self.kept()
+        for name, node in self.tainted().items():
+            yield self.name(name, node)
+        for statement in region.statements:
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Return) and part.value is not None and function_of(part) is region.scope:
+                    yield self.returned(part)
+
+    # ------------------------------------------------------------------------------------------------ what is kept
+    def kept(self) -> Iterator[str]:
+        """Stores other than in local variables, here and in the functions called here."""
+        for site, occurrence in self.region.sites(self.script, "set_attribute", "set_elsewhere"):
+            if carries(occurrence.result) and not self.born_inside(occurrence.this):
+                yield f"`{ast.unparse(site.node)}` keeps a tensor made here (line {_line(site.node)})"
+        for site, occurrence in self.region.sites(self.script, "append", "set_item", "tensor_write", "inplace"):
+            if site.kind != "inplace" and not carries(occurrence.result) or self.born_inside(occurrence.this):
+                continue
+            root = _root(site.node)
+            if (root is not None and self.is_local(root)) or self.local_names(occurrence.this):
+                continue  # followed as a variable
+            yield f"line {_line(site.node)} changes something that outlives this place"
+        for function in self.functions():
+            for part in ast.walk(function):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in _declared(function_of(part)):
+                    value = getattr(statement_of(part), "value", None)
+                    here = function is not self.region.scope or self.region.holds(part)
+                    if here and (value is None or carries(self.script.values(value))):
+                        yield f"the global `{part.id}` may keep a tensor made here (line {part.lineno})"
+
+    def functions(self) -> list[ast.AST]:
+        """The project's functions that run in the region."""
+        found: dict[int, ast.AST] = {}
+        if isinstance(self.region.scope, FUNCTIONS):
+            found[id(self.region.scope)] = self.region.scope
+        for _, site in self.script.log.each():
+            for occurrence in site:
+                if self.region.reaches(occurrence.stack):
+                    for frame in occurrence.stack:
+                        if isinstance(frame, CallFrame) and self.region.holds(frame.node):
+                            found[id(frame.func.node)] = frame.func.node
+        return list(found.values())
+
+    def born_inside(self, thing: Thing | None) -> bool:
+        made = getattr(thing, "made", None)
+        node = getattr(thing, "node", None)
+        return (isinstance(node, ast.AST) and self.region.holds(node)) or (isinstance(made, tuple) and self.region.reaches(made))
+
+    def is_local(self, name: ast.Name) -> bool:
+        """A variable of the function that it stands in: what it holds ends with that function, or is bound to another name."""
+        scope = function_of(name)
+        if isinstance(scope, ast.Module):
+            return True
+        stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store))
+        return not _is_parameter(scope, name.id) and name.id not in _declared(scope) and any(function_of(n) is scope for n in stores)
+
+    def local_names(self, thing: Thing | None) -> list[ast.Name]:
+        """The variables of the scope (no parameters) that hold this container."""
+        if not isinstance(thing, (Seq, Dict)):
+            return []
+        scope = self.region.scope
+        names = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))]
+        return [n for n in names if function_of(n) is scope and self.is_local(n)]
+
+    # ------------------------------------------------------------------------------------------------ names
+    def tainted(self) -> dict[str, ast.AST]:
+        """The local variables that may hold something made here: bound in the region, or containers filled there."""
+        region = self.region
+        if region.whole:
+            return {}
+        found: dict[str, ast.AST] = {}
+        for statement in region.statements:
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and function_of(part) is region.scope:
+                    found.setdefault(part.id, part)
+        for site, occurrence in region.sites(self.script, "append", "set_item", "tensor_write", "inplace", "set_attribute"):
+            root = _root(site.node) if region.holds(site.node) else None
+            names = [root] if root is not None else self.local_names(occurrence.this)
+            for name in names:
+                if function_of(name) is region.scope and self.is_local(name):
+                    found.setdefault(name.id, name)
+        return found
+
+    def name(self, name: str, origin: ast.AST) -> str:
+        """What happens outside the region to what ``name`` holds after it."""
+        scope = self.region.scope
+        for node in ast.walk(scope):
+            if not isinstance(node, ast.Name) or node.id != name or self.region.holds(node):
+                continue
+            if function_of(node) is not scope and _is_own(function_of(node), name):
+                continue
+            if isinstance(node.ctx, ast.Load) and may_follow(node, name, self.region.node):
+                if why := self.use(node):
+                    return why
+            elif isinstance(parent_of(node), ast.AugAssign) and may_follow(node, name, self.region.node) and self.is_tensor(node):
+                return f"`{name}` is changed in place on line {node.lineno}"
+        return ""
+
+    def is_tensor(self, node: ast.expr) -> bool:
+        return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
+
+    # ------------------------------------------------------------------------------------------------ uses
+    def use(self, expr: ast.expr) -> str:
+        """Why the value of ``expr``, outside the region, may meet autograd; empty where it is only read."""
+        if id(expr) in self.seen:
+            return ""
+        self.seen.add(id(expr))
+        values = self.script.values(expr)
+        if values and not carries(values):
+            return ""
+        if not values:
+            return "" if self.is_dead(expr) else f"line {_line(expr)} is not followed by the reader"
+        parent = parent_of(expr)
+        match parent:
+            case ast.Attribute():
+                return self.attribute(expr, parent)
+            case ast.Subscript():
+                if isinstance(parent.ctx, ast.Store):
+                    return f"`{_text(expr)}` is changed in place on line {_line(expr)}" if self.is_tensor(expr) else ""
+                return self.operand(parent, [p for p in (parent.value, parent.slice) if p is not expr]) or self.use(parent)
+            case ast.BinOp():
+                return self.operand(parent, [p for p in (parent.left, parent.right) if p is not expr]) or self.use(parent)
+            case ast.Compare():
+                return self.use(parent)
+            case ast.IfExp() if parent.test is expr:
+                return ""
+            case ast.NamedExpr():
+                return self.use(parent) or self.target(parent.target, parent)
+            case ast.keyword():
+                call = parent_of(parent)
+                return self.argument(expr, call) if isinstance(call, ast.Call) else f"line {_line(expr)} is not understood"
+            case ast.Call():
+                return self.argument(expr, parent)
+            case ast.Assign():
+                return next((why for t in parent.targets if (why := self.target(t, parent))), "")
+            case ast.AnnAssign() | ast.AugAssign():
+                return self.target(parent.target, parent)
+            case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
+                return self.target(parent.target, parent)
+            case ast.Return():
+                return self.returned(parent)
+        if isinstance(parent, ENDS):
+            return ""
+        if isinstance(parent, CLIMB):
+            return self.use(parent)
+        return f"line {_line(expr)} uses it in a way that is not understood"
+
+    def is_dead(self, expr: ast.expr) -> bool:
+        """The script never comes here (and the reader has not given up before)."""
+        return not any("too large" in note for note in self.script.notes)
+
+    def operand(self, parent: ast.expr, parts: list[ast.expr]) -> str:
+        """An operation whose other operand carries a gradient saves this one for the backward.
+
+        What a model made counts as such also where gradients are off: whether they are may be changed in the same rewrite.
+        """
+        for part in parts:
+            for tensor in self.script.values(part):
+                if isinstance(tensor, Tensor) and tensor.dtype != "int" and (tensor.grad or tensor.models or tensor.param):
+                    return f"line {_line(parent)} combines it with a tensor that may need gradients"
+        return ""
+
+    def attribute(self, expr: ast.expr, parent: ast.Attribute) -> str:
+        call, name = parent_of(parent), parent.attr
+        if name in FACTS:
+            return ""
+        if not isinstance(call, ast.Call) or call.func is not parent:
+            return self.use(parent)
+        if name in NUMBERS or name in KEEPERS and not self.is_tensor(expr):
+            return ""
+        if name == "backward" or name == "requires_grad_":
+            return f"line {_line(expr)} needs its gradient"
+        if name.endswith("_") and not name.endswith("__"):
+            return f"`{_text(expr)}` is changed in place on line {_line(expr)}"
+        return self.operand(call, [*call.args, *(k.value for k in call.keywords)]) or self.use(call)
+
+    def argument(self, expr: ast.expr, call: ast.AST | None) -> str:
+        assert isinstance(call, ast.Call)
+        others = [a for a in (*call.args, *(k.value for k in call.keywords)) if a is not expr]
+        callees = self.script.values(call.func)
+        for thing in callees:
+            if isinstance(thing, Ref) and thing.name in READS:
+                continue
+            if why := self.passed(thing, expr, call, others):
+                return why
+        return "" if callees else f"line {_line(expr)} is not followed by the reader"
+
+    def passed(self, thing: Thing, expr: ast.expr, call: ast.Call, others: list[ast.expr]) -> str:
+        """``expr`` is an argument of a call of ``thing``."""
+        text = _text(call.func)
+        if isinstance(thing, Ref):
+            if thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer") or thing.name == "builtins.setattr":
+                return f"line {_line(expr)} makes it a part of an object"
+            if thing.name.split(".")[0] in PASS_ON:
+                return f"`{text}` passes it on (line {_line(expr)})"
+            return self.operand(call, others) or self.use(call)
+        if isinstance(thing, Method):
+            if isinstance(thing.this, (Seq, Dict)):
+                return self.stored(call)
+            if isinstance(thing.this, Tensor):
+                return self.operand(call, [*others, call.func.value]) if isinstance(call.func, ast.Attribute) else ""
+            if is_module(thing.this):
+                return f"`{text}` gets it on line {_line(expr)}"
+            if isinstance(thing.this, Unknown):
+                return f"`{text}` gets it on line {_line(expr)}, and is not known: {thing.this.why}"
+            return self.use(call)
+        if isinstance(thing, (Func, Bound)):
+            return f"{text}() gets it on line {_line(expr)}"
+        if is_loss(thing):
+            return self.operand(call, others) or self.use(call)
+        if isinstance(thing, Unknown):
+            return f"`{text}` gets it on line {_line(expr)}, and is not known: {thing.why}"
+        kind = "class" if isinstance(thing, (Cls, Partial)) else "object"
+        return f"`{text}` (a {kind}) gets it on line {_line(expr)}"
+
+    def stored(self, call: ast.Call) -> str:
+        """It is put into a container."""
+        root = _root(call)
+        if root is None or _is_parameter(function_of(root), root.id):
+            return f"line {_line(call)} keeps it"
+        return self.loads(root.id, function_of(root), call)
+
+    def target(self, target: ast.expr, at: ast.AST) -> str:
+        """It is bound to ``target``."""
+        if isinstance(target, ast.Name):
+            return self.loads(target.id, function_of(target), at)
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return next((why for t in target.elts if (why := self.target(t, at))), "")
+        if isinstance(target, ast.Starred):
+            return self.target(target.value, at)
+        if isinstance(target, ast.Subscript):
+            root = _root(target)
+            if root is not None and not _is_parameter(function_of(root), root.id):
+                return self.loads(root.id, function_of(root), at)
+        return f"`{_text(target)}` keeps it (line {_line(target)})"
+
+    def loads(self, name: str, scope: ast.AST, at: ast.AST) -> str:
+        if name in _declared(scope):
+            return f"the global `{name}` keeps it (line {_line(at)})"
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Name) and node.id == name and not self.region.holds(node):
+                if isinstance(node.ctx, ast.Load) and may_follow(node, name, at):
+                    if why := self.use(node):
+                        return why
+                elif isinstance(parent_of(node), ast.AugAssign) and may_follow(node, name, at) and self.is_tensor(node):
+                    return f"`{name}` is changed in place on line {node.lineno}"
+        return ""
+
+    def returned(self, node: ast.Return) -> str:
+        """Callers are not followed: a result that holds a tensor leaves."""
+        site = self.script.log.at("return", node)
+        if site is None or not any(carries(o.result) for o in site):
+            return ""
+        return f"{getattr(function_of(node), 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
+
+
+# ------------------------------------------------------------------------------------------------ order in the text
+def may_follow(load: ast.Name, name: str, node: ast.AST) -> bool:
+    """Whether the value that ``name`` got in ``node`` may still be there at ``load``: not assigned again on every way."""
+    if function_of(load) is not function_of(node) and not any(a is node for a in ancestors(load)):
+        return True  # another function may run at any time
+    around = {id(a) for a in ancestors(node)}
+    here: ast.AST = load
+    for outer in ancestors(load):
+        if isinstance(here, ast.stmt):
+            for sibling in reversed(_before(here)):
+                if sibling is node or any(n is node for n in ast.walk(sibling)):
+                    return True
+                if assigns(sibling, name):
+                    return False
+        if isinstance(outer, COMPREHENSIONS) and any(_binds(g.target, name) for g in outer.generators):
+            return any(n is node for n in ast.walk(outer))
+        if isinstance(outer, LOOPS):
+            if isinstance(outer, (ast.For, ast.AsyncFor)) and _binds(outer.target, name) and _in_body(load, outer):
+                return outer is node
+            if outer is node or id(outer) in around:
+                return True  # once more around
+        if isinstance(outer, (*FUNCTIONS, ast.Module)):
+            return False
+        here = outer
+    return False
+
+
+def assigns(statement: ast.stmt, name: str) -> bool:
+    """Whether the statement gives the name a new value on every way through it."""
+    if isinstance(statement, ast.Assign):
+        return any(_binds(t, name) for t in statement.targets)
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is not None and _binds(statement.target, name)
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return any(i.optional_vars is not None and _binds(i.optional_vars, name) for i in statement.items) or _any(statement.body, name)
+    if isinstance(statement, ast.If):
+        return _any(statement.body, name) and _any(statement.orelse, name)
+    return isinstance(statement, ast.Delete) and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
+
+
+def _any(block: list[ast.stmt], name: str) -> bool:
+    return any(assigns(s, name) for s in block)
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    if isinstance(target, ast.Name):
+        return target.id == name
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(_binds(t, name) for t in target.elts)
+    return isinstance(target, ast.Starred) and _binds(target.value, name)
+
+
+def _before(statement: ast.stmt) -> list[ast.stmt]:
+    try:
+        block = block_of(statement)
+    except ValueError:
+        return []
+    return block[: next(i for i, s in enumerate(block) if s is statement)]
+
+
+def _in_body(node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
+    inside = {id(s) for s in (*loop.body, *loop.orelse)}
+    return any(id(a) in inside for a in (node, *ancestors(node)))
+
+
+# ------------------------------------------------------------------------------------------------ small questions
+def _root(node: ast.AST) -> ast.Name | None:
+    """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _is_parameter(scope: ast.AST, name: str) -> bool:
+    spec = getattr(scope, "args", None)
+    if not isinstance(spec, ast.arguments):
+        return False
+    every = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *(a for a in (spec.vararg, spec.kwarg) if a)]
+    return any(a.arg == name for a in every)
+
+
+def _is_own(scope: ast.AST, name: str) -> bool:
+    """Whether a function has a variable of its own with this name."""
+    if _is_parameter(scope, name):
+        return True
+    stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store))
+    return name not in _declared(scope) and any(function_of(n) is scope for n in stores)
+
+
+def _declared(scope: ast.AST) -> set[str]:
+    if isinstance(scope, ast.Module):
+        return set()
+    return {n for s in ast.walk(scope) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
+
+
+def _line(node: ast.AST | None) -> int:
+    return getattr(node, "lineno", 0)
+
+
+def _text(node: ast.AST) -> str:
+    return source_of(node).segment(node).split("\n")[0]

@@ -1,0 +1,139 @@
+"""The files of the project: which file an import means."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+from autofast.read.source import BadInput, Source, open_source
+
+# never a project's own code, even where a copy of it lies in the tree: they are described in torchlib
+LIBRARIES = frozenset(
+    "torch torchvision torchaudio torchtext numpy lightning pytorch_lightning lightning_fabric accelerate "
+    "transformers datasets tqdm PIL cv2 scipy sklearn apex deepspeed".split()
+)
+
+
+class Project:
+    """Finds and reads modules below ``root``; everything else is a library and never opened.
+
+    ``overlay`` gives other contents for some files: standard input, or a rewritten text that is read again.
+    """
+
+    def __init__(self, entry: Path, root: Path, overlay: dict[Path, bytes] | None = None):
+        self.entry, self.root = entry, root.resolve()
+        self.overlay = {path.resolve(): raw for path, raw in (overlay or {}).items()}
+        self.sources: dict[Path, Source] = {}
+        self.broken: dict[Path, str] = {}
+        self.namespaces: dict[str, Source | None] = {}
+        first = entry.resolve().parent
+        self.search = list(dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent]))
+        self.search = [p for p in self.search if p == self.root or self.root in p.parents or p == first]
+
+    def read(self, path: Path) -> Source:
+        """The source at ``path``, read once; raises :class:`BadInput`."""
+        key = path.resolve()
+        if key not in self.sources:
+            if key in self.overlay:
+                rel = key.relative_to(self.root).as_posix() if self.root in key.parents else path.as_posix()
+                self.sources[key] = open_source(key, rel, self.overlay[key])
+            else:
+                self.sources[key] = Source.read(path, self.root)
+        return self.sources[key]
+
+    def find(self, name: str, level: int, importer: Source) -> Source | None:
+        """The project's file for ``import name`` (``level`` dots) written in ``importer``; None for a library."""
+        parts = name.split(".") if name else []
+        if level:
+            base = importer.path.parent
+            for _ in range(level - 1):
+                base = base.parent
+            return self._at(base, parts)
+        if parts and parts[0] in LIBRARIES and not self._at(importer.path.parent, parts[:1]):
+            return None
+        standard = bool(parts) and parts[0] in sys.stdlib_module_names
+        for base in self.search[:1] if standard else self.search:
+            if (found := self._at(base, parts)) is not None:
+                return found
+        return None
+
+    def _at(self, base: Path, parts: list[str]) -> Source | None:
+        target = base.joinpath(*parts)
+        for path in (target / "__init__.py", target.with_name(target.name + ".py")) if parts else (target / "__init__.py",):
+            if path.resolve() in self.overlay or path.is_file():
+                if path.resolve() in self.broken:
+                    return None
+                try:
+                    return self.read(path)
+                except BadInput as error:
+                    self.broken[path.resolve()] = str(error)
+                    return None
+        return None
+
+    def is_package(self, name: str, level: int, importer: Source) -> bool:
+        """Whether a folder of the project without ``__init__.py`` stands behind the name (a namespace package)."""
+        parts = name.split(".") if name else []
+        bases = self.search
+        if level:
+            base = importer.path.parent
+            for _ in range(level - 1):
+                base = base.parent
+            bases = [base]
+        return any(base.joinpath(*parts).is_dir() and parts for base in bases)
+
+    def in_namespace(self, name: str) -> Source | None:
+        """The module ``folder.module`` of a folder of the project without ``__init__.py``."""
+        top, _, rest = name.partition(".")
+        if not rest or top in LIBRARIES or top == "builtins" or top in sys.stdlib_module_names:
+            return None
+        if name not in self.namespaces:
+            folders = [base for base in self.search if (base / top).is_dir()]
+            parts = name.split(".")
+            self.namespaces[name] = next((found for base in folders if (found := self._at(base, parts)) is not None), None)
+        return self.namespaces[name]
+
+    def matching(self, pattern: str) -> list[Source]:
+        """The project's modules whose dotted name fits ``models.*_model``; none where nothing is known of the name."""
+        if len(pattern.replace("*", "").strip(".")) < 3 or pattern.startswith("*"):
+            return []
+        found: dict[Path, Source] = {}
+        for base in self.search:
+            for path in sorted(base.glob(pattern.replace(".", "/") + ".py"))[:16]:
+                try:
+                    found.setdefault(path.resolve(), self.read(path))
+                except BadInput as error:
+                    self.broken[path.resolve()] = str(error)
+        return list(found.values())
+
+    def importers(self, source: Source) -> list[Path]:
+        """Python files beside or above ``source`` in the project that import it: where a class it defines is used."""
+        stem = source.path.stem
+        found = []
+        folders = dict.fromkeys([source.path.parent, source.path.parent.parent, self.root])
+        for folder in folders:
+            if folder != self.root and self.root not in folder.parents:
+                continue
+            for path in sorted(folder.glob("*.py"))[:200]:
+                if path.resolve() == source.path or path.resolve() in self.broken:
+                    continue
+                try:
+                    text = path.read_text("utf-8", "replace")
+                except OSError:
+                    continue
+                if stem in text and _imports(text, stem):
+                    found.append(path)
+        return list(dict.fromkeys(found))[:8]
+
+
+def _imports(text: str, stem: str) -> bool:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(a.name.split(".")[-1] == stem for a in node.names):
+            return True
+        if isinstance(node, ast.ImportFrom) and ((node.module or "").split(".")[-1] == stem or any(a.name == stem for a in node.names)):
+            return True
+    return False

@@ -1,0 +1,30 @@
+"""Colour where a person reads it, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, Any
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class Style:
+    """``style("text", "bold", "red")`` gives the text with those colours, or as it is where colour is off."""
+
+    def __init__(self, on: bool = False):
+        self.on = on
+
+    def __call__(self, text: str, *names: str) -> str:
+        return f"\x1b[{';'.join(_CODES[n] for n in names)}m{text}\x1b[0m" if self.on and text and names else text
+
+
+def for_stream(stream: IO[Any]) -> Style:
+    """Colour for a terminal, unless the environment says otherwise (https://no-color.org)."""
+    return Style(on=stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def count(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``, ``2 fixes``, ``2 pieces of advice``."""
+    if number != 1:
+        noun = {"fix": "fixes", "piece of advice": "pieces of advice", "is": "are"}.get(noun, noun + "s")
+    return f"{number} {noun}"

@@ -1,0 +1,104 @@
+"""What is said about a rewrite: on standard error, so that standard output is the product alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from autofast.finding import Effect
+from autofast.output import STDOUT, Destination
+from autofast.report.record import Record
+from autofast.report.style import Style, count
+from autofast.report.text import shown_path
+from autofast.rewriting import Rewritten
+
+
+def summary(result: Rewritten, to: Destination, written: Sequence[Path], style: Style) -> str:
+    """Rules applied, places left alone and why, work for a person, what was written, what to run next."""
+    return "".join(line + "\n" for line in _lines(result, to, written, style))
+
+
+def _lines(result: Rewritten, to: Destination, written: Sequence[Path], style: Style) -> Iterator[str]:
+    name = shown_path(result.script.entry.path)
+    applied = [r for r in result.records if r.status == "fix"]
+    yield style(_headline(name, applied, alone=bool(result.elsewhere)), "bold")
+    yield from _applied(applied, style)
+    yield from _section("Left alone", [r for r in result.records if r.status == "refused"], style, "yellow")
+    yield from _section("Advice", [r for r in result.records if r.status == "advice"], style, "cyan")
+    if result.elsewhere:
+        yield style("Not written, as they change other files (--in-place, --output-dir DIR or --patch FILE writes them):", "yellow")
+        yield from _applied(result.elsewhere, style)
+    for note in [*result.notes, *_imports_left_behind(result, to)]:
+        yield f"{style('Note:', 'bold')} {note}"
+    if written:
+        yield f"Wrote {', '.join(_typed(path) for path in written)}"
+    if applied:
+        yield from _next(result, to, name)
+
+
+def _imports_left_behind(result: Rewritten, to: Destination) -> Iterator[str]:
+    """A script in another folder no longer finds the modules beside the original."""
+    home = result.script.entry.path.parent
+    if to.mode == "file" and to.path != STDOUT and len(result.script.sources) > 1 and Path(to.path).resolve().parent != home:
+        yield f"the script imports files of its project: run {to.path} with PYTHONPATH={home}, or use --output-dir"
+
+
+def _next(result: Rewritten, to: Destination, name: str) -> Iterator[str]:
+    """The commands that follow from this one."""
+    if result.stdin:
+        return
+    entry = shlex.quote(name)
+    if to.mode == "diff":
+        yield f"Nothing was written; to write it: autofast rewrite {entry} --in-place (or -o FILE, --output-dir DIR, --patch FILE)"
+    if to.mode == "patch" and to.path != STDOUT:
+        yield f"To apply it: git apply {shlex.quote(to.path)} (in {_typed(result.root)})"
+    if to.mode == "file" and to.path != STDOUT:
+        entry += f" {shlex.quote(to.path)}"
+    elif to.mode == "folder":
+        entry += f" {shlex.quote(str(Path(to.path) / result.script.entry.rel))}"
+    elif to.mode == "in-place":
+        entry = f"ORIGINAL {entry}"
+    yield f"To verify: autofast verify {entry}"
+
+
+def _typed(path: Path) -> str:
+    return shown_path(path.resolve())
+
+
+def _headline(name: str, applied: Sequence[Record], alone: bool) -> str:
+    if not applied:
+        return f"{name}: nothing to rewrite{' in this file alone' if alone else ''}"
+    rules, places, files = ({r.rule for r in applied}, len(applied), {r.path for r in applied})
+    what = f"{count(len(rules), 'rule')}, {count(places, 'place')} in {count(len(files), 'file')}"
+    return f"{name}: {what}; strongest effect: {_strongest(applied)}"
+
+
+def _strongest(records: Iterable[Record]) -> str:
+    return max(Effect[record.effect.upper()] for record in records).name.lower()
+
+
+def _applied(records: Iterable[Record], style: Style) -> Iterator[str]:
+    """One line for each rule and file, with the lines of the original that it changes."""
+    ordered = sorted(records, key=lambda r: (r.rule, r.path, r.line))
+    width = max((len(r.rule) for r in ordered), default=0)
+    for (rule, _), group in groupby(ordered, key=lambda r: (r.rule, r.path)):
+        places = list(group)
+        yield f"  {style(rule.ljust(width), 'green')}  {_strongest(places):8}  {_places(places)}"
+
+
+def _section(title: str, records: Sequence[Record], style: Style, colour: str) -> Iterator[str]:
+    """One line for each thing to say, however many places it is said of."""
+    if records:
+        yield style(title + ":", colour)
+    said: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        said.setdefault((record.path, record.rule, record.reason), []).append(record)
+    for (_, rule, reason), places in said.items():
+        yield f"  {_places(places)}: {style(rule, 'bold')}: {reason}"
+
+
+def _places(records: Sequence[Record]) -> str:
+    lines = dict.fromkeys(str(r.line) for r in records)
+    return f"{shown_path(records[0].file)}:{', '.join(lines)}"

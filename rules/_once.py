@@ -1,0 +1,166 @@
+"""Several reads in one step become one: of the same tensor, or of tensors that are shown together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autofast.edits import Before, Edit, Remove, Rewrite
+from autofast.read.source import Source, ancestors, source_of
+from autofast.read.values import Const, Tensor
+from autofast.script import Script
+
+from ._later import Sink, Unfit, swapped
+from ._places import block, index
+from ._reads import Read, is_scalar
+from ._torch import torch_in
+from ._turns import loaded_in, position, stored_in, within, works_between
+
+SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def is_always(read: ast.expr, statement: ast.stmt) -> bool:
+    """Whether an expression is computed exactly once when its statement runs."""
+    here: ast.AST = read
+    for outer in ancestors(read):
+        if outer is statement:
+            return not isinstance(statement, (ast.While, ast.Try)) and not (isinstance(outer, ast.Assert) and here is outer.msg)
+        if isinstance(outer, SOMETIMES) or (isinstance(outer, ast.Compare) and len(outer.ops) > 1):
+            return False
+        here = outer
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ the same tensor
+@dataclass(eq=False)
+class Repeated:
+    """Statements of one block that read the same tensor in each turn; those that could be put off are ``sinks``."""
+
+    statements: list[ast.stmt]
+    reads: list[Read]
+    sinks: list[Sink]
+
+
+def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[Edit]]]:
+    """For each statement the edits by which all share one read; raises :class:`Unfit`.
+
+    The read stands before the first statement that cannot wait; statements before it that can wait are moved down to it, where
+    work for the device is started in between.
+    """
+    core = repeated.reads[0].core
+    if not isinstance(core, ast.Name):
+        raise Unfit("")
+    here = block(repeated.statements[0])
+    if not all(any(s is t for t in here) for s in repeated.statements):
+        raise Unfit("")
+    source = source_of(core)
+    name = source.fresh(f"{core.id}_value")
+    movable = {id(s.statement): s for s in repeated.sinks}
+    fixed = [s for s in repeated.statements if id(s) not in movable]
+    first = repeated.statements[0]
+    moved: list[Sink] = []
+    for statement in repeated.statements:
+        if not fixed or statement is fixed[0]:
+            break
+        sink = movable[id(statement)]
+        if not works_between(script, statement, fixed[0]) or not _may_move(sink, fixed[0]):
+            break
+        moved.append(sink)
+        first = fixed[0]
+    start = min(repeated.statements, key=position)
+    if _changes(core.id, here[index(here, start) : index(here, repeated.statements[-1]) + 1]):
+        raise Unfit("")
+    how = repeated.reads[0]
+    shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
+    result: list[tuple[ast.stmt, list[Edit]]] = []
+    for statement in repeated.statements:
+        mine = [r for r in repeated.reads if within(r.node, statement)]
+        sink_here = next((s for s in moved if s.statement is statement), None)
+        if sink_here is not None:
+            code = swapped(statement, {id(r.node): name for r in mine}).replace("{", "{{").replace("}", "}}")
+            result.append((statement, [*shared, Remove(statement), Before(first, code)]))
+        else:
+            result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
+    return result
+
+
+def _may_move(sink: Sink, to: ast.stmt) -> bool:
+    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added."""
+    if not isinstance(sink.holder, ast.Name) or not isinstance(sink.statement, ast.AugAssign):
+        return False
+    here = block(sink.statement)
+    between = here[index(here, sink.statement) + 1 : index(here, to)]
+    needed = loaded_in(sink.statement)
+    return not any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between) and not any(
+        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)) for s in between for n in ast.walk(s)
+    )
+
+
+def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
+    """Whether statements give the variable another value, or change its tensor in place."""
+    for statement in statements:
+        if name in stored_in(statement):
+            return True
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+                if name in loaded_in(node.func.value) and not node.func.attr.endswith("__"):
+                    return True
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ tensors shown together
+def read_together(script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[int, Read]) -> list[Edit]:
+    """The edits by which a statement gets all its numbers by one copy from the device; raises :class:`Unfit`.
+
+    ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come from.
+
+    Tensors of one element with different floating-point types are brought to the widest of these, which changes no value. Counts
+    must stay integers, so they are not mixed with others.
+    """
+    cores = [origins.get(id(r.node), r).core for r in reads]
+    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or _several_gpus(script):
+        raise Unfit("")
+    if not all(_is_float(script, core) and is_scalar(script, core, 0) for core in cores):
+        raise Unfit("")
+    if len({frozenset(t.device for t in script.values(core) if isinstance(t, Tensor)) for core in cores}) != 1:
+        raise Unfit("")
+    source = source_of(statement)
+    torch, imports = torch_in(source)
+    distinct: dict[str, Read] = {}
+    for read in reads:
+        distinct.setdefault(read.key, read)
+    names = _names(source, list(distinct.values()))
+    holes = {f"c{n}": r.core for n, r in enumerate(distinct.values())}
+    code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join('{' + h + '}' for h in holes)})).tolist()"
+    edits: list[Edit] = [*imports, Before(statement, code, holes=holes)]
+    return edits + [Rewrite(r.node, names[r.key]) for r in reads]
+
+
+def _names(source: Source, reads: list[Read]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for n, read in enumerate(reads):
+        stem = read.core.id if isinstance(read.core, ast.Name) else read.core.attr if isinstance(read.core, ast.Attribute) else "tensor"
+        name = source.fresh(f"{stem}_value")
+        names[read.key] = name if name not in names.values() else source.fresh(f"{stem}_value_{n + 1}")
+    return names
+
+
+def _is_float(script: Script, core: ast.expr) -> bool:
+    values = [t for t in script.values(core) if isinstance(t, Tensor)]
+    known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
+    return bool(values) and known and not any(t.dtype == "complex" for t in values)
+
+
+def _several_gpus(script: Script) -> bool:
+    """Whether the script names more than one GPU: its losses may live on different ones."""
+    named: set[object] = set()
+    for site in script.log.of("move", "move_model", "torch.device"):
+        for occurrence in site:
+            for given in (*occurrence.args.positional, *occurrence.args.named.values()) if occurrence.args is not None else ():
+                named |= {t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)}
+    return len(named) > 1
+
+
+def _names_gpu(value: object) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.startswith("cuda:"))

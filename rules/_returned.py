@@ -1,0 +1,125 @@
+"""Functions that return numbers they have read: they return the tensors, and the callers read them where they need them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from autofast.edits import Edit, Wrap
+from autofast.read.events import CallFrame, Occurrence
+from autofast.read.kinds import grad_mode_of
+from autofast.read.source import function_of, parent_of, statement_of
+from autofast.read.values import Bound, Func
+from autofast.script import Script
+
+from ._late import keep, read_at_use, reading, variable_of
+from ._later import Unfit, needs_of, put_off, sink_of
+from ._reads import Read
+from ._turns import is_step, loop_of, mentions, runs_in_steps
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A number that a function reads and returns: the ``index``-th of its results."""
+
+    index: int
+    read: Read
+
+
+def results_of(function: ast.FunctionDef, reads: list[Read]) -> tuple[ast.Return, list[Result]] | None:
+    """What ``function`` reads only to return it."""
+    returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and function_of(n) is function]
+    if len(returns) != 1 or returns[0].value is None:
+        return None
+    value = returns[0].value
+    numbers = {id(r.node): r for r in reads}
+    found = []
+    for n, part in enumerate(value.elts if isinstance(value, ast.Tuple) else [value]):
+        if id(part) in numbers:
+            found.append(Result(n, numbers[id(part)]))
+        elif isinstance(part, ast.Name):
+            every = mentions(function, part.id)
+            made = [parent_of(m) for m in every if isinstance(m.ctx, ast.Store)]
+            if len(every) == 2 and len(made) == 1 and isinstance(made[0], ast.Assign) and id(made[0].value) in numbers:
+                if len(made[0].targets) == 1 and isinstance(made[0].targets[0], ast.Name):
+                    found.append(Result(n, numbers[id(made[0].value)]))
+    return (returns[0], found) if found else None
+
+
+def hand_on(script: Script, function: ast.FunctionDef, statement: ast.Return, results: list[Result]) -> list[Edit]:
+    """The edits by which a function returns tensors, and its callers read them; raises :class:`Unfit`."""
+    site = script.log.at("return", statement)
+    occurrences = list(site) if site is not None else []
+    if not runs_in_steps(script, occurrences):
+        raise Unfit("")
+    edits: list[Edit] = [keep(script, r.read) for r in results]
+    gains = False
+    for call in _calls(script, function, occurrences):
+        more, gained = _at_caller(script, call, statement, results)
+        edits += more
+        gains |= gained
+    if not gains:
+        raise Unfit(f"the callers of {function.name}() use it in every step")
+    return edits
+
+
+def _calls(script: Script, function: ast.FunctionDef, occurrences: list[Occurrence]) -> list[ast.Call]:
+    """All calls of the function; raises :class:`Unfit` where there may be others."""
+    calls: dict[int, ast.Call] = {}
+    for occurrence in occurrences:
+        frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame) and f.func.node is function), None)
+        if frame is None or not isinstance(frame.node, ast.Call):
+            raise Unfit(f"{function.name}() is not called in this project alone")
+        if not all(grad_mode_of(d) is not None for d in frame.func.decorators):
+            raise Unfit(f"{function.name}() is decorated")
+        calls[id(frame.node)] = frame.node
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and _may_be(script, node, function):
+                parent = parent_of(node)
+                if not isinstance(parent, ast.Call) or parent.func is not node or id(parent) not in calls:
+                    raise Unfit(f"{function.name}() is also used in another way (line {node.lineno})")
+    return list(calls.values())
+
+
+def _may_be(script: Script, node: ast.Name | ast.Attribute, function: ast.FunctionDef) -> bool:
+    things = [t.func if isinstance(t, Bound) else t for t in script.values(node)]
+    name = node.id if isinstance(node, ast.Name) else node.attr
+    return any(isinstance(t, Func) and t.node is function for t in things) or (not things and name == function.name)
+
+
+def _at_caller(script: Script, call: ast.Call, statement: ast.Return, results: list[Result]) -> tuple[list[Edit], bool]:
+    parent = parent_of(call)
+    if isinstance(parent, ast.Expr):
+        return [], False
+    several = isinstance(statement.value, ast.Tuple)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0]
+        names = target.elts if isinstance(target, ast.Tuple) and several else [target]
+        if several and len(names) != len(statement.value.elts):  # type: ignore[union-attr]
+            raise Unfit(f"the results are unpacked in a way that is not understood (line {call.lineno})")
+        return _variables(script, parent, [(names[r.index], r.read.how) for r in results])
+    if several:
+        raise Unfit(f"the results are not taken apart where they are returned (line {call.lineno})")
+    how = results[0].read.how
+    loop = loop_of(call)
+    if loop is not None and is_step(script, loop):
+        try:
+            sink = sink_of(script, statement_of(call), [Read(call, call, how, True)], loop)
+            return put_off(script, [sink], loop, needs_of(script, sink, loop)), True
+        except Unfit:
+            pass
+    return [Wrap(call, reading(how))], False
+
+
+def _variables(script: Script, statement: ast.Assign, targets: list[tuple[ast.expr, str]]) -> tuple[list[Edit], bool]:
+    edits: list[Edit] = []
+    gains = False
+    for target, how in targets:
+        if not isinstance(target, ast.Name):
+            raise Unfit(f"a result is not put into a variable (line {statement.lineno})")
+        variable = variable_of(script, target, statement, loop_of(statement), how)
+        more, gained = read_at_use(script, variable)
+        edits += more
+        gains |= gained
+    return edits, gains

@@ -1,0 +1,245 @@
+"""Worker processes: the helper that says how many, where it is needed, and what must not be moved into one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.edits import Edit, Helper
+from autofast.finding import Options
+from autofast.read.source import Source, function_of
+from autofast.read.values import Arg, Bound, Cls, Const, Dict, Ext, Func, Inst, Num, Seq, Tensor, Thing, Unknown, Values
+from autofast.script import Dataset, Loader, Script
+
+from ._batches import Images, images
+from ._imports import module_in
+from ._loaders import DEVICE_DEFAULTS, given, hooks, peeks
+
+HELPER = "loader_workers"
+BODY = '''\
+def {name}(most={most}):
+    """Workers for one DataLoader: this process's cores, shared by local ranks, less one."""
+{guard}    if hasattr({os}, "sched_getaffinity"):
+        cores = len({os}.sched_getaffinity(0))
+    else:
+        cores = {os}.cpu_count() or 1
+    ranks = {os}.environ.get("LOCAL_WORLD_SIZE") or {os}.environ.get("WORLD_SIZE") or 1
+    cores //= int(ranks)
+    return min(most, cores - 1) if cores > 2 else 0
+'''
+GUARD = """\
+    start = {mp}.get_start_method(allow_none=True)
+    if (start or {mp}.get_all_start_methods()[0]) != "fork":  # the first is the default
+        return 0  # {why}
+"""
+UNGUARDED = "other workers would begin by running this script again"
+UNPICKLABLE = "other workers would need to pickle what cannot be pickled"
+MOST = {"cuda": 8, "cpu": 2}  # on a machine that also trains on its cores, more workers would only take them away
+REDUCTIONS = frozenset(
+    {"mean", "sum", "std", "var", "norm", "matmul", "mm", "bmm", "softmax", "log_softmax", "logsumexp", "cumsum", "prod", "einsum"}
+    | {"fft", "rfft", "stft", "conv1d", "conv2d", "interpolate", "avg_pool2d"}
+)
+
+
+@dataclass(frozen=True)
+class Helped:
+    """A call of the helper, and the edits that define it in a file."""
+
+    code: str
+    edits: tuple[Edit, ...]
+
+
+def helper(script: Script, source: Source, options: Options) -> Helped:
+    """``loader_workers()`` for a file: one definition for all loaders of the script, as careful as the most delicate needs it."""
+    os, imports = module_in(source, "os")
+    why = _fork_only(script)
+    guard = ""
+    if why:
+        mp, more = module_in(source, "multiprocessing")
+        guard, imports = GUARD.format(mp=mp, why=why), (*imports, *more)
+    most = MOST[options.target]
+    for node in source.tree.body:  # it is there already: another rule, or an earlier run, has put it there
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(HELPER):
+            for cap in MOST.values():
+                if ast.dump(node) == ast.dump(ast.parse(BODY.format(name=node.name, os=os, guard=guard, most=cap)).body[0]):
+                    return Helped(f"{node.name}()", ())
+    name = source.fresh(HELPER)
+    return Helped(f"{name}()", (*imports, Helper(source, name, BODY.format(name=name, os=os, guard=guard, most=most))))
+
+
+def is_helper(script: Script, call: ast.AST) -> bool:
+    """A call of the helper that an earlier run has put into the script."""
+    return isinstance(call, ast.Call) and any(isinstance(t, Func) and t.name.startswith(HELPER) for t in script.values(call.func))
+
+
+# ------------------------------------------------------------------------------------------------ start methods
+def _fork_only(script: Script) -> str:
+    """Why workers of this script can only be forked; empty where they can be started in any way."""
+    if any(not loader.guarded for loader in script.loaders if loader.uses) or not script.guarded:
+        return UNGUARDED
+    if script.entry.path.suffix == ".ipynb":
+        return UNPICKLABLE  # a class that is defined in a cell cannot be imported by another process
+    if any(_unpicklable(loader) for loader in script.loaders):
+        return UNPICKLABLE
+    return ""
+
+
+def _unpicklable(loader: Loader) -> bool:
+    """A lambda, or something defined in a function, is in what a worker gets."""
+    roots: list[Thing] = [d.thing for d in loader.datasets]
+    for name in ("collate_fn", "worker_init_fn"):
+        argument = given(loader, name)
+        roots.extend(argument.values if argument is not None else ())
+    return any(_is_local(thing) for thing in _parts(roots))
+
+
+def _is_local(thing: Thing) -> bool:
+    node = thing.node if isinstance(thing, (Func, Cls)) else None
+    if isinstance(thing, Inst):
+        node = thing.cls.node
+    return isinstance(node, ast.Lambda) or (node is not None and not isinstance(function_of(node), ast.Module))
+
+
+def _parts(roots: list[Thing]) -> Iterator[Thing]:
+    """The things, and what they hold."""
+    todo, seen = list(roots), set[int]()
+    while todo and len(seen) < 400:
+        thing = todo.pop()
+        if id(thing) in seen or isinstance(thing, (Const, Num, Tensor, Arg)):
+            continue
+        seen.add(id(thing))
+        yield thing
+        held: list[Values] = []
+        if isinstance(thing, (Inst, Ext)):
+            held = [*thing.attrs.values()]
+            held += [g.values for g in (*thing.args.positional, *thing.args.named.values())] if isinstance(thing, Ext) else []
+        elif isinstance(thing, (Seq, Dict)):
+            held = [thing.any()]
+        elif isinstance(thing, Bound):
+            held = [frozenset({thing.this})]
+        todo.extend(t for values in held for t in values)
+
+
+# ------------------------------------------------------------------------------------------------ reasons against
+def against(script: Script, loader: Loader) -> str:
+    """Why (more) workers would change or break something, whatever they cost; empty where nothing speaks against."""
+    if script.processes:
+        return f"the script starts processes of its own (line {_line(script.processes[0].node)}): share the cores between them by hand"
+    if loader.loop is not None and not hooks(loader):
+        return f"the loader is made again in the loop of line {_line(loader.loop)}: workers would be started every time"
+    if (use := peeks(script, loader)) is not None:
+        return f"line {_line(use.node)} starts all workers for one batch: keep one iterator instead"
+    if sites := script.calls(*DEVICE_DEFAULTS):
+        return f"line {_line(sites[0].node)} puts new tensors on another device: workers would have to use it too"
+    for name in ("batch_sampler", "sampler"):
+        if why := _feedback(script, loader, name):
+            return why
+    if why := _shared_generator(script, loader):
+        return why
+    return next((why for dataset in loader.datasets if (why := _of_dataset(dataset))), "") or _of_batch(loader)
+
+
+def _of_dataset(dataset: Dataset) -> str:
+    if dataset.kind == "unknown" or (dataset.unknown and dataset.kind != "library"):
+        return f"the dataset is not known: {dataset.unknown}"
+    if dataset.iterable and not dataset.sharded:
+        return f"{dataset.name} does not ask get_worker_info(): every worker would give all of the data"
+    if dataset.on_device:
+        return f"items of {dataset.name} are on the device ({dataset.on_device}): a worker would need the GPU"
+    if dataset.handles:
+        return f"{dataset.name}: {dataset.handles[0]}, which workers would share"
+    if dataset.writes:
+        return f"fetching an item changes `self.{dataset.writes[0]}` of {dataset.name}: workers would change copies of it"
+    if "own" in dataset.random:
+        return f"{dataset.name} has a random generator of its own: each worker would get a copy and draw the same numbers"
+    if "unknown" in dataset.random:
+        return f"what an item of {dataset.name} draws is not known{': ' if dataset.unknown else ''}{dataset.unknown}"
+    return ""
+
+
+def _of_batch(loader: Loader) -> str:
+    if "own" in loader.collate_random:
+        return "its collate_fn has a random generator of its own: each worker would get a copy and draw the same numbers"
+    return on_device(loader)
+
+
+def on_device(loader: Loader) -> str:
+    """Why batches are on the device where they are made; empty where they are not."""
+    if loader.collate_on_device:
+        return "its collate_fn puts batches on the device"
+    todo, seen = list(loader.batch), set[int]()
+    while todo:
+        thing = todo.pop()
+        if isinstance(thing, Tensor) and thing.device == "dev":
+            return "batches are on the device where they are made"
+        if isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
+            seen.add(id(thing))
+            todo.extend(thing.any())
+    return ""
+
+
+def _feedback(script: Script, loader: Loader, name: str) -> str:
+    """A sampler whose state the training changes: workers ask for indices ahead of time."""
+    argument = given(loader, name)
+    for thing in argument.values if argument is not None else ():
+        if isinstance(thing, Unknown):
+            return f"its {name} is not known: {thing.why}"
+        if isinstance(thing, Inst):
+            own = {id(n) for n in ast.walk(thing.cls.node)}
+            for site in script.log.of("set_attribute"):
+                if id(site.node) not in own and any(o.this is thing for o in site):
+                    return f"line {_line(site.node)} changes the {name} from outside, and workers ask it for indices ahead of time"
+        if isinstance(thing, Ext) and thing.name.endswith("WeightedRandomSampler") and _written(script, thing):
+            return f"the weights of its {name} are changed, and workers ask it for indices ahead of time"
+    return ""
+
+
+def _written(script: Script, thing: Ext) -> bool:
+    return any(o.this is thing for site in script.log.of("set_attribute", "tensor_write") for o in site)
+
+
+def _shared_generator(script: Script, loader: Loader) -> str:
+    """A generator that something else draws from as well: workers change when the loader draws."""
+    argument = given(loader, "generator")
+    mine = {t for t in argument.values if not isinstance(t, Const)} if argument is not None else set()
+    for other in script.loaders if mine else ():
+        theirs = given(other, "generator")
+        if other is not loader and theirs is not None and mine & theirs.values:
+            return f"its generator is also that of the loader of line {other.node.lineno}"
+    return ""
+
+
+def cheap(script: Script, loader: Loader) -> str:
+    """Why an item costs less than handing a batch over from another process; empty where it is worth a worker."""
+    for dataset in loader.datasets:
+        if isinstance(images(script).get(id(dataset.node)), Images) or _makes_batches(dataset):
+            return f"{dataset.name} can make whole batches at once, which needs no worker: see batched-dataset"
+        if dataset.kind in ("tensors", "list") or (dataset.in_memory and "compute" not in dataset.reads):
+            return f"items of {dataset.name} are read out of memory, which is cheaper than to hand them over from a worker"
+        if not dataset.reads & {"file", "decode"} and dataset.kind == "project" and not _transforms(dataset):
+            return f"items of {dataset.name} are made in memory: whether a worker is worth its cost has to be measured"
+        if dataset.kind == "library" and not dataset.reads:
+            return f"what an item of {dataset.name} costs is not known"
+    return ""
+
+
+def _makes_batches(dataset: Dataset) -> bool:
+    return isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
+
+
+def _transforms(dataset: Dataset) -> bool:
+    """Items go through transforms of torchvision or the like, which work on one image at a time."""
+    parts = [t for t in _parts([dataset.thing]) if isinstance(t, Ext)]
+    return any(t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms.")) for t in parts)
+
+
+def rounding(dataset: Dataset) -> bool:
+    """Items are sums over many numbers: a worker computes them with one thread, which may round differently."""
+    if dataset.getitem is None:
+        return False
+    return any(isinstance(n, ast.Attribute) and n.attr in REDUCTIONS for n in ast.walk(dataset.getitem))
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)

@@ -1,0 +1,27 @@
+"""autocast: run forward passes and losses in 16 bits where that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.script import Script
+
+from ._amp import KEY, amp
+
+TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
+MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"
+BESIDE = "this forward pass belongs to a block that autocast goes around"
+
+
+@rule("autocast", Effect.ROUNDING, groups=("precision",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Run forward passes and losses in 16 bits, under autocast."""
+    found = amp(script, options)
+    for node, why in found.refused:
+        yield Finding(node, TRAINS, refusal=why)
+    needs = ("grad-scaler",) if found.scaling is not None else ()
+    for block in found.blocks:
+        for n, call in enumerate(block.region.forwards):
+            message = BESIDE if n else TRAINS if block.region.trains else MEASURES
+            yield Finding(call, message, edits=block.edits, key=KEY, needs=needs)

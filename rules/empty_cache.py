@@ -1,0 +1,99 @@
+"""empty-cache: do not empty the allocator's cache, or wait for the GPU, in every step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Remove
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.read.events import Site, inside
+from autofast.read.source import block_of, statement_of
+from autofast.read.values import Const, const
+from autofast.script import Script
+
+from ._switches import in_every_iteration, line, whole_statement
+
+EMPTY = ("torch.cuda.empty_cache", "torch.mps.empty_cache", "torch.xpu.empty_cache", "torch.accelerator.empty_cache")
+WAIT = ("torch.cuda.synchronize", "torch.mps.synchronize", "torch.xpu.synchronize", "torch.accelerator.synchronize")
+CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer", "torch.cuda.Event")
+OWN_ORDER = (
+    "torch.cuda.Stream",
+    "torch.cuda.stream",
+    "torch.cuda.Event",
+    "torch.cuda.CUDAGraph",
+    "torch.cuda.graph",
+    "torch.cuda.set_stream",
+)
+QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
+
+
+@rule("empty-cache", Effect.EXACT, groups=("sync",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Do not empty the allocator's cache, or wait for the GPU, in every step."""
+    for site in script.calls(*EMPTY):
+        yield from _remove(script, site, "gives all unused GPU memory back in every step, only to ask for it again", "")
+    for site in script.calls(*WAIT):
+        yield from _remove(script, site, "waits for the GPU in every step, which then waits for the host", _needed(script, site))
+    for site in [*script.calls("torch.distributed.barrier"), *script.methods("wait_for_everyone")]:
+        if in_every_iteration(script, site) and _is_barrier(site):
+            why = "" if _after_gradients(script, site) else "nothing shows that all processes have just exchanged their gradients"
+            yield from _remove(script, site, "makes all processes wait for each other in every step", why)
+    for site in script.calls("gc.collect"):
+        if in_every_iteration(script, site):
+            yield Finding(
+                site.node, "collects garbage in every step", advice="collect once an epoch, if memory allows: Python does it by itself too"
+            )
+
+
+def _remove(script: Script, site: Site, message: str, why: str) -> Iterator[Finding]:
+    """A finding where the call is reached in every step: behind an option or in an error handler it is there on purpose."""
+    if in_every_iteration(script, site) is None:
+        return
+    stmt = whole_statement(site.node)
+    if stmt is None:
+        return
+    yield Finding(site.node, message, refusal=why) if why else Finding(site.node, message, edits=(Remove(stmt),))
+
+
+# ------------------------------------------------------------------------------------------------ waiting for the GPU
+def _needed(script: Script, site: Site) -> str:
+    """Why the program waits on purpose; empty where nothing shows that."""
+    found = in_every_iteration(script, site)
+    for clock in script.calls(*CLOCKS):
+        if found is not None and any(inside(o.stack, found[0]) for o in clock):
+            return f"the time is taken in the same loop (line {line(clock.node)}): without waiting it would be that of launching only"
+    for other in script.calls(*OWN_ORDER):
+        return f"line {line(other.node)} works with streams of its own, which this may keep in order"
+    for transfer in script.transfers:
+        if "cpu" in transfer.kinds and transfer.kinds <= {"cpu"} and "non_blocking" in transfer.args.named:
+            return f"line {transfer.node.lineno} copies to the host without waiting: the values are read after this"
+    for other in script.log.of(".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"):
+        return f"line {line(other.node)} communicates in the background"
+    for _, other in script.log.each():
+        if any(o.args is not None and "async_op" in o.args.named and const(o.args.named["async_op"].values) is not False for o in other):
+            return f"line {line(other.node)} communicates in the background"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ waiting for each other
+def _is_barrier(site: Site) -> bool:
+    if site.kind == ".wait_for_everyone":
+        return all(getattr(o.this, "name", "") == "accelerate.Accelerator" for o in site)
+    return all(o.args is not None and all(v.values == {Const(None)} for v in o.args.named.values()) for o in site)
+
+
+def _after_gradients(script: Script, site: Site) -> bool:
+    """Between the backward of the step, whose exchange of gradients all processes wait for, and here the same happens in all of them."""
+    if not ("accelerate" in script.frameworks or any(w.name.endswith("DistributedDataParallel") for m in script.models for w in m.wraps)):
+        return False
+    stmt = statement_of(site.node)
+    before = block_of(stmt)
+    before = before[: next(i for i, s in enumerate(before) if s is stmt)]
+    backwards = {id(n) for step in script.steps for b in step.backwards for n in [b.node]}
+    for earlier in reversed(before):
+        if any(id(n) in backwards for n in ast.walk(earlier)):
+            return True
+        if not isinstance(earlier, QUIET):
+            return False
+    return False

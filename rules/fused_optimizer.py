@@ -1,0 +1,157 @@
+"""fused-optimizer: update all parameters in a few kernels instead of one per operation."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Edit
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.place import Home, room
+from autofast.read.kinds import is_scaler
+from autofast.read.source import source_of
+from autofast.read.tensors import tensors_in
+from autofast.read.values import Arguments, Const, Ext, const
+from autofast.script import Optimizer, Script
+
+from ._gradients import comes_late
+from ._pins import at_least, rules_out
+from ._torch import cuda_test, requires_cuda, torch_in, uses_gpu
+
+FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
+SINCE = (2, 4)  # fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction
+ADAGRAD_CUDA = (2, 8)
+SPARSE = ("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag")
+
+
+@rule("fused-optimizer", Effect.ROUNDING, groups=("optimizer",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Update all parameters in a few kernels instead of one per operation."""
+    if not (script.steps or script.frameworks) or (options.target == "cuda" and not uses_gpu(script)):
+        return
+    able = [o for o in script.optimizers if _exact(o) and not _decided(o.args)]
+    calls = [o.node for o in able]
+    for optimizer in able:
+        message = f"runs the update of {optimizer.name} as many small kernels"
+        if why := against(script, optimizer, options):
+            yield Finding(optimizer.node, message, refusal=why)
+        elif optimizer.name == "Adagrad" and options.target == "cuda" and not at_least(script, ADAGRAD_CUDA):
+            yield Finding(
+                optimizer.node, message, advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only"
+            )
+        elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
+            yield Finding(optimizer.node, message, refusal=home)
+        else:
+            yield Finding(optimizer.node, message, edits=tuple(edits(script, optimizer, home, options)))
+
+
+def edits(script: Script, optimizer: Optimizer, home: Home, options: Options) -> Iterator[Edit]:
+    """``fused=``; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
+
+    SGD with momentum must not meet a GradScaler, which ``grad-scaler`` enables only where the GPU has no bf16: there it stays as it is.
+    """
+    scaled = options.precision == "auto" and _has_momentum(script, optimizer)
+    if options.target == "cpu" or (requires_cuda(script) and not scaled):
+        yield home.set("fused", "True")
+        return
+    if scaled:
+        torch, imports = torch_in(source_of(home.node))
+        yield from imports
+        yield home.set("fused", f"{torch}.cuda.is_bf16_supported(including_emulation=False) or None")
+        return
+    test, imports = cuda_test(script, home.node)
+    yield from imports
+    yield home.set("fused", f"{test} or None" if test.endswith("()") else f"True if {test} else None")
+
+
+# ------------------------------------------------------------------------------------------------ conditions
+def _exact(optimizer: Optimizer) -> bool:
+    """One of torch's own classes: a subclass may do anything in its step."""
+    return all(isinstance(t, Ext) and t.name == f"torch.optim.{optimizer.name}" for t in optimizer.things) and optimizer.name in FUSED
+
+
+def _decided(args: Arguments) -> bool:
+    """The script chooses the implementation itself."""
+    return any(name in args.named and args.named[name].values != {Const(None)} for name in ("fused", "foreach"))
+
+
+def against(script: Script, optimizer: Optimizer, options: Options) -> str:
+    """Why this optimizer must stay as it is; empty where nothing speaks against."""
+    for name in ("capturable", "differentiable"):
+        if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
+            return f"it is given {name}=, with which it is not combined here"
+    if pin := rules_out(script, SINCE):
+        return f"{pin}, and fused=True is safe since {SINCE[0]}.{SINCE[1]}"
+    for site in script.methods("share_memory"):
+        return f"the model is shared between processes (line {_line(site.node)}), which update it without locks"
+    for framework in ("apex", "deepspeed"):
+        if framework in script.frameworks:
+            return f"{framework} changes the optimizer (line {_line(script.frameworks[framework])})"
+    for site in script.log.of("set_attribute"):
+        if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
+            return f"its step() is replaced on line {_line(site.node)}"
+    return _sparse(script) or _complex(script) or _lightning_clips(script) or _momentum(script, optimizer, options)
+
+
+def _momentum(script: Script, optimizer: Optimizer, options: Options) -> str:
+    """What fused SGD with momentum cannot do: buffers that are made at different times, and steps that a GradScaler skips (torch 2.13).
+
+    It makes all buffers in the first step, without setting them: where the scaler skips that step, they keep what was in memory.
+    """
+    if not _has_momentum(script, optimizer):
+        return ""
+    for site in script.log.of("new"):
+        if any(o.this is not None and is_scaler(o.this) for o in site):
+            return f"in steps that the GradScaler of line {_line(site.node)} skips, fused SGD spoils its momentum"
+    if framework := next((f for f in script.frameworks if f in ("accelerate", "lightning", "fabric", "hf-trainer")), ""):
+        return f"{framework} may scale the loss, and in steps that a GradScaler skips, fused SGD spoils its momentum"
+    if options.target == "cuda" and (options.precision == "fp16" or script.calls("torch.nn.DataParallel")):
+        return "with fp16 there may be a GradScaler, and in steps that it skips, fused SGD spoils its momentum"
+    models = optimizer.params or [m for step in script.steps if any(u in step.updates for u in optimizer.updates) for m in step.models]
+    why = comes_late(script, models)
+    return f"{why}: fused SGD with momentum is an error then" if why else ""
+
+
+def _has_momentum(script: Script, optimizer: Optimizer) -> bool:
+    """SGD, unless it is certain that no group of it has momentum."""
+    args = optimizer.args
+    if optimizer.name != "SGD":
+        return False
+    if args.open or not args.get(2, "momentum") <= {Const(0), Const(0.0)}:
+        return True
+    return any(isinstance(n, ast.Constant) and n.value == "momentum" for source in script.sources for n in ast.walk(source.tree))
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
+
+
+def _sparse(script: Script) -> str:
+    for site in script.log.of("new", *SPARSE):
+        for occurrence in site:
+            name = getattr(occurrence.this, "name", "")
+            flag = occurrence.args.named.get("sparse") if occurrence.args is not None and name in SPARSE else None
+            if flag is not None and const(flag.values) is not False:
+                return f"the embedding of line {_line(site.node)} may have sparse gradients, which no fused kernel takes"
+    return ""
+
+
+def _complex(script: Script) -> str:
+    for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        if any(t.dtype == "complex" for o in site if o.args is not None for t in tensors_in(o.args.get(0, "data"))):
+            return f"the parameter of line {_line(site.node)} is complex, which no fused kernel takes"
+    return ""
+
+
+def _lightning_clips(script: Script) -> str:
+    for site in script.calls("lightning.Trainer"):
+        for occurrence in site:
+            clip = occurrence.args.named.get("gradient_clip_val") if occurrence.args is not None else None
+            if clip is not None and const(clip.values) is not None and _may_be_fp16(occurrence.args):
+                return f"with precision 16-mixed, Lightning clips no gradients of fused optimizers (line {_line(site.node)})"
+    return ""
+
+
+def _may_be_fp16(args: Arguments | None) -> bool:
+    given = args.named.get("precision") if args is not None else None
+    return given is not None and not str(const(given.values)).startswith(("32", "64", "bf16", "None"))

@@ -1,0 +1,274 @@
+"""loss-item-sync: read losses and counts when they are needed, not in every step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Edit
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.script import Script
+from autofast.spans import own_lines
+
+from ._late import Variable, delayed, keep, logged, read_at_use
+from ._later import Needs, Sink, Unfit, needs_of, put_off, sink_of
+from ._once import Repeated, is_always, read_once, read_together
+from ._places import block, index
+from ._reads import Read, by_statement, reads
+from ._returned import hand_on, results_of
+from ._torch import uses_gpu
+from ._turns import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
+
+NAME = "loss-item-sync"
+OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
+
+
+@rule(NAME, Effect.EXACT, groups=("sync",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Read losses and counts from the device when they are needed, not in every step."""
+    if options.target == "cpu" or not script.steps or not uses_gpu(script) or any(owner in script.frameworks for owner in OWNERS):
+        return  # on the CPU, nothing waits for anything
+    every = reads(script)
+    taken: set[int] = set()
+    for finding, used in (*in_functions(script, every), *in_dicts(script, every), *in_loops(script, every)):
+        if not taken & used:
+            taken |= used if finding.edits else set()
+            yield finding
+
+
+Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
+
+
+def group(members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]) -> Iterator[Found]:
+    """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
+    if any(is_spared(node) for node, _ in members):
+        return
+    for n, (node, message) in enumerate(members):
+        yield Finding(node, message, edits=tuple(edits)), {id(r.node) for r in used} if n == 0 else set()
+
+
+def is_spared(node: ast.AST) -> bool:
+    """Whether an ``# autofast: ignore`` comment stands at the statement or a block around it."""
+    ignores = source_of(node).ignores
+    for outer in (node, *ancestors(node)):
+        if isinstance(outer, ast.stmt):
+            first, last = own_lines(outer)
+            if any((names := ignores.get(n)) is not None and (not names or NAME in names) for n in range(first, last + 1)):
+                return True
+    return False
+
+
+def said(found: list[Read]) -> str:
+    texts = list(dict.fromkeys(ast.unparse(r.core) for r in found))
+    what = ", ".join(f"`{t}`" for t in texts) if len(texts) < 4 else f"{len(texts)} tensors"
+    return f"reads {what} from the device in every step"
+
+
+# ------------------------------------------------------------------------------------------------ results of functions
+def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
+    by_function: dict[int, tuple[ast.FunctionDef, list[Read]]] = {}
+    for read in every:
+        home = function_of(read.node)
+        if isinstance(home, ast.FunctionDef) and loop_of(read.node) is None:
+            by_function.setdefault(id(home), (home, []))[1].append(read)
+    for function, found in by_function.values():
+        made = results_of(function, found)
+        if made is None:
+            continue
+        statement, results = made
+        used = [r.read for r in results]
+        places = list({id(r.statement): r.statement for r in used}.values())
+        try:
+            edits = hand_on(script, function, statement, results)
+        except Unfit as why:
+            if str(why):
+                yield Finding(places[0], said(used), refusal=str(why)), {id(r.node) for r in used}
+            continue
+        yield from group([(p, said([r for r in used if r.statement is p])) for p in places], edits, used)
+
+
+# ------------------------------------------------------------------------------------------------ dicts of logged values
+def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
+    done: set[tuple[int, str]] = set()
+    for read in every:
+        base = dict_of(read)
+        loop = loop_of(read.node) if base is not None else None
+        if base is None or loop is None or not is_step(script, loop) or (id(loop), base.id) in done:
+            continue
+        done.add((id(loop), base.id))
+        mine = [r for r in every if within(r.node, loop)]
+        try:
+            edits = logged(script, base, mine, loop)
+        except Unfit:
+            continue
+        used = [r for r in mine if any(isinstance(e, type(edits[0])) and getattr(e, "expr", None) is r.node for e in edits)]
+        yield from group([(s, said(rs)) for s, rs in by_statement(used)], edits, used)
+
+
+def dict_of(read: Read) -> ast.Name | None:
+    """The variable of a dict that the number is put into: ``log["loss"] = loss.item()``, ``log = {"loss": loss.item()}``."""
+    statement = read.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    if statement.value is read.node and isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        return target.value
+    if isinstance(statement.value, ast.Dict) and parent_of(read.node) is statement.value and isinstance(target, ast.Name):
+        return target
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ loops
+def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
+    homes: dict[int, tuple[Loop | None, list[Read]]] = {}
+    for read in every:
+        loop = loop_of(read.statement)
+        if gate_of(read.node, loop) is None and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
+            home = loop if loop is not None else function_of(read.node)
+            homes.setdefault(id(home), (loop, []))[1].append(read)
+    for loop, found in homes.values():
+        yield from in_loop(script, loop, found)
+
+
+def in_each_step(script: Script, read: Read) -> bool:
+    """Whether a read in a function is come to in each turn of a loop over batches that calls it."""
+    site = script.log.at("sync", read.node)
+    return site is not None and runs_in_steps(script, site, each=True)
+
+
+def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Found]:
+    """What can be done about the reads of each turn of a loop, or of each call of a function, the best first."""
+    sinks: list[list[tuple[Sink, Needs]]] = []
+    late: list[tuple[Variable, Read]] = []
+    fixed: list[tuple[ast.stmt, list[Read], str]] = []
+    for statement, mine in by_statement(found):
+        try:
+            if loop is None:
+                raise Unfit("")
+            sinks.append(sinks_at(script, statement, mine, loop))
+            continue
+        except Unfit as why:
+            reason = str(why)
+        if len(mine) == 1:
+            try:
+                late.append((delayed(script, statement, mine[0], loop), mine[0]))
+                continue
+            except Unfit as why:
+                reason = str(why) or reason
+        fixed.append((statement, mine, reason))
+    yield from repeated(script, [s for parts in sinks for s, _ in parts], fixed)
+    for parts in sinks:
+        assert loop is not None
+        yield from later(script, loop, parts)
+    yield from used_late(script, late, fixed)
+
+
+def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> list[tuple[Sink, Needs]]:
+    """The sink at a statement; with those that follow it, where they take over what it computes."""
+    passed = passed_on(statement, mine, loop)
+    if passed is None:
+        sink = sink_of(script, statement, mine, loop)
+        return [(sink, needs_of(script, sink, loop))]
+    name, followers = passed
+    together = [statement, *followers]
+    live = frozenset({name})
+    found = []
+    for s in together:
+        sink = sink_of(script, s, mine if s is statement else [], loop, live)
+        sink.kind = "passed" if s is statement else sink.kind
+        found.append((sink, needs_of(script, sink, loop, together)))
+    return found
+
+
+def passed_on(statement: ast.stmt, mine: list[Read], loop: Loop) -> tuple[str, list[ast.stmt]] | None:
+    """``psnr = 10 * log10(1 / mse.item())`` where the statements right below are all that use ``psnr`` in the loop."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or any(r.node is statement.value for r in mine):
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name):
+        return None
+    uses = [n for n in mentions(function_of(target), target.id) if within(n, loop) and not within(n, statement)]
+    here = block(statement)
+    followers: list[ast.stmt] = []
+    for following in here[index(here, statement) + 1 :]:
+        if not any(within(n, following) for n in uses):
+            break
+        followers.append(following)
+    return (target.id, followers) if followers and all(any(within(n, f) for f in followers) for n in uses) else None
+
+
+def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
+    """Statements that read the same tensor, one of which at least cannot wait."""
+    keys = {r.key for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement)}
+    for key in sorted(keys):
+        members = [r for _, mine, _ in fixed for r in mine if r.key == key and is_always(r.node, r.statement)]
+        own = [s for s in sinks if any(r.key == key for r in s.reads) and len(s.reads) == 1]
+        members += [r for s in own for r in s.reads]
+        statements = sorted({id(r.statement): r.statement for r in members}.values(), key=lambda s: s.lineno)
+        if len(members) < 2 or len({r.how for r in members}) > 1:
+            continue
+        try:
+            parts = read_once(script, Repeated(statements, members, own))
+        except Unfit:
+            continue
+        for statement, edits in parts:
+            mine = [r for r in members if r.statement is statement]
+            message = f"reads `{ast.unparse(mine[0].core)}` from the device {len(members)} times in every step"
+            yield Finding(statement, message, edits=tuple(edits)), {id(r.node) for r in mine}
+
+
+def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
+    """A sink, with what is put off together with it, is put off."""
+    needs = Needs(after=any(n.after for _, n in parts))
+    for _, one in parts:
+        for key, (gate, nodes) in one.gates.items():
+            needs.gates.setdefault(key, (gate, []))[1].extend(nodes)
+    mine = [s for s, _ in parts]
+    used = [r for s in mine for r in s.reads]
+    yield from group([(mine[0].statement, said(used))], put_off(script, mine, loop, needs), used)
+
+
+def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
+    """Variables that are read where they are used, and what is shown together read at once."""
+    shown: dict[int, tuple[ast.stmt, list[Read], list[Read]]] = {}  # what a statement reads itself, and through variables
+    origins: dict[int, Read] = {}
+    alone: list[tuple[Variable, Read]] = []
+    for statement, mine, _ in fixed:
+        shown[id(statement)] = (statement, mine, [])
+    for variable, read in late:
+        use = variable.each[0] if len(variable.each) == 1 and not variable.seldom and not variable.outside else None
+        if use is None:
+            alone.append((variable, read))
+            continue
+        at = statement_of(use)
+        origins[id(use)] = read
+        shown.setdefault(id(at), (at, [], []))[2].append(Read(use, use, read.how, True))
+    for statement, own, through in shown.values():
+        delayed_here = [(v, r) for v, r in late if any(origins[id(t.node)] is r for t in through)]
+        keys = {r.key for r in (*own, *through)}
+        try:
+            if len(keys) < 2:
+                raise Unfit("")
+            edits = [*(keep(script, r) for _, r in delayed_here), *read_together(script, statement, [*own, *through], origins)]
+        except Unfit:
+            alone += delayed_here
+            yield from refused(fixed, statement)
+            continue
+        members: list[tuple[ast.AST, str]] = [(r.statement, said([r])) for _, r in delayed_here]
+        members.append((statement, f"reads {len(keys)} tensors from the device one by one in every step"))
+        yield from group(members, edits, [*own, *(r for _, r in delayed_here)])
+    for variable, read in alone:
+        edits, gains = read_at_use(script, variable)
+        if gains:
+            yield from group([(variable.statement, said([read]))], [keep(script, read), *edits], [read])
+        elif variable.each:
+            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
+            yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
+
+
+def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:
+    for at, mine, reason in fixed:
+        if at is statement and reason != "-":
+            why = reason or "its value is needed in every step, where it stands"
+            yield Finding(at, said(mine), refusal=why), {id(r.node) for r in mine}

@@ -1,0 +1,93 @@
+"""no-grad-eval: evaluate without recording for a backward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Around, Decorator, Edit, Rewrite
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.order import Rank
+from autofast.read.events import BranchFrame, LoopFrame, Occurrence, Site
+from autofast.read.source import source_of
+from autofast.read.values import Ext, Ref
+from autofast.script import Evaluation, Script
+
+from ._gates import rare
+from ._torch import torch_in
+
+OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")  # they evaluate without gradients themselves
+
+
+@rule("no-grad-eval", Effect.EXACT, groups=("evaluation",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Evaluate under inference_mode, or no_grad where tensors of the evaluation are used later."""
+    if not script.steps or any(owner in script.frameworks for owner in OWNERS):
+        return
+    for evaluation in script.evaluations:
+        if evaluation.context is not None:
+            yield from tightened(script, evaluation)
+        elif evaluation.mode == "on":
+            yield from added(script, evaluation)
+
+
+def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
+    """``no_grad`` becomes ``inference_mode``."""
+    context = evaluation.context
+    assert context is not None
+    if evaluation.mode != "off" or not all(isinstance(t, (Ext, Ref)) and t.name == "torch.no_grad" for t in script.values(context)):
+        return
+    called = context.func if isinstance(context, ast.Call) else context
+    if not isinstance(called, (ast.Name, ast.Attribute)) or (called is not context and isinstance(context, ast.Call) and context.args):
+        return  # a context that was made elsewhere
+    if isinstance(called, ast.Name) and not any(isinstance(t, Ref) for t in script.values(called)):
+        return
+    message = "evaluates under no_grad, which still counts versions of tensors and follows views"
+    node: ast.AST = evaluation.node if evaluation.kind == "with" else context
+    if evaluation.escapes:
+        yield Finding(node, message, refusal=f"under inference_mode, what it makes could not be used later: {evaluation.escapes}")
+        return
+    name, imports = inference_mode(script, called)
+    edit: Edit = Rewrite(context, name)
+    if evaluation.kind == "decorator" and isinstance(evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        edit = Decorator(evaluation.node, name, old=context)
+    yield Finding(node, message, edits=(*imports, edit))
+
+
+def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
+    """``inference_mode`` (or ``no_grad``) where there is nothing yet."""
+    node = evaluation.node
+    message = "evaluates with gradients on: it keeps every intermediate result for a backward that never comes"
+    if evaluation.unknown:
+        yield Finding(node, message, refusal=evaluation.unknown)
+        return
+    if evaluation.kind == "statement" and (not is_whole(node) or all(seldom(s, o) for s in evaluation.forwards for o in s)):
+        return
+    torch, imports = torch_in(source_of(node))
+    mode = f"{torch}.no_grad()" if evaluation.escapes else f"{torch}.inference_mode()"
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        edit: Edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
+    else:
+        assert isinstance(node, ast.stmt)
+        edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
+    yield Finding(node, message, edits=(*imports, edit))
+
+
+def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> tuple[str, tuple[Edit, ...]]:
+    """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
+    if isinstance(called, ast.Attribute) and script.values(called.value) == {Ref("torch")}:
+        return f"{source_of(called).segment(called.value)}.inference_mode()", ()
+    torch, imports = torch_in(source_of(called))
+    return f"{torch}.inference_mode()", imports
+
+
+def is_whole(node: ast.AST) -> bool:
+    """A plain statement, of which all is evaluation (not the head of an ``if`` or ``for``)."""
+    return isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return))
+
+
+def seldom(site: Site, occurrence: Occurrence) -> bool:
+    """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
+    inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
+    rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
+    return any(isinstance(f, BranchFrame) and not f.known and rare(f.node) for f in rest)

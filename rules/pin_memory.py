@@ -1,0 +1,71 @@
+"""pin-memory: keep batches in page-locked memory, from which a GPU fetches them by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofast.edits import Edit
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.place import Home
+from autofast.read.values import Tensor
+from autofast.script import Loader, Script
+
+from ._loaders import DEVICE_DEFAULTS, Wish, added, counts, given, is_spelled_out, managed
+from ._torch import cuda_test, requires_cuda
+from ._workers import on_device
+
+MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
+
+
+@rule("pin-memory", Effect.EXACT, groups=("loader", "transfer"))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Keep batches in page-locked memory, from which a GPU fetches them by itself."""
+    if options.target == "cpu":
+        return
+    wishes = []
+    for loader in script.loaders:
+        if not counts(script, loader) or _is_given(loader):
+            continue
+        if why := against(script, loader):
+            yield Finding(loader.node, MESSAGE, refusal=why)
+        else:
+            wishes.append(Wish(loader, lambda home: value(script, home)))
+    yield from added(script, "pin_memory", MESSAGE, wishes)
+
+
+def _is_given(loader: Loader) -> bool:
+    argument = given(loader, "pin_memory")
+    return argument is not None and not is_spelled_out(argument, False)
+
+
+def value(script: Script, home: Home) -> tuple[str, tuple[Edit, ...]]:
+    """True on CUDA only: elsewhere ``pin_memory=True`` does nothing but warn."""
+    return ("True", ()) if requires_cuda(script) else cuda_test(script, home.node)
+
+
+def against(script: Script, loader: Loader) -> str:
+    """Why the batches must stay where they are; empty where nothing speaks against."""
+    if is_spelled_out(given(loader, "pin_memory"), False):
+        return "pin_memory=False is written out"
+    if sites := script.calls(*DEVICE_DEFAULTS):
+        return f"line {sites[0].node.lineno} puts new tensors on another device: batches that are on it cannot be pinned"  # type: ignore[attr-defined]
+    for dataset in loader.datasets:
+        if dataset.on_device:
+            return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"
+    if why := on_device(loader):
+        return f"{why}: they cannot be pinned"
+    if not managed(script, loader) and not _reaches_gpu(script, loader):
+        return "its batches are never moved to a GPU as they are"
+    return ""
+
+
+def _reaches_gpu(script: Script, loader: Loader) -> bool:
+    if any(t.kinds - {"cpu", "tensor", "type"} and t.how in ("to", "cuda", "type") for t in loader.moved):
+        return True
+    for site in script.methods("copy_"):  # into a buffer on the device
+        for occurrence in site:
+            given = occurrence.args.get(0, "src") if occurrence.args is not None else ()
+            on_device = isinstance(occurrence.this, Tensor) and occurrence.this.device == "dev"
+            if on_device and any(isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in given):
+                return True
+    return False

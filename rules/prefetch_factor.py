@@ -1,0 +1,35 @@
+"""prefetch-factor: where a deeper queue of batches may help, which only a measurement can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.read.values import const
+from autofast.script import Loader, Script
+
+from ._loaders import again, counts, given
+
+ADVICE = "if training still waits for data, try prefetch_factor=4; it costs that many batches of memory for each worker and gains nothing otherwise"
+
+
+@rule("prefetch-factor", Effect.EXACT, groups=("loader",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Point out where a deeper queue of batches may smooth out slow files."""
+    for loader in script.loaders:
+        if (
+            counts(script, loader)
+            and loader.trains
+            and again(script, loader)
+            and _reads_files(loader)
+            and given(loader, "prefetch_factor") is None
+        ):
+            yield Finding(loader.node, "each worker has two batches ready at most", advice=ADVICE)
+
+
+def _reads_files(loader: Loader) -> bool:
+    """Workers read files: the only work whose time varies so much that more than two batches in store can matter."""
+    workers = given(loader, "num_workers")
+    if workers is None or const(workers.values) == 0:
+        return False
+    return any(dataset.reads & {"file", "decode"} for dataset in loader.datasets)

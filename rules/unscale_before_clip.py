@@ -1,0 +1,97 @@
+"""unscale-before-clip: clip and read gradients only after they have been unscaled."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Before, Edit
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.order import Rank
+from autofast.read.events import Occurrence, Site, inside
+from autofast.read.source import function_of, source_of
+from autofast.read.values import Unknown
+from autofast.script import Script, Step, Update
+
+from ._amp import KEY, amp
+from ._places import block, index, is_sure, shared, statement_at
+
+ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
+BUG = "a bug: the gradients are still multiplied by the scale here; unscaling them first changes training to what was meant"
+
+
+@rule("unscale-before-clip", Effect.ROUNDING, groups=("precision",))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Unscale gradients before they are clipped or read."""
+    made = amp(script, options).scaling
+    for unscale in made.unscales if made is not None else ():
+        yield Finding(unscale.node, ADDED, edits=unscale.edits, key=KEY, needs=("grad-scaler",))
+    for step in script.steps:
+        if step.scalers:
+            yield from _forgotten(step)
+
+
+def _forgotten(step: Step) -> Iterator[Finding]:
+    """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes before."""
+    done: set[int] = set()  # updates whose gradients are unscaled
+    for site in sorted([*step.clips, *step.grad_reads], key=lambda s: (source_of(s.node).rel, getattr(s.node, "lineno", 0))):
+        for update in step.updates:
+            if not update.scaled or id(update.node) in done:
+                continue
+            why, edit = _missing(step, site, update)
+            if why:
+                yield Finding(site.node, BUG, refusal=why)
+            elif edit is not None:
+                yield Finding(site.node, BUG, edits=(edit,))
+            if why or edit is not None:
+                done.add(id(update.node))
+                break
+
+
+def _missing(step: Step, site: Site, update: Update) -> tuple[str, Edit | None]:
+    """Why the gradients cannot be unscaled before ``site``, or the edit that does it; neither where they are, or need not be."""
+    for mine in site:
+        for theirs in update.site:
+            if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):
+                continue
+            depth = shared(mine.stack, theirs.stack)
+            statement, end = statement_at(mine.stack, site.node, depth), statement_at(theirs.stack, update.node, depth)
+            here = block(end)
+            if not 0 <= index(here, statement) < index(here, end):
+                continue
+            scaled = [o for b in step.backwards if b.scaled for o in b.site]
+            if not any(_precedes(o, mine, site.node) for o in scaled):
+                continue
+            if any(_precedes(o, theirs, update.node) for s in step.unscales for o in s if _unscales(o, update)):
+                continue
+            if not is_sure(theirs, depth):
+                return f"the step on line {update.node.lineno} depends on a condition that this does not", None
+            scaler = update.node.func.value if isinstance(update.node.func, ast.Attribute) else None
+            names = (ast.Name, ast.Attribute)
+            if (
+                function_of(statement) is not function_of(update.node)
+                or not isinstance(scaler, names)
+                or not isinstance(update.optimizer, names)
+            ):
+                return f"scaler and optimizer are not at hand here, but on line {update.node.lineno}", None
+            source = source_of(statement)
+            code = f"{source.segment(scaler)}.unscale_({source.segment(update.optimizer)})"
+            return "", Before(statement, code, rank=Rank.UNSCALE)
+    return "", None
+
+
+def _unscales(occurrence: Occurrence, update: Update) -> bool:
+    """Whether an ``unscale_`` is, or may be, one of the optimizer that ``update`` steps."""
+    given = occurrence.args.get(0, "optimizer") if occurrence.args is not None else frozenset()
+    return not given or any(isinstance(t, Unknown) or t is u for t in given for u in update.things)
+
+
+def _precedes(first: Occurrence, second: Occurrence, node: ast.AST) -> bool:
+    """Whether ``first`` comes before ``second`` (at ``node``) in an iteration, on the same way."""
+    depth = shared(first.stack, second.stack)
+    call = first.args.call if first.args is not None else None
+    if call is None:
+        return False
+    a, b = statement_at(first.stack, call, depth), statement_at(second.stack, node, depth)
+    here = block(a)
+    return 0 <= index(here, a) < index(here, b)

@@ -1,0 +1,80 @@
+"""One rule on one small script: what it finds, the rewritten text, and what both texts compute.
+
+``apply`` also holds the rule to what holds for all of them: the output passes the post-conditions and gives no further fix.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autofast.finding import Effect, Finding, Options
+from autofast.plan import Plan
+from autofast.read import read_script
+from autofast.registry import all_rules
+
+
+@dataclass
+class Applied:
+    """``texts`` holds every file by its path; ``text`` is the entry."""
+
+    findings: tuple[Finding, ...]
+    texts: Mapping[str, str]
+    before: str
+
+    @property
+    def text(self) -> str:
+        return self.texts["train.py"]
+
+    @property
+    def fixes(self) -> list[Finding]:
+        return [f for f in self.findings if f.status == "fix"]
+
+    @property
+    def refusals(self) -> str:
+        return "; ".join(f.refusal for f in self.findings if f.status == "refused")
+
+    @property
+    def advice(self) -> str:
+        return "; ".join(f.advice for f in self.findings if f.status == "advice")
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that are new in the entry, without indentation."""
+        old = self.before.splitlines()
+        return [line.strip() for line in self.text.splitlines() if line not in old]
+
+
+def apply(rule: str, text: str, *, target: str = "cuda", precision: str = "auto", files: Mapping[str, str] | None = None) -> Applied:
+    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``."""
+    names = rule.split()
+    rules = [all_rules()[name] for name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        text = textwrap.dedent(text).lstrip("\n")
+        for name, content in {**(files or {}), "train.py": text}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(textwrap.dedent(content).lstrip("\n"), "utf-8")
+        entry = root / "train.py"
+        options = Options(precision, target, frozenset(names))
+        plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
+        plan.check(reread=lambda texts: read_script(entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}))
+        new = {source.rel: made for source, made in plan.texts().items()}
+        for name, made in new.items():
+            ast.parse(made)
+            (root / name).write_text(made, "utf-8")
+        again = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
+        assert not again.fixes, [f.message for f in again.fixes]
+        return Applied(tuple(plan.findings), {"train.py": text, **new}, text)
+
+
+def run(text: str, **given: Any) -> dict[str, Any]:
+    """The variables of a script after it has run in this process, with ``given`` ones set before."""
+    scope: dict[str, Any] = {"__name__": "__main__", **given}
+    exec(compile(textwrap.dedent(text), "train.py", "exec"), scope)
+    return scope

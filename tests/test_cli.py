@@ -1,0 +1,592 @@
+"""The command line, as a user meets it: options, exit codes, what is said where, and that nothing is ever lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from autofast import __version__
+from autofast.cli import cli
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def evaluate(model, loader, device):
+    model.eval()
+    total = 0.0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        total += nn.functional.mse_loss(model(x), y, reduction="sum").item()
+    return total / len(loader.dataset)
+
+
+def main():
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))
+    loader = DataLoader(data, batch_size=32, shuffle=True)
+    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for epoch in range(2):
+        model.train()
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+        print(epoch, evaluate(model, loader, device))
+
+
+if __name__ == "__main__":
+    main()
+"""
+IDLE = "import torch\n\nprint(torch.zeros(3))\n"
+
+
+@dataclass
+class Done:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own with one training script, and the current folder of the test."""
+    (tmp_path / ".git").mkdir()  # its root, whatever stands above
+    (tmp_path / "train.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def autofast(*arguments: object, stdin: bytes = b"") -> Done:
+    """Run the command in this process."""
+    result = CliRunner().invoke(cli, [str(a) for a in arguments], input=stdin, prog_name="autofast")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Done(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def fault(done: Done) -> str:
+    """The one line about what the user must mend; nothing else was said, and nothing written to standard output."""
+    assert done.code == 2 and done.out == b"", (done.code, done.out, done.err)
+    assert done.err.startswith("autofast: ") and done.err.endswith("\n") and done.err.count("\n") == 1, done.err
+    assert "internal error" not in done.err, done.err
+    return done.err.removeprefix("autofast: ").rstrip("\n")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+BAD: dict[str, tuple[bytes, str]] = {
+    "text": (b"Dear reader, this is a letter.\n", r"bad\.py:1: syntax error: .*mend it first"),
+    "python 2": (b"import torch\nprint 'epoch', 1\nloss.backward()\n", r"bad\.py:2: syntax error: .*Python 2.*2to3"),
+    "python 2 except": (b"try:\n    pass\nexcept IOError, e:\n    pass\n", r"bad\.py:3: syntax error: .*Python 2"),
+    "async": (b"x = 1\ny = x.cuda(async=True)\n", r"bad\.py:2: syntax error: .*non_blocking"),
+    "syntax error": (b"import torch\n\nfor x in y\n    pass\n", r"bad\.py:3: syntax error: .*mend it first"),
+    "binary": (b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe\x00", r"bad\.py:1: .*not a Python|bad\.py:1: a binary file"),
+    "nul": (b"import torch\n\x00\n", r"bad\.py:1: a binary file"),
+    "wrong encoding": (b"# coding: utf-8\nname = '\xe9'\n", r"bad\.py:\d+: not a Python text file"),
+    "unknown encoding": (b"# coding: klingon\nname = 1\n", r"bad\.py:1: not a Python text file"),
+}
+
+
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+@pytest.mark.parametrize("case", BAD)
+def test_unreadable_script(project: Path, command: str, case: str) -> None:
+    raw, said = BAD[case]
+    (project / "bad.py").write_bytes(raw)
+    before = files(project)
+    done = autofast(command, "bad.py", *(["--in-place"] if command == "rewrite" else []))
+    assert re.match(said, fault(done)), done.err
+    assert files(project) == before
+
+
+def test_no_such_file(project: Path) -> None:
+    assert fault(autofast("rewrite", "no.py")).startswith("no.py: no such file")
+    assert fault(autofast("check", "no.py")).startswith("no.py: no such file")
+
+
+def test_a_folder_as_entry(project: Path) -> None:
+    (project / "sub").mkdir()
+    assert fault(autofast("rewrite", "sub")) == "sub: is a directory; give the training script in it"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", IDLE], ids=["empty", "blank", "comment", "no loop"])
+def test_no_training_loop(project: Path, text: str) -> None:
+    (project / "idle.py").write_text(text)
+    assert re.match(r"idle\.py: nothing to do: no training loop found", fault(autofast("rewrite", "idle.py", "--in-place")))
+    done = autofast("check", "idle.py")
+    assert done.code == 0 and re.fullmatch(r"autofast: idle\.py: no training loop found.*\n", done.err)
+
+
+def test_loop_of_a_framework(project: Path) -> None:
+    script = """
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        def main():
+            model = AutoModelForCausalLM.from_pretrained("x")
+            trainer = Trainer(model=model, args=TrainingArguments(output_dir="out"), train_dataset=[])
+            trainer.train()
+
+        main()
+    """
+    (project / "hf.py").write_text(dedent(script))
+    done = autofast("rewrite", "hf.py")
+    assert done.code == 0 and "the Hugging Face Trainer has the training loop" in done.err
+    assert "no training loop" not in autofast("check", "hf.py").err
+
+
+def test_targets_that_are_refused(project: Path) -> None:
+    (project / "there.py").write_text("precious")
+    (project / "locked.py").write_text("precious")
+    (project / "locked.py").chmod(0o444)
+    (project / "sub").mkdir()
+    before = files(project)
+    assert "there.py: exists; replace it with --force" in fault(autofast("rewrite", "train.py", "-o", "there.py"))
+    assert "there.py: exists; replace it with --force" in fault(autofast("rewrite", "train.py", "--patch", "there.py"))
+    assert "locked.py: is read-only" in fault(autofast("rewrite", "train.py", "-o", "locked.py", "--force"))
+    assert "sub: is a directory" in fault(autofast("rewrite", "train.py", "-o", "sub"))
+    assert "no folder none" in fault(autofast("rewrite", "train.py", "-o", "none/fast.py"))
+    assert "rewrite it with --in-place" in fault(autofast("rewrite", "train.py", "-o", "train.py", "--force"))
+    assert "rewrite it with --in-place" in fault(autofast("rewrite", "train.py", "--output-dir", ".", "--force"))
+    assert "is not a folder" in fault(autofast("rewrite", "train.py", "--output-dir", "there.py", "--force"))
+    assert "name another one for the patch" in fault(autofast("rewrite", "train.py", "--patch", "train.py", "--force"))
+    assert "not a regular file" in fault(autofast("rewrite", "train.py", "-o", os.devnull, "--force"))
+    assert files(project) == before
+
+
+def test_read_only_script_is_not_rewritten_in_place(project: Path) -> None:
+    (project / "train.py").chmod(0o444)
+    assert "train.py: is read-only" in fault(autofast("rewrite", "train.py", "--in-place"))
+    assert (project / "train.py").read_text() == SCRIPT
+
+
+def test_ten_thousand_lines(project: Path) -> None:
+    filler = "".join(f"\n\ndef helper_{n}(x):\n    y = x + {n}\n    return y * 2\n" for n in range(2000))
+    (project / "long.py").write_text(SCRIPT.replace("\n\ndef evaluate", filler + "\n\ndef evaluate"))
+    assert (project / "long.py").read_text().count("\n") > 10_000
+    done = autofast("rewrite", "long.py", "--in-place")
+    assert done.code == 0, done.err
+    text = (project / "long.py").read_text()
+    compile(text, "long.py", "exec")
+    assert filler in text
+
+
+def test_import_cycle(project: Path) -> None:
+    (project / "a.py").write_text("import b\nfrom b import train\n\nif __name__ == '__main__':\n    train()\n")
+    (project / "b.py").write_text("import a\n" + SCRIPT.replace("def main()", "def train()").replace("    main()\n", "    a.train()\n"))
+    done = autofast("check", "a.py", "b.py", ".")
+    assert done.code in (0, 1) and "internal" not in done.err, done.err
+    assert autofast("rewrite", "a.py").code == 0
+
+
+def test_root(project: Path) -> None:
+    (project / "sub").mkdir()
+    assert "is outside of --root sub" in fault(autofast("rewrite", "train.py", "--root", "sub"))
+    assert "none: is no folder" in fault(autofast("rewrite", "train.py", "--root", "none"))
+    assert autofast("check", "train.py", "--root", ".").code == 1
+
+
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_unknown_rule(project: Path, command: str) -> None:
+    assert fault(autofast(command, "train.py", "--select", "tf23")) == "there is no rule called 'tf23'; did you mean tf32?"
+    assert "`autofast rules`" in fault(autofast(command, "train.py", "--ignore", "qqqqqqqq"))
+
+
+def test_configuration(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.autofast]\nefect = 'exact'\n")
+    assert "unknown key 'efect'" in fault(autofast("check", "train.py"))
+    (project / "pyproject.toml").write_text("[tool.autofast]\nselect = ['tf32', 'nonsense']\n")
+    assert "no rule called 'nonsense'" in fault(autofast("check", "train.py"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rewrite"],
+        ["rewrite", "train.py", "--in-place", "--diff"],
+        ["rewrite", "train.py", "-o", "a.py", "--patch", "b.patch"],
+        ["rewrite", "-", "--in-place"],
+        ["rewrite", "-", "--output-dir", "x"],
+        ["rewrite", "train.py", "--effect", "wild"],
+        ["check"],
+        ["check", "train.py", "--output-format", "xml"],
+        ["frobnicate"],
+    ],
+)
+def test_wrong_usage(project: Path, arguments: Sequence[str]) -> None:
+    done = autofast(*arguments)
+    assert done.code == 2 and done.out == b"" and "Error:" in done.err
+
+
+def test_a_fault_of_ours_is_one_line_and_writes_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("autofast.rewriting.read_script", broken)
+    done = autofast("rewrite", "train.py", "--in-place")
+    assert done.code == 2 and done.err.count("\n") == 1 and "train.py: internal error (KeyError" in done.err
+    assert autofast("check", "train.py").code == 2
+    assert (project / "train.py").read_text() == SCRIPT
+
+
+# ------------------------------------------------------------------------------------------------ rewrite
+def rewritten(*arguments: str) -> bytes:
+    done = autofast("rewrite", "train.py", "-o", "-", *arguments)
+    assert done.code == 0, done.err
+    assert done.out != SCRIPT.encode()
+    return done.out
+
+
+def test_without_an_output_option_the_diff_is_shown(project: Path) -> None:
+    before = files(project)
+    shown, plain = autofast("rewrite", "train.py", "--diff"), autofast("rewrite", "train.py")
+    assert shown.code == plain.code == 0 and shown.out == plain.out
+    assert plain.text.startswith("--- a/train.py\n+++ b/train.py\n@@ -") and "\x1b" not in plain.text
+    assert all(re.search(r" @@  [a-z0-9-]+(, [a-z0-9-]+)*$", line) for line in plain.text.splitlines() if line.startswith("@@"))
+    assert "Nothing was written" in plain.err and "To verify: autofast verify train.py\n" in plain.err
+    assert files(project) == before
+
+
+def test_in_place(project: Path) -> None:
+    expected = rewritten()
+    (project / "train.py").chmod(0o755)
+    done = autofast("rewrite", "train.py", "--in-place")
+    assert done.code == 0 and done.out == b"" and "Wrote train.py" in done.err
+    assert files(project) == {"train.py": expected}
+    assert stat.S_IMODE((project / "train.py").stat().st_mode) == 0o755
+    again = autofast("rewrite", "train.py", "--in-place")
+    assert again.code == 0 and "nothing to rewrite" in again.err and "Wrote" not in again.err
+    assert files(project) == {"train.py": expected}
+
+
+def test_to_a_file(project: Path) -> None:
+    expected = rewritten()
+    (project / "train.py").chmod(0o755)
+    done = autofast("rewrite", "train.py", "-o", "fast.py")
+    assert done.code == 0 and done.out == b""
+    assert "Wrote fast.py" in done.err and "To verify: autofast verify train.py fast.py\n" in done.err
+    assert files(project) == {"train.py": SCRIPT.encode(), "fast.py": expected}
+    assert stat.S_IMODE((project / "fast.py").stat().st_mode) == 0o755
+    (project / "fast.py").write_text("old")
+    assert autofast("rewrite", "train.py", "-o", "fast.py", "--force").code == 0
+    assert (project / "fast.py").read_bytes() == expected
+
+
+def test_nothing_to_rewrite_still_gives_the_file(project: Path) -> None:
+    (project / "train.py").write_bytes(rewritten())
+    before = files(project)
+    done = autofast("rewrite", "train.py", "-o", "fast.py")
+    assert done.code == 0 and "nothing to rewrite" in done.err
+    assert (project / "fast.py").read_bytes() == before["train.py"]
+    done = autofast("rewrite", "train.py", "--patch", "a.patch")
+    assert done.code == 0 and done.out == b"" and not (project / "a.patch").exists()
+    done = autofast("rewrite", "train.py")
+    assert done.code == 0 and done.out == b""
+
+
+def test_summary(project: Path) -> None:
+    done = autofast("rewrite", "train.py")
+    places = {(f["rule"], f["line"]) for f in findings("train.py") if f["status"] == "fix"}
+    assert re.match(rf"train\.py: {len({rule for rule, _ in places})} rules?, \d+ places? in 1 file; strongest effect: \w+\n", done.err)
+    for rule, line in places:
+        assert re.search(rf"^  {rule} +\w+(, \w+)* +train\.py:(\d+, )*{line}\b", done.err, re.MULTILINE), (rule, line, done.err)
+    refused = [f for f in findings("train.py") if f["status"] == "refused"]
+    assert all(f["reason"] in done.err for f in refused)
+
+
+def test_stdin(project: Path) -> None:
+    expected = rewritten()
+    assert autofast("rewrite", "-", stdin=SCRIPT.encode()).out == expected
+    named = autofast("rewrite", "-", "--stdin-filename", "train.py", stdin=SCRIPT.encode())
+    assert named.code == 0 and named.out == expected
+    diff = autofast("rewrite", "-", "--stdin-filename", "sub/other.py", "--diff", stdin=SCRIPT.encode())
+    assert diff.text.startswith("--- a/sub/other.py\n")
+    assert "verify" not in named.err
+    assert files(project) == {"train.py": SCRIPT.encode()}
+
+
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_bad_stdin(project: Path, command: str) -> None:
+    done = autofast(command, "-", "--stdin-filename", "a.py", stdin=b"print 'x'\n")
+    assert done.code == 2 and done.err.startswith("autofast: a.py:1: syntax error")
+
+
+SHAPES: dict[str, Callable[[str], bytes]] = {
+    "crlf": lambda text: text.replace("\n", "\r\n").encode(),
+    "bom": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "latin-1": lambda text: ("# -*- coding: latin-1 -*-\n# café\n" + text).encode("latin-1"),
+    "no last newline": lambda text: text.rstrip("\n").encode(),
+    "tabs": lambda text: re.sub(r"^(?: {4})+", lambda m: "\t" * (len(m[0]) // 4), text, flags=re.MULTILINE).encode(),
+    "crlf and bom": lambda text: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bytes_survive(project: Path, shape: str) -> None:
+    raw = SHAPES[shape](SCRIPT)
+    (project / "train.py").write_bytes(raw)
+    done = autofast("rewrite", "-", "--stdin-filename", "train.py", stdin=raw)
+    assert autofast("rewrite", "train.py", "--in-place").code == 0
+    new = (project / "train.py").read_bytes()
+    assert new == done.out and new != raw
+    assert new.startswith(b"\xef\xbb\xbf") is raw.startswith(b"\xef\xbb\xbf")
+    assert new.endswith(b"\n") is raw.endswith(b"\n")
+    assert new.count(b"\n") == new.count(b"\r\n") or "crlf" not in shape
+    assert b"\r" not in new or "crlf" in shape
+    assert ("café".encode("latin-1") in new) is (shape == "latin-1")
+    assert shape != "tabs" or not re.search(rb"^ ", new, re.MULTILINE)
+    untouched = set(raw.splitlines(keepends=True)) & set(new.splitlines(keepends=True))
+    assert len(untouched) > 15
+
+
+@pytest.mark.parametrize("shape", ["plain", *SHAPES])
+def test_patch_is_what_git_applies(project: Path, shape: str) -> None:
+    (project / ".git").rmdir()
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    raw = SHAPES.get(shape, str.encode)(SCRIPT)
+    (project / "train.py").write_bytes(raw)
+    expected = autofast("rewrite", "train.py", "-o", "-").out
+    done = autofast("rewrite", "train.py", "--patch", "fast.patch")
+    assert done.code == 0 and done.out == b"" and "git apply fast.patch" in done.err
+    assert (project / "fast.patch").read_bytes() == autofast("rewrite", "train.py", "--patch", "-").out
+    assert (project / "train.py").read_bytes() == raw
+    subprocess.run(["git", "apply", "fast.patch"], check=True)
+    assert (project / "train.py").read_bytes() == expected
+
+
+def test_select_and_ignore(project: Path) -> None:
+    def rules(*arguments: str) -> set[str]:
+        return {f["rule"] for f in findings("train.py", *arguments) if f["status"] == "fix"}
+
+    everything = rules()
+    assert {"tf32", "fused-optimizer"} < everything
+    assert rules("--select", "tf32") == {"tf32"}
+    assert rules("--select", "tf32,no-grad-eval") == rules("--select", "tf32", "--select", "no-grad-eval") == {"tf32", "no-grad-eval"}
+    assert "tf32" not in rules("--ignore", "tf32") and rules("--ignore", "tf32") < everything
+    assert not {"tf32", "fused-optimizer"} & rules("--effect", "exact")
+    (project / "pyproject.toml").write_text("[tool.autofast]\nignore = ['tf32']\n")
+    assert "tf32" not in rules() and rules("--select", "tf32") == {"tf32"}
+    assert not {"tf32", "fused-optimizer"} & rules("--ignore", "fused-optimizer")
+
+
+def test_a_rule_beyond_the_effect_is_said_to_be(project: Path) -> None:
+    done = autofast("rewrite", "train.py", "--select", "tf32", "--effect", "exact")
+    assert done.code == 0 and "nothing to rewrite" in done.err and "tf32: needs --effect rounding" in done.err
+
+
+# ------------------------------------------------------------------------------------------------ several files
+@pytest.fixture
+def split(project: Path) -> Path:
+    """The script in two files: the loader is made in data.py."""
+    made = "    loader = DataLoader(data, batch_size=32, shuffle=True)\n"
+    make = "def make(data, device):\n    return DataLoader(data, batch_size=32, shuffle=True)\n"
+    (project / "data.py").write_text("from torch.utils.data import DataLoader\n\n\n" + make)
+    text = SCRIPT.replace(made, "    loader = make(data, device)\n").replace("import torch\n", "import torch\nfrom data import make\n", 1)
+    (project / "train.py").write_text(text)
+    return project
+
+
+def test_edits_in_other_files(split: Path) -> None:
+    before = files(split)
+    assert {f["path"] for f in findings("train.py") if f["status"] == "fix"} == {"data.py", "train.py"}
+    alone = autofast("rewrite", "train.py", "-o", "fast.py")
+    assert alone.code == 0 and "Not written, as they change other files" in alone.err and "data.py:5" in alone.err
+    assert files(split) == {**before, "fast.py": (split / "fast.py").read_bytes()}
+
+    folder = autofast("rewrite", "train.py", "--output-dir", "fast")
+    assert folder.code == 0 and "Not written" not in folder.err
+    written = files(split / "fast")
+    assert set(written) == {"train.py", "data.py"} and written["data.py"] != before["data.py"]
+    assert "To verify: autofast verify train.py fast/train.py" in folder.err
+    assert fault(autofast("rewrite", "train.py", "--output-dir", "fast")).endswith("give another name")
+
+    (split / "away").mkdir()
+    assert f"PYTHONPATH={split}" in autofast("rewrite", "train.py", "-o", "away/train.py").err
+
+    diff = autofast("rewrite", "train.py").text
+    assert "+++ b/train.py\n" in diff and "+++ b/data.py\n" in diff
+    assert autofast("rewrite", "train.py", "--in-place").code == 0
+    assert {name: (split / name).read_bytes() for name in written} == written
+
+
+def test_patch_of_several_files_in_a_sub_folder(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (split / ".git").rmdir()
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    (split / "my code").mkdir()
+    for name in ("train.py", "data.py"):
+        (split / name).rename(split / "my code" / name)
+    assert autofast("rewrite", "my code/train.py", "--patch", "a.patch").code == 0
+    assert autofast("rewrite", "my code/train.py", "--output-dir", "fast").code == 0
+    subprocess.run(["git", "apply", "a.patch"], check=True)
+    assert files(split / "my code") == files(split / "fast" / "my code")
+
+
+# ------------------------------------------------------------------------------------------------ check
+def findings(*arguments: object) -> list[dict[str, Any]]:
+    done = autofast("check", *arguments, "--output-format", "json")
+    report = json.loads(done.out)
+    assert done.code in (0, 1) and set(report) == {"version", "files", "findings"} and report["version"] == 1
+    return list(report["findings"])
+
+
+def test_json(project: Path) -> None:
+    (project / "pkg").mkdir()
+    (project / "train.py").rename(project / "pkg" / "train.py")
+    found = findings("pkg/train.py")
+    keys = {"rule", "effect", "path", "line", "column", "end_line", "message", "status", "reason"}
+    assert found and all(set(f) == keys and f["path"] == "pkg/train.py" for f in found)
+    assert all(f["status"] in ("fix", "refused", "advice") and bool(f["reason"]) is (f["status"] != "fix") for f in found)
+    lines = SCRIPT.splitlines()
+    assert all(1 <= f["line"] <= f["end_line"] <= len(lines) and 1 <= f["column"] <= len(lines[f["line"] - 1]) for f in found)
+    assert json.loads(autofast("check", "pkg", "--output-format", "json").out)["files"] == ["pkg/train.py"]
+
+
+def test_text_and_exit_codes(project: Path) -> None:
+    done = autofast("check", "train.py")
+    assert done.code == 1 and done.err == ""
+    *lines, last = done.text.splitlines()
+    assert all(re.fullmatch(r"train\.py:\d+:\d+: [a-z0-9-]+ \[\w+\] .+ \((fix|advice: .+)\)", line) for line in lines if line)
+    assert re.fullmatch(r"Found \d+ fix(es)?( and \d+ pieces? of advice)? in 1 file(; \d+ refused \(listed with --show-refused\))?\.", last)
+    assert autofast("check", "train.py", "--exit-zero").code == 0
+    assert len(autofast("check", "train.py", "-v").text.splitlines()) >= len(lines) + 1
+    (project / "train.py").write_bytes(autofast("rewrite", "train.py", "-o", "-").out)
+    assert not [f for f in findings("train.py") if f["status"] == "fix"]
+
+
+def test_paths_of_several_folders(project: Path) -> None:
+    (project / ".git").rmdir()
+    for name in ("one", "two"):
+        (project / name).mkdir()
+        (project / name / "train.py").write_text(SCRIPT)
+    assert {f["path"] for f in findings("one/train.py", "two/train.py")} == {"one/train.py", "two/train.py"}
+
+
+def test_columns_count_characters(project: Path) -> None:
+    marked = SCRIPT.replace("optimizer = torch", 'optimizer = "é" and torch')
+    (project / "train.py").write_text(marked, encoding="utf-8")
+    for f in findings("train.py", "-v"):
+        line = marked.splitlines()[f["line"] - 1]
+        assert not line[f["column"] - 1].isspace()
+
+
+def test_folder_with_a_broken_file(project: Path) -> None:
+    (project / "old.py").write_text("print 'loss.backward()'\n")
+    done = autofast("check", ".")
+    assert done.code == 2 and re.fullmatch(r"autofast: old\.py:1: syntax error.*\n", done.err)
+    assert "train.py:" in done.text, "what can be read is still reported"
+    assert autofast("check", ".", "--exit-zero").code == 2
+
+
+def test_shared_findings_are_reported_once(split: Path) -> None:
+    (split / "other.py").write_text((split / "train.py").read_text())
+    places = [(f["path"], f["line"], f["column"], f["rule"]) for f in findings(".")]
+    assert len(places) == len(set(places)) and {path for path, *_ in places} == {"train.py", "other.py", "data.py"}
+
+
+def test_ignore_comment(project: Path) -> None:
+    def lines(*arguments: str) -> set[int]:
+        return {f["line"] for f in findings("train.py", "--select", "no-grad-eval", *arguments) if f["status"] == "fix"}
+
+    (line,) = lines()
+    text = SCRIPT.splitlines()
+    text[line - 1] += "  # autofast: ignore[no-grad-eval]"
+    (project / "train.py").write_text("\n".join(text) + "\n")
+    assert not lines()
+
+
+def test_comment_that_ignores_nothing(project: Path) -> None:
+    (project / "train.py").write_text(SCRIPT.replace("model.eval()", "model.eval()  # autofast: ignore[pin-memory]"))
+    assert "Note: train.py:7: unused `# autofast: ignore[pin-memory]`\n" in autofast("rewrite", "train.py").err
+
+
+# ------------------------------------------------------------------------------------------------ rules, version, start-up
+def test_rules_and_cards(project: Path) -> None:
+    done = autofast("rules")
+    assert done.code == 0 and re.search(r"^autocast +rounding +", done.text, re.MULTILINE)
+    assert autofast("rule", "autocast").text.startswith("# autocast\n")
+    assert fault(autofast("rule", "autocats")).endswith("did you mean autocast?")
+
+
+def test_version_and_help() -> None:
+    assert autofast("--version").text == f"autofast {__version__}\n"
+    for command in ("rewrite", "check", "rules", "rule"):
+        assert autofast(command, "--help").code == 0
+        assert command in autofast("--help").text
+
+
+BLOCKER = """
+import sys
+class Blocker:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in {"torch", "torchvision", "numpy"}:
+            raise AssertionError("imports " + name)
+sys.meta_path.insert(0, Blocker())
+from autofast.cli import main
+sys.argv = ["autofast", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["rewrite", "train.py"], ["check", "."], ["rules"], ["rule", "tf32"]])
+def test_torch_is_never_imported_nor_the_script_run(project: Path, arguments: list[str]) -> None:
+    (project / "train.py").write_text(SCRIPT.replace("import torch\n", "import torch\nopen('ran', 'w').close()\n", 1))
+    done = subprocess.run([sys.executable, "-c", BLOCKER, *arguments], capture_output=True, text=True)
+    assert done.returncode in (0, 1) and done.stderr.count("Traceback") == 0, done.stderr
+    assert not (project / "ran").exists()
+
+
+def test_start_imports_little() -> None:
+    code = "import sys, autofast.cli; print([m for m in ('libcst', 'black', 'rich', 'torch', 'pathspec') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_colour_only_on_a_terminal(project: Path) -> None:
+    pty = pytest.importorskip("pty")
+
+    def colours(**environment: str) -> bool:
+        ours, theirs = pty.openpty()
+        env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")} | {"TERM": "xterm"} | environment
+        with subprocess.Popen([sys.executable, "-m", "autofast", "rewrite", "train.py"], stdout=theirs, stderr=theirs, env=env) as process:
+            os.close(theirs)
+            out = b""
+            try:
+                while chunk := os.read(ours, 65536):
+                    out += chunk
+            except OSError:  # how Linux says that the other end is closed
+                pass
+        os.close(ours)
+        assert process.returncode == 0
+        return b"\x1b[" in out
+
+    assert colours() and not colours(NO_COLOR="1") and not colours(TERM="dumb")
+
+
+def test_closed_pipe(project: Path) -> None:
+    done = subprocess.run(f"{sys.executable} -m autofast rewrite train.py 2> err | head -n 1", shell=True, capture_output=True, text=True)
+    assert done.stdout == "--- a/train.py\n" and "Traceback" not in (project / "err").read_text()

@@ -1,0 +1,78 @@
+"""``[tool.autofast]``, and where a project begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autofast.config import Config, find_root, load
+from autofast.finding import Effect
+from autofast.read.source import BadInput
+
+
+def project(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_without_a_file_or_a_table(tmp_path: Path) -> None:
+    assert load(tmp_path) == Config()
+    assert load(project(tmp_path, '[project]\nname = "x"\n')) == Config()
+
+
+def test_every_key(tmp_path: Path) -> None:
+    text = """
+        [tool.autofast]
+        select = ["loader"]
+        ignore = ["tf32"]
+        effect = "exact"
+        precision = "bf16"
+        target = "cpu"
+        line-length = 100
+        exclude = ["third_party/"]
+    """
+    assert load(project(tmp_path, text)) == Config(
+        select=("loader",),
+        ignore=("tf32",),
+        effect=Effect.EXACT,
+        precision="bf16",
+        target="cpu",
+        line_length=100,
+        exclude=("third_party/",),
+    )
+
+
+@pytest.mark.parametrize("tool", ["black", "ruff"])
+def test_line_length_of_the_projects_formatter(tmp_path: Path, tool: str) -> None:
+    assert load(project(tmp_path, f"[tool.{tool}]\nline-length = 120\n")).line_length == 120
+    assert load(project(tmp_path, f"[tool.{tool}]\nline-length = 120\n[tool.autofast]\nline-length = 79\n")).line_length == 79
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.autofast]\nefect = 'exact'\n", "did you mean effect?"),
+        ("[tool.autofast]\nzzz = 1\n", "known keys are"),
+        ("[tool.autofast]\neffect = 'none'\n", 'write one of "exact"'),
+        ("[tool.autofast]\neffect = 1\n", 'write one of "exact"'),
+        ("[tool.autofast]\nselect = 'tf32'\n", "write a list of strings"),
+        ("[tool.autofast]\nline-length = true\n", "write a whole number"),
+        ("tool = 1\n", "[tool] is no table"),
+        ("[tool]\nautofast = 1\n", "[tool.autofast] is no table"),
+        ("[tool.autofast\n", "not valid TOML"),
+    ],
+)
+def test_what_it_cannot_mean(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        load(project(tmp_path, text))
+    assert said in str(error.value) and "pyproject.toml" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_root_is_the_work_tree_else_the_folder(tmp_path: Path) -> None:
+    script = tmp_path / "a" / "b" / "train.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("")
+    assert find_root(script) == script.parent
+    (tmp_path / ".git").write_text("gitdir: elsewhere")  # as in a linked work tree or a submodule
+    assert find_root(script) == find_root(script.parent) == tmp_path

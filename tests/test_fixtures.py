@@ -1,0 +1,287 @@
+"""Every fixture, before and after: what is found, that it trains the same, and what must hold for any set of rules."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from autofast.finding import Effect, Finding, Options
+from autofast.plan import Plan
+from autofast.read import read_script
+from autofast.read.source import Source, source_of
+from autofast.registry import ALL as EVERY_RULE
+from autofast.registry import select
+from autofast.script import Script
+from tests import metamorphic
+from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest
+from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, Tolerance, compare
+
+SUBSETS = 4  # random sets of rules for each fixture
+TARGETS = ("cuda", "cpu")
+HELPERS = ("amp_dtype", "loader_workers")  # functions that rules add; their order is that of their coming
+
+each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
+each_target = pytest.mark.parametrize("target", TARGETS)
+
+
+# ------------------------------------------------------------------------------------------------ reading and planning
+@cache
+def script_of(fixture: Fixture) -> Script:
+    return read_script(fixture.entry, fixture.folder)
+
+
+@cache
+def plan_of(fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMPLING, *groups: str) -> Plan:
+    return planned(script_of(fixture), target, effect, groups)
+
+
+def planned(script: Script, target: str, effect: Effect, names: Iterable[str] = ()) -> Plan:
+    rules = select(names)
+    return Plan.make(script, Options(target=target, selected=frozenset(rule.name for rule in rules)), rules, effect)
+
+
+def contents(plan: Plan) -> dict[str, bytes]:
+    """The files that a plan changes, as they would be written."""
+    return {source.rel: source.encode(text) for source, text in plan.texts().items()}
+
+
+def reread(fixture: Fixture, texts: Mapping[Source, str]) -> Script:
+    return read_script(fixture.entry, fixture.folder, overlay={source.path: source.encode(text) for source, text in texts.items()})
+
+
+def shown(findings: Iterable[Finding]) -> str:
+    lines = [f"  {source_of(f.node).rel}:{f.node.lineno} {f.rule} [{f.status}] {f.refusal or f.message}" for f in findings]  # type: ignore[attr-defined]
+    return "\n".join(lines) or "  nothing"
+
+
+# ------------------------------------------------------------------------------------------------ what is found
+def test_labels_are_well_formed():
+    known = {rule.name for rule in select([EVERY_RULE])} | {"*"}
+    for fixture in ALL:
+        assert set(fixture.spec) <= KEYS, fixture.name
+        assert fixture.spec["what"] and isinstance(fixture.spec["steps"], int), fixture.name
+        for label in [*fixture.expect, *fixture.forbid]:
+            assert label.rule in known, f"{fixture.name}: {label}"
+            text = label.line_contains or label.near
+            files = [fixture.folder / label.file] if label.file else sorted(fixture.folder.rglob("*.py"))
+            assert any(text in path.read_text("latin-1") for path in files), f"{fixture.name}: {label} is nowhere in the script"
+        assert all(label.why for label in fixture.forbid), f"{fixture.name}: a forbidden fix needs a reason"
+        assert all(label.file for label in fixture.expect), f"{fixture.name}: an expected fix needs a file"
+
+
+@each_fixture
+def test_expected_fixes_are_found(fixture: Fixture):
+    plan = plan_of(fixture)
+
+    def met(label: Label) -> bool:
+        return len({getattr(f.node, "lineno", 1) for f in plan.fixes if label.matches(f)}) >= label.count
+
+    missing = [str(label) for label in fixture.expect if not met(label)]
+    assert not missing, "\n".join(["missing:", *missing, "found:", shown(plan.findings)])
+    left = [word for word in fixture.spec.get("gone", []) for text in plan.texts().values() if word in text]
+    assert not left, f"still there: {left}"
+
+
+@each_fixture
+def test_forbidden_fixes_are_not_made(fixture: Fixture):
+    wrong = []
+    for target in TARGETS:
+        for label in [label for label in fixture.forbid if label.target in ("", target)]:
+            plan = plan_of(fixture, target, EFFECTS[label.effect], EVERY_RULE)
+            wrong += [f"{target}: {label}\n{shown([f])}" for f in plan.fixes if label.matches(f)]
+    assert not wrong, "\n".join(wrong)
+
+
+# ------------------------------------------------------------------------------------------------ that it trains the same
+@pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]")
+class TestExecution:
+    """Originals and rewritten scripts run on the CPU, for each rule alone and for all together."""
+
+    @each_fixture
+    def test_the_original_runs_and_repeats(self, fixture: Fixture):
+        first, again = HARNESS.run_many([job(fixture), job(fixture, limit=119.0)])
+        assert first.ok, first.traceback + first.stderr
+        assert first.steps == fixture.spec["steps"]
+        assert compare(first, again, Effect.EXACT) == []
+
+    @each_fixture
+    @each_target
+    def test_each_rule_alone(self, fixture: Fixture, target: str):
+        whole = plan_of(fixture, target)
+        plans = {name: whole.subset([name]) for name in sorted(whole.applied)}
+        trains_the_same(fixture, {name: plan for name, plan in plans.items() if plan.applied})
+
+    @each_fixture
+    @each_target
+    def test_all_rules_together(self, fixture: Fixture, target: str):
+        effects = (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)
+        trains_the_same(fixture, {f"all up to {effect.name.lower()}": plan_of(fixture, target, effect) for effect in effects})
+
+    @each_fixture
+    def test_mixed_precision_with_a_real_scaler(self, fixture: Fixture):
+        """The form written for CUDA, really executed: fp16, and a scaler that scales (see ``fake_cuda_amp``)."""
+        whole = plan_of(fixture, "cuda", Effect.ROUNDING)
+        amp = whole.subset(["autocast", "grad-scaler", "unscale-before-clip", "legacy-amp-api"])
+        trains_the_same(fixture, {"mixed precision": amp, "all up to rounding": whole}, fake=True)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", ["module_level", "multi_file"])
+    def test_where_workers_are_spawned(self, name: str):
+        """As on Windows, on macOS, and on Linux from Python 3.14 on: a script without a main guard must not run again in each worker."""
+        fixture = next(fixture for fixture in ALL if fixture.name == name)
+        plan = plan_of(fixture).subset(["num-workers"])
+        assert plan.applied
+        before, after = HARNESS.run_many(replace(job(fixture, which), start_method="spawn", cpus=3) for which in (None, plan))
+        assert compare(before, after, Effect.EXACT) == []
+
+
+def job(fixture: Fixture, plan: Plan | None = None, *, fake: bool = False, limit: float = 120.0) -> Job:
+    files = contents(plan) if plan is not None else {}
+    return Job(fixture.folder, args=fixture.args, then=fixture.then, files=files, fake_cuda_amp=fake, limit=limit)
+
+
+def trains_the_same(fixture: Fixture, plans: Mapping[str, Plan], *, fake: bool = False) -> None:
+    """Run the original and what each plan makes of it; every difference that its effect does not allow is an error."""
+    precise = fixture.spec.get("precise_args")
+    original = job(fixture, fake=fake)
+    if fake and precise is not None:
+        original = Job(fixture.folder, args=tuple(precise))
+    before, *runs = HARNESS.run_many([original, *(job(fixture, plan, fake=fake) for plan in plans.values())])
+    assert before.ok, before.traceback
+    wrong = []
+    for (name, plan), after in zip(plans.items(), runs, strict=True):
+        effect = Effect.ROUNDING if fake else strongest(plan)
+        differences = compare(before, after, effect, tolerance(fixture, plan, effect, fake), same_samples=fixture.same_samples)
+        if differences:
+            wrong += [f"{name} ({effect.name.lower()}; {', '.join(sorted(plan.applied))}):", *(f"  {line}" for line in differences)]
+            wrong += [line for hunk in plan.hunks() for line in hunk.lines]
+    assert not wrong, "\n".join(wrong)
+
+
+def tolerance(fixture: Fixture, plan: Plan, effect: Effect, fake: bool) -> Tolerance:
+    """How far apart ``effect`` allows the runs to be, where they are executed on the CPU."""
+    if effect >= Effect.SAMPLING:
+        return SAMPLING
+    half = fake or (plan.options.target == "cpu" and plan.applied & {"autocast", "grad-scaler"})
+    return replace(HALF, **fixture.spec.get("half", {})) if half else replace(ROUNDING, **fixture.spec.get("rounding", {}))
+
+
+# ------------------------------------------------------------------------------------------------ any set of rules
+@each_fixture
+@each_target
+def test_a_second_rewrite_changes_nothing(fixture: Fixture, target: str):
+    for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING):
+        plan = plan_of(fixture, target, effect)
+        plan.check(lambda texts: reread(fixture, texts))
+        again = planned(reread(fixture, plan.texts()), target, effect)
+        assert not again.fixes, f"up to {effect.name.lower()}:\n{shown(again.fixes)}"
+
+
+@each_fixture
+def test_no_rule_changes_nothing(fixture: Fixture):
+    assert plan_of(fixture).subset([]).texts() == {}
+
+
+def subsets(fixture: Fixture, names: Iterable[str]) -> list[frozenset[str]]:
+    """Some sets of rules, always the same for one fixture."""
+    draw, ordered = random.Random(fixture.name), sorted(names)
+    return [frozenset(draw.sample(ordered, draw.randint(1, len(ordered)))) for _ in range(SUBSETS if ordered else 0)]
+
+
+@each_fixture
+@each_target
+def test_some_rules_compose_and_are_idempotent(fixture: Fixture, target: str):
+    whole = plan_of(fixture, target)
+    for names in subsets(fixture, whole.applied):
+        plan = whole.subset(names)
+        plan.check(lambda texts: reread(fixture, texts))
+        for source, text in plan.texts().items():
+            compile(source.encode(text), source.rel, "exec")
+        assert all(hunk.rules for hunk in plan.hunks()), f"{sorted(names)}: a change that no rule owns"
+
+
+@each_fixture
+@each_target
+def test_staged_equals_at_once(fixture: Fixture, target: str):
+    """Some rules first, the others on the result: the reader must see through what the first ones wrote.
+
+    Rules whose fixes need each other (autocast in a form that needs the scaler, and the scaler) are applied at once, and so are those of
+    ``BEFORE``: on the output of the second, the first one refuses, with the reason given here.
+    """
+    whole = plan_of(fixture, target)
+    for names in subsets(fixture, whole.applied):
+        first = _with_needs(whole, names)
+        rest = whole.applied - first
+        half_way = whole.subset(first)
+        then = planned(reread(fixture, half_way.texts()), target, Effect.SAMPLING, sorted(rest)) if rest else half_way
+        staged = {**contents(half_way), **contents(then)}
+        wrong = difference(contents(whole), staged)
+        assert not wrong, f"{', '.join(sorted(first))} first, then {', '.join(sorted(rest))}:\n{wrong}"
+
+
+BEFORE = {
+    "grad-scaler": "fused-optimizer",  # beside a scaler that it has not seen made, fused SGD with momentum is refused: skipped steps spoil it
+    "batched-dataset": "cudnn-benchmark",  # batches that are made at once are not known to have one shape
+    "autocast": "no-grad-eval",  # a method that is also reached from an autocast block keeps no_grad: weights are cast there for training too
+}
+
+
+def _with_needs(plan: Plan, names: frozenset[str]) -> frozenset[str]:
+    while True:
+        needed = frozenset(rule for finding in plan.fixes if finding.rule in names for rule in finding.needs)
+        needed |= {first for second, first in BEFORE.items() if second in names and first in plan.applied}
+        if needed <= names:
+            return names
+        names |= needed
+
+
+def difference(at_once: Mapping[str, bytes], staged: Mapping[str, bytes]) -> str:
+    """How the code differs; line breaks and the order of keyword arguments and helpers depend on what is touched together."""
+    lines: list[str] = []
+    for name in sorted({*at_once, *staged}):
+        texts = [_without_layout(files.get(name, b"")) for files in (at_once, staged)]
+        lines += difflib.unified_diff(*texts, f"{name} at once", f"{name} staged", lineterm="")
+    return "\n".join(lines)
+
+
+def _without_layout(raw: bytes) -> list[str]:
+    tree = ast.parse(raw)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords.sort(key=lambda keyword: keyword.arg or "")
+    helpers = [stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS]
+    tree.body = [stmt for stmt in tree.body if stmt not in helpers] + sorted(helpers, key=lambda helper: helper.name)
+    return ast.unparse(tree).splitlines()
+
+
+# ------------------------------------------------------------------------------------------------ spelling does not matter
+STRICT = frozenset(
+    {"batched-dataset", "num-workers", "loss-item-sync"}
+)  # they take code over that they must understand to the last statement
+
+
+@each_fixture
+@pytest.mark.parametrize("change", metamorphic.CHANGES, ids=lambda change: change.__name__)
+def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
+    sources = script_of(fixture).sources
+    before, after = metamorphic.apply(change, {source.path: source.text for source in sources})
+
+    def found(texts: Mapping[object, str]) -> list[tuple[str, str, str]]:
+        overlay = {source.path: source.encode(texts[source.path]) for source in sources}
+        plan = planned(read_script(fixture.entry, fixture.folder, overlay=overlay), "cuda", Effect.SAMPLING)
+        return sorted((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
+
+    if change.__name__ in ("logging_calls", "dead_branches"):  # a call or branch more in an item, or in a meter, is something else to these
+        plain, changed = (Counter(f for f in found(texts) if f[0] not in STRICT) for texts in (before, after))
+        assert changed == plain
+        fixes = [{f for f in found(texts) if f[0] in STRICT and f[1] == "fix"} for texts in (before, after)]
+        assert fixes[1] <= fixes[0]
+    else:
+        assert found(after) == found(before)

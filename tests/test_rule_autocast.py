@@ -1,0 +1,540 @@
+"""autocast: which statements it takes in, which precision it writes, what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.amp import HEAD, LOOP, amp, close, script, trained
+from tests.onerule import Applied
+
+AUTO = 'with torch.autocast("cuda", dtype=amp_dtype(), enabled=torch.cuda.is_available()):'
+NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16()):'
+CPU = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
+
+
+def alone(text: str, **kwargs: str) -> Applied:
+    return amp(text, rules="autocast", **kwargs)
+
+
+def same(text: str, tolerance: float = 0.02) -> Applied:
+    """Rewrite for the CPU, run both, compare the losses; without a GPU the form for CUDA gives the very same ones."""
+    done = alone(text, target="cpu")
+    before, after = trained(done.before)["losses"], trained(done.text)["losses"]
+    assert before != after or not done.fixes
+    assert close(before, after, tolerance), (before, after)
+    assert trained(amp(text).text)["losses"] == before
+    return done
+
+
+# ------------------------------------------------------------------------------------------------ forms
+@pytest.mark.parametrize(
+    ("rules", "target", "precision", "header"),
+    [
+        ("autocast grad-scaler", "cuda", "auto", AUTO),
+        ("autocast", "cuda", "auto", NATIVE),
+        ("autocast", "cuda", "bf16", 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):'),
+        ("autocast grad-scaler", "cuda", "fp16", 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'),
+        ("autocast grad-scaler", "cpu", "auto", CPU),
+        ("autocast", "cpu", "bf16", CPU),
+        ("autocast grad-scaler", "cpu", "fp16", 'with torch.autocast("cpu", dtype=torch.float16):'),
+    ],
+)
+def test_forms(rules: str, target: str, precision: str, header: str):
+    done = amp(script(), rules=rules, target=target, precision=precision)
+    assert header in done.lines
+    assert trained(done.text)["losses"]
+
+
+def test_fp16_needs_the_scaler():
+    assert "fp16 needs a GradScaler, and the rule grad-scaler is not selected" in alone(script(), precision="fp16").refusals
+
+
+def test_it_trains_the_same():
+    done = same(script())
+    assert [f.node.lineno for f in done.fixes] == [len(done.before[: done.before.index("    loss = crit")].splitlines()) + 1]
+
+
+def test_the_dtype_is_asked_when_it_runs(monkeypatch: pytest.MonkeyPatch):
+    scope = trained(amp(script()).text)
+    assert scope["amp_dtype"]() == torch.bfloat16 and not scope["scaler"].is_enabled()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for major, dtype in ((7, torch.float16), (8, torch.bfloat16), (9, torch.bfloat16)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda major=major: (major, 0))
+        assert scope["amp_dtype"]() == dtype
+
+
+def test_existing_names_are_kept():
+    text = script(head=HEAD.replace("losses = []", "losses = []\namp_dtype = scaler = None"))
+    done = amp(text)
+    assert "dtype=amp_dtype_2()" in done.text and "grad_scaler.scale(loss).backward()" in done.text
+
+
+def test_torch_under_another_name():
+    text = (
+        script()
+        .replace("import torch  #", "import torch as th  #", 1)
+        .replace("torch.", "th.")
+        .replace("th.nn.functional", "torch.nn.functional")
+    )
+    assert 'with th.autocast("cpu", dtype=th.bfloat16):' in alone(text, target="cpu").text
+
+
+# ------------------------------------------------------------------------------------------------ regions
+def test_forward_and_loss_go_in_and_the_rest_stays_out():
+    loop = """
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    out = model(x)
+    loss = F.cross_entropy(out, y)  # mean
+    penalty = 1e-3 * sum(p.pow(2).sum() for p in model.parameters())
+    total = loss + penalty
+    right = (out.argmax(1) == y).sum().item()
+
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+    losses.append(total.item())
+"""
+    done = same(script(loop))
+    start = done.text.index(CPU)
+    assert "\n        total = loss + penalty\n" in done.text[start:]
+    assert "\n    right = (out" in done.text[start:] and "\n    optimizer.zero_grad()" in done.text[start:]
+
+
+def test_helper_functions():
+    loop = """
+def compute_loss(x, y):
+    return criterion(model(x), y)
+
+def update(loss):
+    loss.backward()
+    optimizer.step()
+
+for i in range(6):
+    optimizer.zero_grad()
+    loss = compute_loss(X[i].to(device), Y[i].to(device))
+    update(loss)
+    losses.append(loss.item())
+"""
+    done = same(script(loop))
+    assert f"    {CPU}\n        loss = compute_loss(" in done.text
+
+
+def test_branches_are_taken_in_whole():
+    loop = """
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    optimizer.zero_grad()
+    if i % 2:
+        out = model(x)
+    else:
+        out = model(x * 2)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    assert f"    {CPU}\n        if i % 2:" in same(script(loop)).text
+
+
+def test_a_loop_inside_a_step():
+    loop = """
+for i in range(6):
+    optimizer.zero_grad()
+    loss = 0
+    for part in range(2):
+        loss = loss + criterion(model(X[i][part::2].to(device)), Y[i][part::2].to(device))
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    assert f"    {CPU}\n        for part in range(2):" in same(script(loop)).text
+
+
+def test_one_block_for_each_micro_batch():
+    loop = """
+for i in range(6):
+    optimizer.zero_grad()
+    for part in range(2):
+        loss = criterion(model(X[i][part::2].to(device)), Y[i][part::2].to(device)) / 2
+        loss.backward()
+        losses.append(loss.item())
+    optimizer.step()
+"""
+    assert f"        {CPU}\n            loss = criterion(" in same(script(loop)).text
+
+
+def test_one_statement_for_all():
+    loop = """
+for i in range(6):
+    optimizer.zero_grad()
+    criterion(model(X[i].to(device)), Y[i].to(device)).backward()
+    optimizer.step()
+    losses.append(criterion(model(X[i].to(device)), Y[i].to(device)).item())
+"""
+    done = same(script(loop))
+    assert f"    {CPU}\n        loss = criterion(model(X[i].to(device)), Y[i].to(device))\n    loss.backward()" in done.text
+    scaled = amp(script(loop), target="cpu", precision="fp16")
+    assert "    scaler.scale(loss).backward()" in scaled.text
+    assert close(trained(scaled.before)["losses"], trained(scaled.text)["losses"])
+
+
+def test_two_players_get_a_block_for_each_backward():
+    loop = """
+G, D = Net().to(device), nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1)).to(device)
+opt_g, opt_d = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+bce = nn.BCEWithLogitsLoss()
+real = torch.randn(16, 4, device=device)
+for i in range(6):
+    opt_d.zero_grad()
+    err_real = bce(D(real), torch.ones(16, 1, device=device))
+    err_real.backward()
+    fake = G(X[i].to(device))
+    err_fake = bce(D(fake.detach()), torch.zeros(16, 1, device=device))
+    err_fake.backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    err = bce(D(fake), torch.ones(16, 1, device=device))
+    err.backward()
+    opt_g.step()
+    losses.append(err.item() + err_fake.item() + err_real.item())
+"""
+    done = same(script(loop))
+    assert done.text.count(CPU) == 3
+    assert f"    {CPU}\n        fake = G(X[i].to(device))\n        err_fake" in done.text
+
+
+def test_evaluation_gets_the_precision_of_training():
+    loop = (
+        LOOP
+        + """
+model.eval()
+right = total = 0
+with torch.no_grad():
+    for i in range(6):
+        out = model(X[i].to(device))
+        total += F.cross_entropy(out, Y[i].to(device), reduction="sum").item()
+        right += out.argmax(1).eq(Y[i].to(device)).sum().item()
+losses.append(total / 96)
+"""
+    )
+    done = same(script(loop))
+    assert f"        {CPU}\n            out = model(X[i].to(device))\n            total +=" in done.text
+    assert f"\n        right += out.argmax" in done.text  # noqa: F541
+
+
+def test_one_loop_for_training_and_evaluation():
+    loop = """
+for epoch in range(2):
+    for phase in ("train", "val"):
+        for i in range(3):
+            optimizer.zero_grad()
+            with torch.set_grad_enabled(phase == "train"):
+                loss = criterion(model(X[i].to(device)), Y[i].to(device))
+                if phase == "train":
+                    loss.backward()
+                    optimizer.step()
+            losses.append(loss.item())
+"""
+    assert same(script(loop)).text.count(CPU) == 1
+
+
+def test_a_trainer_class():
+    text = (
+        HEAD
+        + """
+class Trainer:
+    def __init__(self, net):
+        self.net = net.to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def loss(self, x, y):
+        return criterion(self.net(x), y)
+
+    def step(self, x, y):
+        self.opt.zero_grad()
+        loss = self.loss(x, y)
+        loss.backward()
+        self.opt.step()
+        return loss.item()
+
+trainer = Trainer(model)
+for i in range(6):
+    losses.append(trainer.step(X[i].to(device), Y[i].to(device)))
+"""
+    )
+    assert f"        {CPU}\n            loss = self.loss(x, y)" in same(text).text
+
+
+def test_a_hidden_state_is_carried_on():
+    text = (
+        HEAD.replace("class Net", "class Unused")
+        + """
+class RNN(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(8, 32)
+        self.out = nn.Linear(32, 4)
+
+    def forward(self, x, h):
+        y, h = self.rnn(x, h)
+        return self.out(y), h
+
+def detach(h):
+    return tuple(v.detach() for v in h)
+
+model = RNN().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+hidden = (torch.zeros(1, 1, 32).to(device), torch.zeros(1, 1, 32).to(device))
+for i in range(6):
+    hidden = detach(hidden)
+    out, hidden = model(X[i].unsqueeze(1).to(device), hidden)
+    loss = criterion(out.view(-1, 4), Y[i].to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+""".replace("model = Net", "model = RNN")
+    )
+    text = text.replace("model = Net().to(device)\n", "model = nn.Linear(8, 4).to(device)\n")
+    done = same(text)
+    assert ".float()" not in done.text
+
+
+# ------------------------------------------------------------------------------------------------ 16-bit outputs
+@pytest.mark.parametrize(
+    "use",
+    [
+        "kept.append(out.detach())",
+        "kept.append(out.detach().cpu().numpy())",
+        "print(out)",
+        "mean = out.mean().item()",
+        "kept = kept + [o for o in out]",
+        "probability = torch.softmax(out, 1)",
+        "buffer[: len(out)] += out.detach()",
+    ],
+)
+def test_outputs_that_are_used_by_hand_become_fp32(use: str):
+    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)")
+    loop = "\nkept, buffer = [], torch.zeros(16, 4)\n" + loop.replace("    optimizer.step()", f"    optimizer.step()\n    {use}")
+    done = same(script(loop))
+    assert "out = model(x).float()" in done.text
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "right = (out.argmax(1) == y).sum().item()",
+        "_, right = torch.max(out.data, 1)",
+        "_, right = out.topk(2, 1, True, True)",
+        "right = out.detach().max(1)[1].eq(y).sum()",
+        "n = out.size(0), out.shape, len(out)",
+        "right = out.float().softmax(1)",
+        "out = None",
+    ],
+)
+def test_outputs_that_are_only_looked_at_stay_16_bits(use: str):
+    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)")
+    done = same(script(loop.replace("    optimizer.step()", f"    optimizer.step()\n    {use}")))
+    assert "out = model(x)\n" in done.text
+
+
+def test_a_loss_by_hand_is_computed_in_fp32():
+    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = (out - F.one_hot(y, 4)).abs().mean()")
+    assert "out = model(x).float()" in same(script(loop)).text
+
+
+def test_a_loss_module_of_the_script_is_followed():
+    text = (
+        HEAD
+        + """
+class Dice(nn.Module):
+    def forward(self, out, y):
+        p = torch.softmax(out, 1)
+        return 1 - (p * F.one_hot(y, 4)).sum() / (p.sum() + len(y))
+
+dice = Dice()
+"""
+        + LOOP.replace("criterion(model(x), y)", "dice(model(x), y)")
+    )
+    assert "dice(model(x).float(), y)" in same(text).text
+
+
+def test_metrics_in_helper_functions_are_followed():
+    text = (
+        HEAD
+        + """
+def accuracy(out, y):
+    _, pred = out.topk(1, 1, True, True)
+    return pred.t().eq(y.view(1, -1)).float().mean().item()
+
+def spread(out):
+    return out.std().item()
+"""
+    )
+    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)")
+    assert "model(x)\n" in same(text + loop + "    accuracy(out, y)\n").text
+    assert "model(x).float()\n" in same(text + loop + "    spread(out)\n").text
+
+
+def test_outputs_that_are_no_tensors_are_refused():
+    text = HEAD.replace("return self.b(torch.relu(self.a(x)))", 'return {"out": self.b(torch.relu(self.a(x)))}')
+    loop = LOOP.replace("loss = criterion(model(x), y)", 'out = model(x)\n    loss = (out["out"] - 1).pow(2).mean()')
+    assert "no plain tensor" in alone(text + loop).refusals
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+def changed(old: str, new: str) -> str:
+    text = script()
+    assert old in text
+    return text.replace(old, new)
+
+
+PENALTY = """loss = criterion(model(x), y)
+    (g,) = torch.autograd.grad(loss, [model.a.weight], create_graph=True)
+    loss = loss + g.pow(2).sum()"""
+CLOSURE = """def closure():
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        return loss
+    loss = optimizer.step(closure)"""
+FUNCTION = """class Clamp(torch.autograd.Function):
+    @staticmethod
+    {mark}
+    def forward(ctx, x):
+        return x.clamp(0)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Net"""
+BCE = "loss = nn.BCELoss()(torch.sigmoid(model(x)), F.one_hot(y, 4).float())"
+LOSS = "loss = criterion(model(x), y)"
+STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (changed(LOSS, BCE), "use BCEWithLogitsLoss"),
+        (changed(LOSS, BCE.replace("nn.BCELoss()", "F.binary_cross_entropy")), "use binary_cross_entropy_with_logits"),
+        (changed(LOSS, PENALTY), "create_graph"),
+        (changed("    loss.backward()", "    loss.backward(create_graph=True)"), "create_graph"),
+        (changed(STEP, CLOSURE).replace("SGD(model.parameters(), lr=0.1)", "LBFGS(model.parameters())"), "closure"),
+        (changed("Net().to(device)", "Net().double().to(device)"), "float64 by choice"),
+        (changed("Net().to(device)", "Net().half().to(device)"), "16-bit by choice"),
+        (changed("x, y = X[i].to(device)", "x, y = X[i].to(device).to(torch.complex64)"), "complex data"),
+        (changed("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)"), "makes float64 the default"),
+        (changed("class Net", FUNCTION.format(mark="")).replace("torch.relu(", "Clamp.apply("), "not marked with torch.amp.custom_fwd"),
+        (changed("self.b(torch.relu(self.a(x)))", "torch.inverse(self.b(self.a(x)))"), "linear algebra"),
+        (changed("self.b(torch.relu(self.a(x)))", "self.b(torch.fft.rfft(self.a(x)).real)"), "Fourier"),
+        (changed("self.b(torch.relu(self.a(x)))", "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))"), "sparse"),
+        (
+            changed("from torch import nn\n", "from torch import nn\nimport fancy_ops\n").replace("torch.relu(", "fancy_ops.relu("),
+            "fancy_ops.relu()",
+        ),
+        (changed("from torch import nn\n", "from torch import nn\nfrom .ops import act\n").replace("torch.relu(", "act("), "not known"),
+        (
+            changed(
+                "return self.b(torch.relu(self.a(x)))",
+                "out = torch.zeros(16, 32)\n        out[x[:, 0] > 0] = self.a(x)\n        return self.b(out)",
+            ),
+            "into a part of a tensor that is fp32",
+        ),
+        (
+            changed(
+                "return self.b(torch.relu(self.a(x)))",
+                "h = self.a(x)\n        return self.b(torch.zeros(16, 32).index_copy_(0, torch.arange(16), h))",
+            ),
+            "into a tensor that is fp32",
+        ),
+        (
+            changed("return self.b(torch.relu(self.a(x)))", "h = self.a(x)\n        print(h.detach().numpy())\n        return self.b(h)"),
+            "NumPy",
+        ),
+        (changed(LOSS, "with torch.no_grad():\n        old = model(x)\n    loss = criterion(model(x), old.argmax(1))"), ""),
+        (
+            changed(
+                LOSS,
+                "loss = criterion(model(x), y)\n    with torch.no_grad():\n        loss2 = criterion(model(x), y)\n    loss = loss + loss2",
+            ),
+            "with and without gradients",
+        ),
+        (
+            changed(
+                LOSS,
+                "out = model(x)\n    with torch.no_grad():\n        for p in model.parameters():\n            p.clamp_(-1, 1)\n    loss = criterion(out, y)",
+            ),
+            "changes weights",
+        ),
+        (script().replace(".to(device)", "").replace("device =", "_ ="), ""),
+        (
+            script(head=HEAD.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cpu"')),
+            "nothing in this script goes to a GPU",
+        ),
+        (
+            "import torch.multiprocessing as mp\n"
+            + changed("model = Net().to(device)", "model = Net().to(device)\nmodel.share_memory()").replace(
+                "\nfor i", "\ndef work():\n  for i"
+            )
+            + "\nmp.Process(target=work).start()\n",
+            "several processes",
+        ),
+        (changed("Net().to(device)", "nn.Linear(8, 4).to(device)"), "one small linear layer"),
+        (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
+        (changed("Net().to(device)", "nn.DataParallel(Net().to(device))"), "DataParallel"),
+        (
+            "import pytorch_lightning\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n" + script(),
+            "decides about precision",
+        ),
+    ],
+)
+def test_refused(text: str, why: str):
+    done = alone(text)
+    if why:
+        assert not done.fixes
+        assert why in done.refusals, done.refusals
+
+
+def test_marked_functions_are_fine():
+    text = changed("class Net", FUNCTION.format(mark='@torch.amp.custom_fwd(device_type="cpu")')).replace("torch.relu(", "Clamp.apply(")
+    assert alone(text).fixes
+
+
+def test_a_teacher_without_gradients_is_fine():
+    text = changed("losses = []", "losses = []\nteacher = Net().to(device)")
+    done = same(text.replace(LOSS, "with torch.no_grad():\n        old = teacher(x).argmax(1)\n    loss = criterion(model(x), old)"))
+    assert done.fixes
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        'with torch.autocast("cuda", dtype=torch.float16):\n        loss = criterion(model(x), y)',
+        "with torch.cuda.amp.autocast():\n        loss = criterion(model(x), y)",
+        'ctx = torch.autocast("cuda")\n    with ctx:\n        loss = criterion(model(x), y)',
+        'import functools\n    ctx = functools.partial(torch.autocast, "cuda")\n    with ctx():\n        loss = criterion(model(x), y)',
+        'import contextlib\n    ctx = torch.autocast("cuda") if i else contextlib.nullcontext()\n    with ctx:\n        loss = criterion(model(x), y)',
+    ],
+)
+def test_already_there(form: str):
+    done = amp(changed(LOSS, form))
+    assert not done.fixes and not done.refusals
+
+
+def test_data_parallel_is_fp16_with_a_scaler():
+    done = amp(changed("Net().to(device)", "nn.DataParallel(Net().to(device))"))
+    assert 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):' in done.lines
+    assert 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())' in done.lines
+
+
+@pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
+def test_numbers_that_fp16_cannot_hold(value: str):
+    done = amp(changed("torch.relu(self.a(x))", f"self.a(x).masked_fill(x.sum(1, keepdim=True) > 99, {value})"))
+    assert (NATIVE in done.lines) == (value in ("-1e9", "1e-12"))
+    if value in ("-1e9", "1e-12"):
+        assert "fp16 cannot hold" in done.refusals

@@ -1,0 +1,273 @@
+"""tf32 and cudnn-benchmark: one statement in the right place, or a reason."""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+
+import pytest
+
+from tests.onerule import apply, run
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+"""
+BODY = """\
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))
+for x, y in DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+    optimizer.step()
+"""
+TF32 = ['if device.type == "cuda":', 'torch.set_float32_matmul_precision("high")']
+
+
+def after(text: str, first: str) -> str:
+    """The line that follows ``first``."""
+    lines = [line.strip() for line in text.splitlines()]
+    return lines[lines.index(first) + 1]
+
+
+def test_tf32_stands_between_the_device_and_the_model() -> None:
+    done = apply("tf32", HEAD + BODY)
+    assert done.lines == TF32
+    assert after(done.text, TF32[1]).startswith("model = ")
+
+
+def test_tf32_leaves_a_run_on_the_cpu_alone() -> None:
+    import torch
+
+    text = HEAD + "torch.manual_seed(0)\n" + BODY
+    before = torch.get_float32_matmul_precision()
+    losses = [run(version)["loss"].item() for version in (text, apply("tf32", text).text)]
+    assert losses[0] == losses[1]
+    assert torch.get_float32_matmul_precision() == before or torch.cuda.is_available()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'torch.set_float32_matmul_precision("highest")',
+        "torch.backends.cuda.matmul.allow_tf32 = False",
+        'torch.backends.cuda.matmul.fp32_precision = "ieee"',
+        'import os\nos.environ["NVIDIA_TF32_OVERRIDE"] = "0"',
+    ],
+)
+def test_tf32_leaves_a_decision_of_the_user_alone(line: str) -> None:
+    assert not apply("tf32", HEAD + line + "\n" + BODY).findings
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("nn.Linear(72, 2)).to(device)", "nn.Linear(72, 2)).to(device).double()"), "float64"),
+        (("    loss.backward()", "    loss = loss + torch.linalg.inv(torch.eye(2)).sum()\n    loss.backward()"), "linear algebra"),
+        (("    loss.backward()", "    loss = loss + torch.cholesky_inverse(torch.eye(2)).sum()\n    loss.backward()"), "linear algebra"),
+    ],
+)
+def test_tf32_refuses_where_digits_matter(change: tuple[str, str], reason: str) -> None:
+    assert change[0] in BODY
+    done = apply("tf32", HEAD + BODY.replace(*change))
+    assert not done.fixes and reason in done.refusals
+
+
+def test_tf32_needs_a_gpu() -> None:
+    assert not apply("tf32", HEAD + BODY.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')).findings
+    assert not apply("tf32", HEAD + BODY, target="cpu").findings
+
+
+def test_flags_go_to_the_process_that_trains() -> None:
+    body = textwrap.indent(BODY, "    ")
+    text = (
+        HEAD.replace("import torch\n", "import torch\nimport torch.multiprocessing as mp\n")
+        + "\n\ndef worker(rank, count):\n"
+        + body
+        + "\n\nif __name__ == '__main__':\n    mp.spawn(worker, args=(2,), nprocs=2)\n"
+    )
+    for rule in ("tf32", "cudnn-benchmark"):
+        done = apply(rule, text)
+        assert len(done.fixes) == 1
+        first = done.text.index("def worker")
+        assert done.text.index("set_float32" if rule == "tf32" else "cudnn.benchmark") > first
+
+
+def test_a_model_made_under_a_condition_and_in_a_helper() -> None:
+    text = (
+        HEAD
+        + """
+
+def build(deep):
+    if deep:
+        net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 2))
+    else:
+        net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2))
+    return net
+
+
+def main(deep):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for fold in range(2):
+        model = build(deep).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))
+        for x, y in DataLoader(data, batch_size=4):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(len(sys.argv) > 99)
+"""
+    )
+    done = apply("tf32", text)
+    assert done.lines == TF32
+    assert after(done.text, TF32[1]) == "for fold in range(2):"
+    run(done.text)
+
+
+def test_benchmark_for_images_of_one_size() -> None:
+    done = apply("cudnn-benchmark", HEAD + BODY)
+    assert done.lines == ["torch.backends.cudnn.benchmark = True"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(done.text)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("torch.backends.cudnn.benchmark = False", 0),
+        ("torch.backends.cudnn.deterministic = True", 1),
+        ("torch.use_deterministic_algorithms(True)", 1),
+    ],
+)
+def test_benchmark_and_determinism(line: str, found: int) -> None:
+    done = apply("cudnn-benchmark", HEAD + line + "\n" + BODY)
+    assert not done.fixes and len(done.findings) == found
+
+
+IMAGES = """\
+from torchvision import datasets, transforms
+data = datasets.ImageFolder("images", transforms.Compose([{steps}, transforms.ToTensor()]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "fixed"),
+    [
+        ("transforms.RandomResizedCrop(224)", True),
+        ("transforms.Resize(256), transforms.CenterCrop(224)", True),
+        ("transforms.Resize((64, 64)), transforms.RandomHorizontalFlip()", True),
+        ("transforms.Resize(256)", False),
+        ("transforms.CenterCrop(224), transforms.Pad(4)", False),
+        ("transforms.RandomHorizontalFlip()", False),
+    ],
+)
+def test_benchmark_asks_for_the_last_word_about_the_size(steps: str, fixed: bool) -> None:
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    done = apply("cudnn-benchmark", HEAD + BODY.replace(data, IMAGES.replace("{steps}", steps)))
+    assert bool(done.fixes) is fixed
+    assert fixed or "one size" in done.advice
+
+
+def test_benchmark_leaves_other_shapes_alone() -> None:
+    resized = BODY.replace(
+        "    optimizer.zero_grad()", "    x = nn.functional.interpolate(x, size=int(8 + loss_size))\n    optimizer.zero_grad()"
+    )
+    assert "resized on line" in apply("cudnn-benchmark", HEAD + "loss_size = 0\n" + resized).advice
+    collate = BODY.replace("batch_size=4)", "batch_size=4, collate_fn=lambda b: torch.utils.data.default_collate(b))")
+    assert "collate_fn" in apply("cudnn-benchmark", HEAD + collate).advice
+    linear = BODY.replace("nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)", "nn.Flatten(), nn.Linear(64, 2)")
+    assert not apply("cudnn-benchmark", HEAD + linear).findings
+
+
+# ------------------------------------------------------------------------------------------------ determinism under a condition
+SEEDED = "import sys\nif len(sys.argv) > 99:\n    torch.manual_seed(0)\n    {asks}\n"
+
+
+@pytest.mark.parametrize(
+    ("asks", "value"),
+    [
+        ("torch.backends.cudnn.deterministic = True", "not torch.backends.cudnn.deterministic"),
+        ("torch.backends.cudnn.deterministic = True\n    torch.backends.cudnn.benchmark = False", "not torch.backends.cudnn.deterministic"),
+        ("torch.use_deterministic_algorithms(True)", "not torch.are_deterministic_algorithms_enabled()"),
+        ("torch.backends.cudnn.benchmark = False", None),
+        ("torch.backends.cudnn.deterministic = True\n    torch.backends.cudnn.benchmark = True", None),
+    ],
+)
+def test_determinism_under_a_condition_is_asked_for_at_run_time(asks: str, value: str | None) -> None:
+    done = apply("cudnn-benchmark", HEAD + SEEDED.format(asks=asks) + BODY)
+    assert done.lines == ([] if value is None else [f"torch.backends.cudnn.benchmark = {value}"])
+
+
+def test_determinism_that_is_asked_for_later() -> None:
+    late = BODY + "import sys\nif len(sys.argv) > 99:\n    torch.backends.cudnn.deterministic = True\n"
+    assert not apply("cudnn-benchmark", HEAD + late).fixes
+
+
+# ------------------------------------------------------------------------------------------------ items that are stacked
+ITEMS = """
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.randn(1, 8, 8), 0
+
+data = Items()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "fixed"),
+    [
+        ("batch_size=4, shuffle=True", True),
+        ("batch_size=4, sampler=torch.utils.data.RandomSampler(data)", True),
+        ("batch_size=4", False),  # only neighbours meet
+        ("batch_size=1, shuffle=True", False),
+        ("shuffle=True", False),
+    ],
+)
+def test_items_that_the_default_collate_function_stacks(loader: str, fixed: bool) -> None:
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    done = apply("cudnn-benchmark", HEAD + BODY.replace(data, ITEMS).replace("batch_size=4", loader))
+    assert bool(done.fixes) is fixed
+
+
+def test_items_that_change_their_size() -> None:
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    body = BODY.replace(data, ITEMS + "data.size = 8\n").replace("batch_size=4", "batch_size=4, shuffle=True")
+    assert not apply("cudnn-benchmark", HEAD + body + "data.size = 16\n").fixes
+
+
+# ------------------------------------------------------------------------------------------------ tf32
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("torch.set_default_dtype(torch.float64)", "float64"),
+        ("torch.set_default_dtype(torch.double)", "float64"),
+        ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2)))", "cdist"),
+        ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=2.0))", "cdist"),
+    ],
+)
+def test_tf32_and_what_needs_digits(line: str, reason: str) -> None:
+    done = apply("tf32", HEAD + line + "\n" + BODY)
+    assert not done.fixes and reason in done.refusals
+    assert apply("tf32", HEAD + "print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=1))\n" + BODY).fixes
+
+
+def test_cuda_is_not_asked_for_before_the_devices_are_chosen() -> None:
+    choose = 'def choose():\n    os.environ["CUDA_VISIBLE_DEVICES"] = "1"\n'
+    text = "import os\n" + HEAD + choose + BODY.replace("device = torch.device(", "device = str(")
+    done = apply("tf32", text)
+    assert not done.fixes and "CUDA_VISIBLE_DEVICES" in done.refusals
+    assert apply("tf32", text.replace(choose, 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')).fixes

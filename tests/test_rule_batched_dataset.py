@@ -1,0 +1,318 @@
+"""batched-dataset: the same batches to the last bit, in the same order, with the same random numbers; and what is left alone."""
+
+from __future__ import annotations
+
+import ast
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loaders import FILES, script
+from tests.onerule import Applied, apply
+
+torch = pytest.importorskip("torch")
+RULE = "batched-dataset"
+TENSORS = "a = torch.randn(30, 4)\nb = a.sum(1)\ndata = TensorDataset(a, b)"
+CHECK = """
+def main():
+    torch.manual_seed(0)
+    {setup}
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-7)
+    for epoch in range(3):
+        for batch in loader:
+            seen.append((batch, torch.rand(1), torch.get_rng_state()))
+            x = batch[0] if isinstance(batch, (list, tuple)) else batch["x"] if isinstance(batch, dict) else batch
+            loss = model(x.reshape(len(x), -1)[:, :4].float()).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+
+if __name__ == "__main__":
+    seen, losses = [], []
+    main()
+"""
+
+
+def checked(setup: str, dataset: str = "") -> Applied:
+    """What becomes of a script with this loader; asserts that it is the same training, batch by batch and bit by bit."""
+    head = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, WeightedRandomSampler, random_split\n"
+    text = head + dataset + CHECK.format(setup=setup.replace("\n", "\n    "))
+    found = apply(RULE, text)
+    runs = []
+    for source in (text, found.text):
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(source, "train.py", "exec"), scope)
+        runs.append(scope)
+    assert runs[0]["losses"] == runs[1]["losses"]
+    assert len(runs[0]["seen"]) == len(runs[1]["seen"]) > 0
+    for before, after in zip(runs[0]["seen"], runs[1]["seen"], strict=True):
+        same(before, after)
+    return found
+
+
+def same(before: Any, after: Any) -> None:
+    assert type(before) is type(after)
+    if isinstance(before, torch.Tensor):
+        assert before.dtype == after.dtype and before.stride() == after.stride() and torch.equal(before, after)
+    elif isinstance(before, dict):
+        assert before.keys() == after.keys()
+        same(list(before.values()), list(after.values()))
+    else:
+        assert len(before) == len(after)
+        for a, b in zip(before, after, strict=True):
+            same(a, b)
+
+
+# ------------------------------------------------------------------------------------------------ tensors
+@pytest.mark.parametrize(
+    ("loader", "expected"),
+    [
+        ("DataLoader(data, batch_size=8, shuffle=True)", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)"),
+        ("DataLoader(data, batch_size=8)", "BatchSampler(SequentialSampler(data), batch_size=8, drop_last=False)"),
+        ("DataLoader(data, 8, True, drop_last=True)", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=True)"),
+        ("DataLoader(data, 8, shuffle=False)", "BatchSampler(SequentialSampler(data), batch_size=8, drop_last=False)"),
+        ("DataLoader(dataset=data, batch_size=2 * 4)", "BatchSampler(SequentialSampler(data), batch_size=2 * 4, drop_last=False)"),
+        ("DataLoader(data, batch_size=8, sampler=RandomSampler(data))", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)"),
+        (
+            "DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(torch.ones(30), 30))",
+            "BatchSampler(WeightedRandomSampler(torch.ones(30), 30), batch_size=8, drop_last=False)",
+        ),
+        ("DataLoader(data, batch_size=8, shuffle=True, num_workers=2)", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)"),
+    ],
+)  # fmt: skip
+def test_a_sampler_of_batches(loader: str, expected: str) -> None:
+    text = " ".join(checked(f"{TENSORS}\nloader = {loader}").text.split())
+    assert f"sampler={expected}" in text
+    assert "batch_size=None" in text or "DataLoader( data, None, " in text or "DataLoader(data, None, " in text
+
+
+def test_shuffle_that_depends_on_something() -> None:
+    text = "def make(data, train):\n    return DataLoader(data, batch_size=8, shuffle=train)\n"
+    found = checked(f"{TENSORS}\nloader = make(data, torch.rand(1).item() < 2)", text)
+    assert "RandomSampler(data) if train else SequentialSampler(data)" in found.text
+
+
+def test_a_dataset_without_a_name_gets_one() -> None:
+    found = checked("x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True)")
+    assert "    dataset = TensorDataset(x.contiguous())\n" in found.text  # `x` is another thing in the loop
+    assert "sampler=BatchSampler(RandomSampler(dataset), batch_size=8, drop_last=False)" in found.text
+
+
+def test_a_random_split() -> None:
+    assert checked(f"{TENSORS}\nfirst, rest = random_split(data, [20, 10])\nloader = DataLoader(first, batch_size=8, shuffle=True)").fixes
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.randn(30, 3, 4, 5).permute(0, 2, 3, 1)",
+        "torch.randn(30, 3, 4, 5).to(memory_format=torch.channels_last)",
+        "torch.from_numpy(__import__('numpy').zeros((30, 4, 5, 3)).transpose(0, 3, 1, 2)).float()",
+        "torch.randn(4, 30, 5).transpose(0, 1)",
+    ],
+)
+def test_permuted_tensors_give_contiguous_batches_as_before(made: str) -> None:
+    found = checked(f"x = {made}\ndata = TensorDataset(x, torch.arange(30))\nloader = DataLoader(data, batch_size=8, shuffle=True)")
+    assert "TensorDataset(x.contiguous(), torch.arange(30))" in found.text
+
+
+def test_tensors_in_order_need_no_copy() -> None:
+    assert "contiguous" not in checked(f"{TENSORS}\nloader = DataLoader(data, batch_size=8)").text
+
+
+PROJECT = """
+class Rows(Dataset):
+    def __init__(self, n):
+        self.x = torch.randint(0, 256, (n, 4), dtype=torch.uint8)
+        self.y = torch.arange(n)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        {item}
+"""
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "return self.x[index], self.y[index]",
+        "return self.x[index]",
+        "return {'x': self.x[index], 'y': self.y[index]}",
+        "return self.x[index].float() / 255, self.y[index]",
+        "return (self.x[index].float() - 127.5) * 0.3, 2 * self.y[index]",
+        "x = self.x[index].float()\n        return x / 255 - 0.5, self.y[index].float()",
+    ],
+)
+def test_a_dataset_that_only_indexes(item: str) -> None:
+    assert checked("loader = DataLoader(Rows(30), batch_size=8, shuffle=True)", PROJECT.format(item=item)).fixes
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "return self.x[index].float().exp(), self.y[index]",
+        "return self.x[index].float() + self.y[index], self.y[index]",
+        "return self.x[index].unsqueeze(0), self.y[index]",
+        "return self.x[index], int(self.y[index])",
+        "return self.x[index], index",
+        "return self.x[-index], self.y[index]",
+        "if index:\n            return self.x[index], self.y[index]\n        return self.x[0], self.y[0]",
+    ],
+)
+def test_a_dataset_that_does_more_is_left_to_its_author(item: str) -> None:
+    found = apply(RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=PROJECT.format(item=item)))
+    assert not found.fixes
+
+
+def test_batches_can_be_changed_in_place() -> None:
+    setup = f"{TENSORS}\nloader = DataLoader(data, batch_size=8)"
+    text = (
+        checked(setup)
+        .text.replace("loss = model", "x.zero_()\n            loss = model")
+        .replace("def main():", "def main():\n    global data")
+    )
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, "train.py", "exec"), scope)
+    assert scope["data"].tensors[0].abs().sum() > 0
+
+
+ROWS = "TensorDataset(torch.randn(30, 4), torch.randn(30))"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (script(f"DataLoader({ROWS}, batch_size=8, collate_fn=torch.utils.data.default_collate)"), "collate_fn of its own"),
+        (script(f"DataLoader({ROWS}, batch_size=8, shuffle=True, generator=torch.Generator())"), "generator of its own"),
+        (script("DataLoader(data, batch_size=8, sampler=pick())", more=f"data = {ROWS}", dataset="from secret import pick\n"), "sampler may give something else"),
+        (script("DataLoader(data, **options)", more=f"data = {ROWS}\noptions = {{'batch_size': 8}}"), "comes through a dict"),
+        (script("DataLoader(data, batch_size=8)", more=f"data = {ROWS}", epoch="print(loader.batch_size)"), "uses its `batch_size`"),
+        (script("DataLoader(data, batch_size=8)", more=f"data = {ROWS}", epoch="watch(loader)", dataset="from secret import watch\n"), "not known"),
+        (script("DataLoader(torch.utils.data.ConcatDataset([data, data]), batch_size=8)", more=f"data = {ROWS}"), "one index at a time"),
+        (script("DataLoader(data, batch_size=8, sampler=s)", more=f"data = {ROWS}\ns = None\nif torch.rand(1) > 0:\n    s = torch.utils.data.RandomSampler(data)"), "depends on the run"),
+        (script("pick([DataLoader(TensorDataset(a), batch_size=8)])", more="a = torch.randn(8, 4)", dataset="def pick(x):\n    return x[0]\n"), "has no name"),
+    ],
+)  # fmt: skip
+def test_what_is_left_alone(text: str, reason: str) -> None:
+    found = apply(RULE, text)
+    assert reason in found.refusals
+    assert not found.fixes
+
+
+@pytest.mark.parametrize("loader", [f"DataLoader({ROWS}, batch_size=None)", f"DataLoader({ROWS})", "DataLoader(Files(), batch_size=8)"])
+def test_nothing_to_gain(loader: str) -> None:
+    assert not apply(RULE, script(loader, dataset=FILES)).findings
+
+
+def test_lists_of_tensors_get_advice() -> None:
+    rows = PROJECT.format(item="return self.rows[index]").replace(
+        "self.y = torch.arange(n)", "self.rows = [(torch.rand(4), torch.rand(1)) for _ in range(n)]"
+    )
+    found = apply(RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=rows))
+    assert "could be taken at once" in found.advice and not found.fixes
+
+
+# ------------------------------------------------------------------------------------------------ images
+@pytest.fixture
+def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder ``data`` with files like those of MNIST."""
+    pytest.importorskip("torchvision")
+    raw = tmp_path / "data" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for split in ("train", "t10k"):
+        images = torch.randint(0, 256, (40, 28, 28), dtype=torch.uint8)
+        (raw / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">BBBBIII", 0, 0, 8, 3, *images.shape) + images.numpy().tobytes())
+        labels = torch.randint(0, 10, (40,), dtype=torch.uint8)
+        (raw / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, 40) + labels.numpy().tobytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+IMPORTS = "from torchvision import datasets, transforms\n"
+COMPOSED = "transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])"
+
+
+@pytest.mark.parametrize("transform", [COMPOSED, "transforms.ToTensor()", "transforms.Compose([transforms.ToTensor()])"])
+@pytest.mark.parametrize("loader", ["DataLoader(data, batch_size=16, shuffle=True)", "DataLoader(data, 16, num_workers=2, drop_last=True)"])
+def test_digits(digits: Path, transform: str, loader: str) -> None:
+    found = checked(f"data = datasets.MNIST('data', transform={transform})\nloader = {loader}", IMPORTS)
+    assert "class MNIST(datasets.MNIST):" in found.text
+    assert "data=MNIST('data'" in "".join(found.text.split()).replace('"', "'")
+
+
+def test_digits_split_at_random(digits: Path) -> None:
+    setup = f"data = datasets.MNIST('data', transform={COMPOSED})\nfirst, rest = random_split(data, [30, 10])\nloader = DataLoader(first, batch_size=8, shuffle=True)"
+    assert checked(setup, IMPORTS).fixes
+
+
+def test_arguments_in_dicts_stay_where_they_are(digits: Path) -> None:
+    setup = f"options = {{'batch_size': 8}}\noptions.update({{'shuffle': True}})\nloader = DataLoader(datasets.MNIST('data', transform={COMPOSED}), **options)"
+    assert checked(setup, IMPORTS).fixes
+
+
+def test_colour_images() -> None:
+    torchvision = pytest.importorskip("torchvision")
+    import numpy as np
+
+    transform = "transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))])"
+    text = apply(
+        RULE, script("DataLoader(datasets.CIFAR10('d', transform=t), batch_size=4)", dataset=IMPORTS, more=f"t = {transform}")
+    ).text
+    assert "class BatchedCIFAR10(datasets.CIFAR10):" in text
+    scope: dict[str, Any] = {"__name__": "module"}
+    exec(compile(text, "train.py", "exec"), scope)
+    batches = []
+    for cls in (torchvision.datasets.CIFAR10, scope["BatchedCIFAR10"]):
+        data = cls.__new__(cls)
+        data.data = np.random.RandomState(0).randint(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+        data.targets, data.target_transform = list(range(30)), None
+        data.transform = eval(transform, {"transforms": torchvision.transforms})
+        torch.manual_seed(0)
+        batches.append(
+            [b for workers in (0, 2) for b in torch.utils.data.DataLoader(data, batch_size=8, shuffle=True, num_workers=workers)]
+        )
+    same(*batches)
+
+
+def plain(transform: str = COMPOSED, more: str = "", loader: str = "DataLoader(data, batch_size=8)", **given: str) -> str:
+    return script(
+        loader, dataset=given.pop("imports", IMPORTS), more=f"data = datasets.MNIST('data', transform={transform})\n{more}".strip(), **given
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        plain("transforms.Compose([transforms.RandomCrop(28, 2), transforms.ToTensor()])"),
+        plain("transforms.Compose([transforms.Resize(32), transforms.ToTensor()])"),
+        plain("transforms.Compose([transforms.ToTensor(), lambda x: x])"),
+        plain("None"),
+        plain(f"{COMPOSED}, target_transform=lambda y: y"),
+        plain(more="data.targets = data.targets % 2"),
+        plain(loader="DataLoader(data, batch_size=8, collate_fn=list)"),
+        plain(imports=IMPORTS + "MNIST = 3\n"),
+        plain(more="torch.set_default_dtype(torch.float64)"),
+        plain().replace("for epoch in range(3):", "if True:"),
+        plain(imports=IMPORTS, loader="DataLoader(torch.utils.data.ConcatDataset([data, data]), batch_size=8)"),
+    ],
+)  # fmt: skip
+def test_other_images_are_left_alone(text: str) -> None:
+    assert not apply(RULE, text).fixes
+
+
+def test_workers_are_not_added_where_batches_are_made_at_once() -> None:
+    assert "whole batches at once" in apply("num-workers", plain()).refusals
+    assert "whole batches at once" in apply("num-workers", apply(RULE, plain()).text).refusals
+
+
+@pytest.mark.parametrize("other", ["num-workers", "pin-memory", "persistent-workers"])
+def test_the_order_of_rules_does_not_matter(other: str) -> None:
+    text = plain(loader="DataLoader(data, batch_size=8, num_workers=1)")
+    one, two = apply(other, apply(RULE, text).text).text, apply(RULE, apply(other, text).text).text
+    assert sorted(map(ast.dump, ast.parse(one).body)) == sorted(map(ast.dump, ast.parse(two).body))  # helpers may stand in another order

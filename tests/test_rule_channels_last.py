@@ -1,0 +1,198 @@
+"""channels-last: which networks and images it converts, where, and what of their code has to change."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+from autofast.finding import Effect
+from tests.onerule import Applied, apply, run
+
+RULE = "channels-last"
+HEAD = """
+import torch  # one line that is longer than 88 characters says that the author does not mind lines of up to 120
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(24, 3, 8, 8), torch.randint(0, 4, (24,)))
+loader = DataLoader(data, batch_size=8)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3)
+        self.b = nn.Conv2d(8, 8, 3)
+        self.c = nn.Linear(8 * 4 * 4, 4)
+
+    def forward(self, x):
+        x = self.b(torch.relu(self.a(x)))
+        return self.c(torch.flatten(x, 1))
+
+
+"""
+LOOP = """
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+losses = []
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+TEXT = HEAD + LOOP
+MODEL = "model = Net().to(device, memory_format=torch.channels_last)"
+IMAGES = "x, y = x.to(device, memory_format=torch.channels_last), y.to(device)"
+
+
+def changed(old: str, new: str, text: str = TEXT) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+def trained(text: str) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return run(text)
+
+
+def same(text: str, **kwargs: str) -> Applied:
+    """Both versions train the same but for the last digits, and the weights really are in the other layout."""
+    done = apply(RULE, text, **kwargs)
+    before, after = trained(done.before), trained(done.text)
+    assert after["losses"] == pytest.approx(before["losses"], rel=1e-4)
+    kernels = [p for p in after["model"].parameters() if p.dim() == 4]
+    assert all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
+    return done
+
+
+def test_network_and_images():
+    assert same(TEXT).lines == [MODEL, IMAGES]
+
+
+def test_on_a_cpu():
+    assert same(TEXT, target="cpu").lines == [MODEL, IMAGES]
+    assert MODEL.replace("device, ", "") in same(changed("Net().to(device)", "Net()"), target="cpu").lines
+
+
+def test_cuda_takes_a_call_of_its_own():
+    text = changed("model = Net().to(device)", "model = Net()\nif torch.cuda.is_available():\n    model = model.cuda()")
+    assert "model = model.cuda().to(memory_format=torch.channels_last)" in apply(RULE, text).lines
+    images = changed("x, y = x.to(device), y.to(device)", "if torch.cuda.is_available():\n            x, y = x.cuda(), y.cuda()", text)
+    assert "x, y = x.cuda(memory_format=torch.channels_last), y.cuda()" in apply(RULE, images).lines
+
+
+def test_before_it_is_wrapped():
+    done = same(changed("model = Net().to(device)", "model = nn.DataParallel(Net()).to(device)"))
+    assert "model = nn.DataParallel(Net().to(memory_format=torch.channels_last)).to(device)" in done.lines
+
+
+def test_what_is_moved_in_several_places_is_converted_where_it_is_made():
+    text = changed("model = Net().to(device)", 'model = Net()\nif device.type == "cuda":\n    model.to(device)\nelse:\n    model.to("cpu")')
+    assert "model = Net().to(memory_format=torch.channels_last)" in same(text).lines
+
+
+def test_only_the_first_argument_is_an_image():
+    text = changed("def forward(self, x):", "def forward(self, x, label):").replace("model(x)", "model(x, y)")
+    assert IMAGES in same(text).lines
+
+
+def test_no_image_where_the_first_layer_takes_none():
+    text = changed(
+        "x = self.b(torch.relu(self.a(x)))", "x = self.b(torch.relu(self.a(self.first(x.flatten(1)).view(-1, 3, 8, 8))))"
+    ).replace("self.c =", "self.first = nn.Linear(192, 192)\n        self.c =")
+    done = same(text)
+    assert MODEL in done.lines and IMAGES not in done.lines
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x.view(x.size(0), -1)", "x.reshape(x.size(0), -1)"),
+        ("x.view(-1, 128)", "x.reshape(-1, 128)"),
+        ("x.view_as(torch.zeros(len(x), 128))", "x.reshape_as(torch.zeros(len(x), 128))"),
+    ],
+)
+def test_views_become_reshapes(old: str, new: str):
+    assert f"return self.c({new})" in same(changed("torch.flatten(x, 1)", old)).lines
+
+
+def test_views_of_a_pixel_or_of_a_copy_stay():
+    pooled = changed("return self.c(torch.flatten(x, 1))", "x = self.pool(x)\n        return self.c(x.view(x.size(0), -1))")
+    pooled = pooled.replace("8 * 4 * 4", "8").replace("self.c =", "self.pool = nn.AdaptiveAvgPool2d((1, 1))\n        self.c =")
+    assert same(pooled).lines == [MODEL, IMAGES]
+    assert same(changed("torch.flatten(x, 1)", "x.contiguous().view(len(x), -1)")).lines == [MODEL, IMAGES]
+
+
+def test_views_of_outputs_outside_the_network():
+    text = changed("return self.c(torch.flatten(x, 1))", "return x").replace(
+        "F.cross_entropy(model(x), y)", "out.view(len(out), -1).pow(2).mean()"
+    )
+    text = text.replace("        loss = ", "        out = model(x)\n        loss = ")
+    assert "loss = out.reshape(len(out), -1).pow(2).mean()" in same(text).lines
+
+
+@pytest.mark.parametrize(
+    ("text", "effect"),
+    [
+        (TEXT, None),
+        (
+            changed("torch.flatten(x, 1)", "self.d(torch.flatten(x, 1))").replace("self.c =", "self.d = nn.Dropout(0.1)\n        self.c ="),
+            Effect.SAMPLING,
+        ),
+        (
+            changed(
+                "optimizer =",
+                "def fill(m):\n    if isinstance(m, nn.Conv2d):\n        nn.init.normal_(m.weight)\n\nmodel.apply(fill)\noptimizer =",
+            ),
+            Effect.SAMPLING,
+        ),
+    ],
+)
+def test_random_draws_in_another_order(text: str, effect: Effect | None):
+    assert [f.effect for f in apply(RULE, text).fixes if "network of" in f.message] == [effect]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (changed("torch.flatten(x, 1)", "x.as_strided((len(x), 128), (128, 1))"), "laid out in memory"),
+        (changed("x = self.b(", "print(x.stride())\n        x = self.b("), "laid out in memory"),
+        (changed("x = self.b(", "print(x.detach().numpy())\n        x = self.b("), "laid out in memory"),
+        (changed("torch.flatten(x, 1)", "x.view(len(x), -1).relu_()"), "writes through a view"),
+        (changed("optimizer =", "model.share_memory()\noptimizer ="), "shared memory"),
+        (changed("losses = []", "losses = []\nflat = nn.utils.parameters_to_vector(model.parameters())"), "flattens the weights"),
+        (changed("from torch import nn\n", "from torch import nn\nfrom .ops import act\n").replace("torch.relu(", "act("), "not known"),
+        (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
+    ],
+)
+def test_refused(text: str, why: str):
+    done = apply(RULE, text)
+    assert not done.fixes
+    assert why in done.refusals, done.refusals
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed("nn.Conv2d(8, 8, 3)", "nn.Conv3d(8, 8, 3)"),
+        changed("self.c =", "self.d = nn.LSTM(4, 4)\n        self.c ="),
+        changed("Net().to(device)", "nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).to(device)"),
+        changed("Net().to(device)", "Net().to(device, memory_format=torch.channels_last)"),
+        changed("losses = []", "losses = []\nuse = False\nif use:\n    model = model.to(memory_format=torch.channels_last)"),
+        changed('torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cpu"'),
+        HEAD + "model = Net().to(device)\n",
+    ],
+)
+def test_left_alone(text: str):
+    assert not apply(RULE, text).findings

@@ -1,0 +1,202 @@
+"""anomaly-mode and empty-cache: what is left over from debugging goes, what is needed stays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.onerule import Applied, apply, run
+
+HEAD = """
+import gc
+import os
+import time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+debug = len(os.environ) > 10**6
+model = torch.nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.zeros(8, dtype=torch.long)), batch_size=4)
+losses = []
+{setup}
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        {backward}
+        optimizer.step()
+        losses.append(loss.item())
+        {step}
+    with torch.no_grad():
+        for x, y in loader:
+            correct = (model(x.to(device)).argmax(1) == y.to(device)).sum()
+            {evaluation}
+    {epoch}
+"""
+
+
+def made(rule: str, **parts: str) -> Applied:
+    text = HEAD
+    for name in ("setup", "backward", "step", "evaluation", "epoch"):
+        line = next(x for x in text.splitlines() if "{" + name + "}" in x)
+        code = parts.get(name, "loss.backward()" if name == "backward" else "pass")
+        text = text.replace("{" + name + "}", code.replace("\n", "\n" + line[: line.index("{")]))
+    return apply(rule, text)
+
+
+def debugging(**parts: str) -> Applied:
+    return made("anomaly-mode", **parts)
+
+
+def waiting(**parts: str) -> Applied:
+    return made("empty-cache", **parts)
+
+
+# ------------------------------------------------------------------------------------------------ anomaly-mode
+@pytest.fixture(autouse=True)
+def off():
+    yield
+    torch.autograd.set_detect_anomaly(False)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"setup": "torch.autograd.set_detect_anomaly(True)  # NaN hunt"},
+        {"setup": "torch.autograd.set_detect_anomaly(mode=True)"},
+        {"setup": "from torch.autograd import set_detect_anomaly\nset_detect_anomaly(True)"},
+        {"setup": "on = True\ntorch.autograd.set_detect_anomaly(on)"},
+        {"backward": "with torch.autograd.detect_anomaly():\n    loss.backward()"},
+        {"backward": "with torch.autograd.set_detect_anomaly(True):\n    loss.backward()"},
+        {"backward": "with torch.autograd.detect_anomaly(check_nan=False):\n    loss.backward()"},
+        {"setup": 'os.environ["CUDA_LAUNCH_BLOCKING"] = "1"'},
+    ],
+)
+def test_switches_that_are_on(parts: dict[str, str]) -> None:
+    done = debugging(**parts)
+    assert len(done.fixes) == 1
+    assert "detect_anomaly(" not in done.text and "LAUNCH" not in done.text
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"setup": "torch.autograd.set_detect_anomaly(debug)"},
+        {"setup": "torch.autograd.set_detect_anomaly(False)"},
+        {"setup": "if debug:\n    torch.autograd.set_detect_anomaly(True)"},
+        {"setup": "def debugging():\n    torch.autograd.set_detect_anomaly(True)\nif debug:\n    debugging()"},
+        {"backward": "if i == 0:\n    with torch.autograd.detect_anomaly():\n        loss.backward()\nelse:\n    loss.backward()"},
+        {"setup": "torch.autograd.detect_anomaly()"},
+        {"setup": 'if debug:\n    os.environ["CUDA_LAUNCH_BLOCKING"] = "1"'},
+        {"setup": 'os.environ["CUDA_LAUNCH_BLOCKING"] = "0"'},
+    ],
+)
+def test_switches_of_the_users_stay(parts: dict[str, str]) -> None:
+    assert debugging(**parts).findings == ()
+
+
+def test_errors_that_are_handled() -> None:
+    done = debugging(
+        setup="torch.autograd.set_detect_anomaly(True)", backward="try:\n    loss.backward()\nexcept RuntimeError:\n    continue"
+    )
+    assert not done.fixes and "catches" in done.refusals
+
+
+def test_blocking_launches_have_other_uses() -> None:
+    block = 'os.environ["CUDA_LAUNCH_BLOCKING"] = "1"'
+    assert "times are taken" in debugging(setup=block, step="print(time.time())").refusals
+    assert "determinism" in debugging(setup=block + "\ntorch.use_deterministic_algorithms(True)").refusals
+
+
+def test_what_is_reported() -> None:
+    together = debugging(backward="with torch.enable_grad(), torch.autograd.detect_anomaly():\n    loss.backward()")
+    assert not together.fixes and "other contexts" in together.advice
+    assert "profile" in debugging(backward="with torch.profiler.profile():\n    loss.backward()").advice
+
+
+def test_lightning() -> None:
+    text = """
+    import lightning.pytorch as pl
+
+    class Net(pl.LightningModule):
+        pass
+
+    pl.Trainer(max_epochs=1, detect_anomaly={value}).fit(Net())
+    """
+    assert apply("anomaly-mode", text.format(value="True")).lines == ["pl.Trainer(max_epochs=1).fit(Net())"]
+    assert apply("anomaly-mode", text.format(value="False")).findings == ()
+
+
+# ------------------------------------------------------------------------------------------------ empty-cache
+@pytest.mark.parametrize("call", ["torch.cuda.empty_cache()", "torch.accelerator.synchronize()", "torch.cuda.synchronize()"])
+@pytest.mark.parametrize("place", ["step", "evaluation"])
+def test_calls_in_every_iteration_go(call: str, place: str) -> None:
+    done = waiting(**{place: call})
+    assert len(done.fixes) == 1 and call not in done.text
+    if "cuda.sync" not in call and "accelerator" not in call:
+        assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_conditions_about_the_hardware() -> None:
+    done = waiting(step='if device.type == "cuda":\n    torch.cuda.synchronize()')
+    assert done.fixes and "if device.type" not in done.text
+    run(done.text)
+    kept = waiting(step="if torch.cuda.is_available():\n    torch.cuda.empty_cache()\n    print(i)")
+    assert kept.fixes and "print(i)" in kept.text
+    run(kept.text)
+
+
+def test_helpers_that_are_called_in_every_step() -> None:
+    done = waiting(setup="def clean():\n    del_me = 1\n    torch.cuda.empty_cache()\n", step="clean()")
+    assert len(done.fixes) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"step": "if i % 100 == 0:\n    torch.cuda.empty_cache()"},
+        {"step": "if debug:\n    torch.cuda.synchronize()"},
+        {"setup": "torch.cuda.empty_cache()"},
+        {"epoch": "torch.cuda.empty_cache()"},
+        {"epoch": "optimizer.zero_grad()\nmodel(x.to(device)).sum().backward()\noptimizer.step()\ntorch.cuda.empty_cache()"},
+        {"backward": "try:\n    loss.backward()\nexcept MemoryError:\n    torch.cuda.empty_cache()\n    continue"},
+        {"step": "done = [torch.cuda.empty_cache()]"},
+    ],
+)
+def test_calls_that_stay(parts: dict[str, str]) -> None:
+    assert waiting(**parts).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"step": "torch.cuda.synchronize()\nprint(time.perf_counter())"}, "time is taken"),
+        ({"setup": "side = torch.cuda.Stream() if debug else None", "step": "torch.cuda.synchronize()"}, "streams"),
+        ({"step": 'kept = loss.detach().to("cpu", non_blocking=True)\ntorch.cuda.synchronize()'}, "without waiting"),
+        ({"step": "torch.distributed.all_reduce(loss, async_op=True)\ntorch.cuda.synchronize()"}, "in the background"),
+        ({"step": "torch.distributed.barrier()"}, "gradients"),
+    ],
+)
+def test_waiting_that_is_needed(parts: dict[str, str], why: str) -> None:
+    done = waiting(**parts)
+    assert not done.fixes and why in done.refusals
+
+
+def test_a_clock_outside_of_the_loop_does_not_mind() -> None:
+    assert waiting(step="torch.cuda.synchronize()", epoch="print(time.time())").fixes
+
+
+def test_barriers_after_the_gradients() -> None:
+    wrapped = "model = torch.nn.parallel.DistributedDataParallel(model)"
+    done = waiting(setup=wrapped, step="torch.distributed.barrier()")
+    assert len(done.fixes) == 1 and "barrier" not in done.text
+    rank = "if torch.distributed.get_rank() == 0:\n    torch.save(model, 'x')\ntorch.distributed.barrier()"
+    assert "gradients" in waiting(setup=wrapped, step=rank).refusals
+
+
+def test_collecting_garbage_is_reported() -> None:
+    assert "once an epoch" in waiting(step="gc.collect()").advice

@@ -1,0 +1,194 @@
+"""device-creation: which tensors are made on the device, with which effect, and which stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from autofast.finding import Effect
+from tests.onerule import Applied, apply, run
+
+RULE = "device-creation"
+SCRIPT = """
+import numpy as np
+import torch
+from torch import nn
+from torch.autograd import Variable
+
+torch.manual_seed(0)
+cuda = torch.cuda.is_available()
+device = torch.device("cuda" if cuda else "cpu")
+Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+latent = 4
+losses = []
+{before}
+for step in range(6):
+    x = torch.full((3, 4), 0.5, device=device)
+    {make}
+    optimizer.zero_grad()
+    loss = (model(x) - z).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def made(make: str, before: str = "") -> Applied:
+    return apply(RULE, SCRIPT.format(make=make.replace("\n", "\n    "), before=before))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "effect"),
+    [
+        ("z = torch.zeros(3, 4).to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.ones(3, 4).long().to(device=device).float()", ["z = torch.ones(3, 4, device=device).long().float()"], Effect.EXACT),
+        ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
+        ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(device, torch.float64)"], Effect.EXACT),
+        ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
+        ("z = torch.zeros_like(x).to(device)", ["z = torch.zeros_like(x, device=device)"], Effect.EXACT),
+        ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = torch.ones(x.size(0), 1, device=x.device).type_as(x)"], Effect.EXACT),
+        ("z = torch.ones(x.size(0), 1).to(x)", ["z = torch.ones(x.size(0), 1, device=x.device).to(x)"], Effect.EXACT),
+        ("z = Variable(torch.zeros(3, 4)).to(device)", ["z = Variable(torch.zeros(3, 4, device=device))"], Effect.EXACT),
+        ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5, device=device)"], Effect.EXACT),
+        ("z = torch.zeros(3, 4)\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.zeros(3, 4)\nz = z.type_as(x)", ["z = torch.zeros(3, 4, device=x.device)"], Effect.EXACT),
+        ("z = Variable(Tensor(np.ones((3, 4))))", ["z = Variable(Tensor(3, 4).fill_(1))"], Effect.EXACT),
+        ("z = Tensor(np.zeros(x.shape))", ["z = Tensor(*x.shape).zero_()"], Effect.EXACT),
+        ("z = Tensor(np.ones(shape=(3, *shape)))", ["z = Tensor(3, *shape).fill_(1)"], Effect.EXACT),
+        ("z = torch.linspace(0, 1, 4).to(device)", ["z = torch.linspace(0, 1, 4, device=device)"], Effect.ROUNDING),
+        ("z = torch.arange(0, 1, 0.25).to(device)", ["z = torch.arange(0, 1, 0.25, device=device)"], Effect.ROUNDING),
+        ("z = torch.randn(3, 4).to(device)", ["z = torch.randn(3, 4, device=device)"], Effect.SAMPLING),
+        ("z = torch.randint(0, 9, (3, 4)).float().to(device)", ["z = torch.randint(0, 9, (3, 4), device=device).float()"], Effect.SAMPLING),
+        ("z = Tensor(np.random.normal(0, 1, (3, latent)))", ["z = Tensor(3, latent).normal_(0, 1)"], Effect.SAMPLING),
+        ("z = Tensor(np.random.randn(3, latent))", ["z = Tensor(3, latent).normal_()"], Effect.SAMPLING),
+        ("z = Tensor(np.random.normal(size=(3, 4)))", ["z = Tensor(3, 4).normal_()"], Effect.SAMPLING),
+        ("z = Tensor(np.random.random((3, 1)))", ["z = Tensor(3, 1).uniform_()"], Effect.SAMPLING),
+    ],
+)  # fmt: skip
+def test_forms(make: str, expected: list[str], effect: Effect) -> None:
+    done = made(make, before="shape = (4,)")
+    assert done.lines == expected
+    assert (done.fixes[0].effect or Effect.EXACT) is effect
+    before, after = run(done.before)["losses"], run(done.text)["losses"]
+    assert len(before) == len(after)
+    if effect is not Effect.SAMPLING or "torch" in make:
+        assert before == after  # on the CPU it is the same generator
+
+
+@pytest.mark.parametrize(
+    ("make", "device"),
+    [("z = torch.zeros(3, 4).cuda()", '"cuda"'), ("z = torch.zeros(3, 4).cuda(1)", "1"), ("z = torch.zeros(3, 4).to(0)", "0")],
+)
+def test_cuda(make: str, device: str) -> None:
+    assert made(make).lines == [f"z = torch.zeros(3, 4, device={device})"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "z = torch.zeros(3, 4, device=device)",
+        "z = torch.zeros(3, 4, device=device).to(device)",
+        "z = torch.zeros(3, 4).cpu()",
+        'z = torch.zeros(3, 4).to("cpu")',
+        "z = torch.zeros(3, 4).to(torch.float64)",
+        "z = torch.tensor(losses[-1:] or [0.0]).to(device)",
+        "z = torch.zeros(3, 4)\nprint(z.sum())\nz = z.to(device)",
+        "z = torch.zeros(3, 4)\nwhere, device = device, device\nz = z.to(device)",
+        "z = torch.tanh(torch.ones(3, 4)).to(device)",
+        "z = torch.normal(torch.zeros(3, 4), 1.0).to(device)",
+        "z = Tensor(3, 4).fill_(1)",
+        "z = Tensor(np.asarray(losses[-1:] or [0.0]))",
+        "z = Tensor(np.random.normal(0, 1))",
+    ],
+)
+def test_nothing_to_do(make: str) -> None:
+    assert not made(make).fixes
+
+
+def test_only_in_loops() -> None:
+    assert made("z = fixed", before="fixed = torch.zeros(3, 4).to(device)").findings == ()
+    helper = "def noise():\n    return torch.zeros(3, 4).to(device)\n"
+    assert made("z = noise()", before=helper).fixes
+    other = "for i in range(3):\n    table = torch.zeros(3).to(device)"
+    assert made("z = torch.zeros(3, 4, device=device)", before=other).findings == ()
+
+
+def test_not_in_datasets() -> None:
+    text = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+
+    class Items(Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, i):
+            for _ in range(2):
+                x = torch.zeros(4).to("cuda")
+            return x
+
+    net = nn.Linear(4, 1).cuda()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for x in DataLoader(Items(), batch_size=2):
+        net(x).sum().backward()
+        opt.step()
+    """
+    assert apply(RULE, text).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "before", "why"),
+    [
+        ("z = torch.zeros(3, 4, requires_grad=True).to(device)", "", "requires a gradient"),
+        ("z = torch.randn(3, 4, generator=draw).to(device)", "draw = torch.Generator()", "generator"),
+        ("z = torch.randn(3, 4).to(device)", "torch.use_deterministic_algorithms(True)", "determinism"),
+        (
+            "part, _ = torch.utils.data.random_split(range(9), [3, 6])\nz = torch.randn(3, 4).to(device)",
+            "",
+            "split of line",
+        ),
+    ],
+)
+def test_refusals(make: str, before: str, why: str) -> None:
+    done = made(make, before)
+    assert not done.fixes and why in done.refusals
+
+
+def test_where_the_default_device_is_set() -> None:
+    assert made("z = torch.zeros(3, 4).to(device)", before='torch.set_default_device("cpu")').findings == ()
+
+
+def test_lightning() -> None:
+    text = """
+    import lightning.pytorch as pl
+    import torch
+    from torch import nn
+
+    class Net(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 1)
+
+        def training_step(self, batch, batch_idx):
+            images, _ = batch
+            valid = torch.ones(images.size(0), 1)
+            valid = valid.type_as(images)
+            return (self.layer(images) - valid).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters())
+
+    pl.Trainer().fit(Net())
+    """
+    assert apply(RULE, text).lines == ["valid = torch.ones(images.size(0), 1, device=images.device)"]
+
+
+def test_nothing_on_a_cpu() -> None:
+    assert apply(RULE, SCRIPT.format(make="z = torch.zeros(3, 4).to(device)", before=""), target="cpu").findings == ()
+
+
+def test_devices_that_come_from_elsewhere() -> None:
+    before = 'where = {"device": device}\n'
+    assert not made("z = torch.zeros(3, 4).to(**where)", before=before).fixes

@@ -1,0 +1,515 @@
+"""loss-item-sync: what is put off, read late or read once computes and prints the very same; and what must stay."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+HEAD = """\
+import math
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(44, 4), torch.randint(0, 3, (44,)))
+loader, test_loader = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+METER = """\
+class Meter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.val = self.sum = self.count = self.avg = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+    def __str__(self):
+        return f"{self.val!r} ({self.avg!r})"
+
+"""
+
+
+def training(step: str, start: str = "", end: str = "", before_backward: str = "") -> str:
+    """A script with ``start`` before each epoch's loop, ``step`` after the update of each turn and ``end`` after the loop."""
+    return (
+        "for epoch in range(2):\n"
+        + indented(start, 4)
+        + "    for i, (x, y) in enumerate(loader):\n"
+        + "        x, y = x.to(device), y.to(device)\n"
+        + "        optimizer.zero_grad()\n"
+        + "        out = model(x)\n"
+        + "        loss = F.cross_entropy(out, y)\n"
+        + indented(before_backward, 8)
+        + "        loss.backward()\n"
+        + "        optimizer.step()\n"
+        + indented(step, 8)
+        + indented(end, 4)
+    )
+
+
+def indented(text: str, by: int) -> str:
+    return "".join(" " * by + line + "\n" for line in text.splitlines())
+
+
+def output(text: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        run(text)
+    return out.getvalue()
+
+
+def same(text: str, *expected: str) -> Applied:
+    """The rule writes lines with ``expected``, and both scripts print the same, to the last digit."""
+    done = apply("loss-item-sync", text)
+    for part in expected:
+        assert any(part in line for line in done.lines), (part, done.lines, done.refusals)
+    before = output(text)
+    assert before and output(done.text) == before
+    return done
+
+
+def refused(text: str, reason: str) -> None:
+    done = apply("loss-item-sync", text)
+    assert not done.fixes, done.lines
+    assert reason in done.refusals, done.refusals
+
+
+def untouched(text: str) -> None:
+    done = apply("loss-item-sync", text)
+    assert not done.fixes, done.lines
+
+
+# ------------------------------------------------------------------------------------------------ sums, lists, meters
+SUMS = [
+    ("total += loss.item()", "total = 0", "print(repr(total))"),
+    ("total += loss.item() * x.size(0)", "total = 0.0", "print(repr(total / len(data)))"),
+    ("total = total + float(loss) * len(x) / len(loader)", "total = 0", "print(repr(total))"),
+    ("total += loss.data.item()", "total = 0", "print(repr(total))"),
+    ("total = 0.9 * total + 0.1 * loss.item()", "total = 0", "print(repr(total))"),
+    ("total += math.exp(loss.item())", "total = 0", "print(repr(total))"),
+    ("total = max(total, loss.item())", "total = 0", "print(repr(total))"),
+    ("total += out.argmax(1).eq(y).sum().item()", "total = 0", "print(repr(total), repr(total / 44))"),
+    ("total += (out.argmax(1) == y).float().mean().item()", "total = 0", "print(repr(total))"),
+    ("total.append(loss.item())", "total = []", "print(np.mean(total), total)"),
+    ("total.append((i, loss.item()))", "total = []", "print(total)"),
+    ("total[i] = loss.item()", "total = {}", "print(total)"),
+    ("total[i] = loss.item()", "total = torch.zeros(6)", "print(total.tolist())"),
+    ("total[0] += loss.item()", "total = [0, 0]", "print(total)"),
+    ("total['loss'] += loss.item() * y.shape[0]", "total = {'loss': 0.0}", "print(total)"),
+    ("total.update(loss.item(), x.size(0))", "total = Meter()", "print(total)"),
+    ("total.update(val=loss.item(), n=len(y))", "total = Meter()", "print(total)"),
+    ("psnr = 10 * math.log10(1 / loss.item())\ntotal += psnr", "total = 0", "print(repr(total), psnr)"),
+]
+
+
+@pytest.mark.parametrize(("step", "start", "end"), SUMS)
+def test_what_is_put_away_is_read_after_the_loop(step: str, start: str, end: str) -> None:
+    done = same(HEAD + METER + training(step, start, end), "unread_total.append(", "in unread_total:")
+    scope = run(done.text)
+    kept = [k[0] if isinstance(k, tuple) else k for k in scope["unread_total"]]
+    assert len(kept) == 6 and not any(k.requires_grad for k in kept)
+
+
+def test_no_batches() -> None:
+    text = HEAD.replace("(44, 4)", "(0, 4)").replace("(44,)", "(0,)").replace(", shuffle=True", "")
+    same(
+        text + training("total += loss.item()\nright += out.argmax(1).eq(y).sum().item()", "total = right = 0", "print(total, right)"),
+        "unread_total.append(",
+        "unread_right.append(",
+    )
+
+
+def test_evaluations_and_what_decides_by_them() -> None:
+    text = """\
+def evaluate(best):
+    model.eval()
+    total, right = 0, 0
+    with torch.no_grad():
+        for x, y in test_loader:
+            out = model(x.to(device))
+            y = y.to(device)
+            total += F.cross_entropy(out, y, reduction="sum").item()  # the sum
+            right += out.argmax(1).eq(y).sum().item()
+    print(total, right, round(total, 3), f"{right}/{len(data)}")
+    return total / len(data) if right > best else best
+
+"""
+    done = same(HEAD + text + training("pass", end="print(evaluate(epoch))"), "unread_total.append(", "in unread_right:")
+    assert "# the sum" in done.text
+    assert "    unread_right = []\n    with torch.no_grad():" in done.text, (
+        "outside the block, so that it makes no difference which rule is first"
+    )
+
+
+def test_read_in_the_condition_that_prints() -> None:
+    step = """\
+running += loss.item()
+if i % 2 == 1:
+    print(f"{i} {running / 2!r}")
+    running = 0.0
+"""
+    done = same(HEAD + training(step, "running = 0.0"), "unread_running.clear()")
+    assert len(done.lines) == 5  # nothing is read after the loop, where nobody looks
+
+
+def test_read_in_conditions_and_after_the_loop() -> None:
+    step = "meter.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    print(i, meter)\nif i == len(loader) - 1:\n    print('last', meter)\n"
+    same(HEAD + METER + training(step, "meter = Meter()", "print(meter)"), "unread_meter.clear()")
+
+
+def test_a_meter_that_others_hold() -> None:
+    text = (
+        METER
+        + "class Progress:\n    def __init__(self, *meters):\n        self.meters = meters\n\n    def show(self):\n        print(*self.meters)\n\n"
+    )
+    step = "meter.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    progress.show()\n"
+    same(HEAD + text + training(step, "meter = Meter()\nprogress = Progress(meter)", "progress.show()"), "unread_meter.clear()")
+    refused(
+        HEAD + text + training(step.replace("if i % 3 == 0", "if True"), "meter = Meter()\nprogress = Progress(meter)"),
+        "used in every step",
+    )
+
+
+def test_attributes() -> None:
+    text = """\
+class Trainer:
+    def __init__(self):
+        self.total = 0.0
+
+    def epoch(self):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            loss.backward()
+            optimizer.step()
+            self.total += loss.item()
+
+    def report(self):
+        print(self.total)
+
+trainer = Trainer()
+for _ in range(2):
+    trainer.epoch()
+    trainer.report()
+"""
+    same(HEAD + text, "unread_total")
+    refused(HEAD + text.replace("item()\n", "item()\n            self.report()\n", 1), "report(), which runs in every step")
+
+
+def test_micro_batches() -> None:
+    text = """\
+for x, y in loader:
+    optimizer.zero_grad()
+    total = 0.0
+    for part, target in zip(x.split(4), y.split(4)):
+        loss = F.cross_entropy(model(part.to(device)), target.to(device))
+        total += loss.item()
+        loss.backward()
+    optimizer.step()
+    print(total)
+"""
+    done = same(HEAD + text, "unread_total")
+    assert (
+        done.text.index("unread_total = []")
+        < done.text.index("for part")
+        < done.text.index("for value in")
+        < done.text.index("optimizer.step()")
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what stays
+REFUSED = [
+    ("total += loss.item()\nprint(total)", "total = 0", "used in every step"),
+    ("total += loss.item()\nif total > 5:\n    break", "total = 0", "used in every step"),
+    ("total += loss.item()\nlimit = total + 1", "total = 0", "used in every step"),
+    ("total += loss.item()\nif i % 2:\n    print(i)\nelse:\n    print(total)", "total = 0", "used in every step"),
+    ("total += loss.item()\ntry:\n    pass\nfinally:\n    print(total)", "total = 0", "used in every step"),
+    ("try:\n    total += loss.item()\nexcept RuntimeError:\n    pass", "total = 0", "it is tried"),
+    ("total += loss.item()\nshow = lambda: print(total)", "total = 0", "a function of its own"),
+    ("total.append(loss.item())", "total = []\nhistory = total", "another name"),
+    ("total.append(loss.item())\nprint(len(total))", "total = []", "used in every step"),
+    ("total += shown(loss.item())", "total = 0", "gets it in each step"),
+    ("total.update(loss.item())", "total = Loud()", "does more than keep"),
+    ("value = loss.item()\nif value > 9:\n    break", "", "used in every step"),
+    ("if not math.isfinite(loss.item()):\n    raise SystemExit", "", "its value is needed"),
+    ("assert loss.item() < 9", "", "its value is needed"),
+    ("print(loss.item())", "", "its value is needed"),
+]
+LOUD = "def shown(value):\n    print(value)\n    return value\n\nclass Loud:\n    def update(self, value):\n        print(value)\n\n"
+
+
+@pytest.mark.parametrize(("step", "start", "reason"), REFUSED)
+def test_what_is_needed_in_every_step_stays(step: str, start: str, reason: str) -> None:
+    refused(HEAD + LOUD + training(step, start, "print(epoch)"), reason)
+
+
+def test_loops_that_may_not_end() -> None:
+    text = HEAD + "total, n = 0, 0\nbatches = iter(loader)\nwhile True:\n    x, y = next(batches)\n    n += 1\n"
+    text += "    loss = F.cross_entropy(model(x.to(device)), y.to(device))\n    loss.backward()\n    optimizer.step()\n    total += loss.item()\n"
+    refused(text + "    if n > 3:\n        break\nprint(total)\n", "may not end")
+    same(text + "    if n % 2 == 0:\n        print(total)\n    if n > 3:\n        break\nprint(total)\n", "unread_total.clear()")
+
+
+def test_other_ways_out_of_the_loop() -> None:
+    body = training("meter.update(loss.item())\nif i > 3:\n    return", "")
+    refused(HEAD + METER + "def train(meter):\n" + indented(body, 4) + "meter = Meter()\ntrain(meter)\nprint(meter)\n", "leaves the loop")
+    text = training("total += loss.item()").replace("for epoch in range(2):", "total = 0\nfor epoch in range(2):")
+    text = "try:\n" + indented(text, 4) + "except KeyboardInterrupt:\n    pass\nprint(total)\n"
+    refused(HEAD + text, "may be caught")
+    generator = (
+        "def steps():\n    total = 0\n" + indented(training("total += loss.item()\nyield i"), 4) + "    print(total)\nlist(steps())\n"
+    )
+    refused(HEAD + generator, "hands over to its caller")
+
+
+def test_globals() -> None:
+    text = "total = 0\ndef train():\n    global total\n" + indented(training("total += loss.item()"), 4) + "train()\nprint(total)\n"
+    refused(HEAD + text, "is a global")
+    text = "total = 0\ndef show():\n    print(total)\n" + training("total += loss.item()\nshow()")
+    refused(HEAD + text, "a function of its own")
+
+
+def test_lists_of_the_caller() -> None:
+    text = "def train(total):\n" + indented(training("total.append(loss.item())"), 4) + "total = []\ntrain(total)\nprint(total)\n"
+    refused(HEAD + text, "belongs to the caller")
+
+
+QUIET = [
+    training("if i % 2 == 0:\n    print(loss.item())"),  # rare already
+    training("if i % 2 == 0:\n    total += loss.item()", "total = 0"),
+    training("", end="total.append(loss.item())").replace("for epoch", "total = []\nfor epoch"),  # once per epoch
+    training("loss.item()"),  # a wait on purpose
+    training("", before_backward="loss = loss * (1 - loss.item())"),  # a constant of the gradient
+]
+
+
+@pytest.mark.parametrize("text", QUIET)
+def test_places_that_are_no_waste(text: str) -> None:
+    done = apply("loss-item-sync", HEAD + text)
+    assert not done.fixes, done.lines
+
+
+def test_scripts_that_wait_for_nothing() -> None:
+    cpu = HEAD.replace('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', 'device = "cpu"')
+    text = training("total += loss.item()", "total = 0", "print(total)")
+    assert not apply("loss-item-sync", cpu + text).findings
+    assert not apply("loss-item-sync", HEAD + text, target="cpu").findings
+    assert not apply("loss-item-sync", "import lightning as L\nclass M(L.LightningModule):\n    pass\n" + HEAD + text).fixes
+
+
+# ------------------------------------------------------------------------------------------------ what is kept
+CLONED = [
+    ("loss /= 2\nloss.backward()", "loss.detach().clone()"),  # changed in place after it was read
+    ("loss = loss / 2\nloss.backward()", "loss.detach())"),
+    ("total += model[0].weight[0, 0].item()\nloss.backward()", "weight[0, 0].detach().clone()"),  # a view of a parameter
+    ("part = loss\npart *= 2\npart.backward()", "loss.detach().clone()"),
+]
+
+
+@pytest.mark.parametrize(("after", "kept"), CLONED)
+def test_changes_in_place_do_not_reach_what_is_kept(after: str, kept: str) -> None:
+    read = "total += loss.item()\n" if "total" not in after else ""
+    text = training("", "total = 0", "print(repr(total))", read + after).replace(
+        "        loss.backward()\n        optimizer.step()", "        optimizer.step()"
+    )
+    assert text.count("backward") == 1
+    same(HEAD + text, kept)
+
+
+def test_a_buffer_that_is_reused_is_copied() -> None:
+    text = "state = torch.zeros((), device=device)\n" + training(
+        "state.copy_(loss.detach())\ntotal += state.item()", "total = 0", "print(repr(total))"
+    )
+    same(HEAD + text, "state.detach().clone()")
+
+
+def test_cuda_graphs_overwrite_their_outputs() -> None:
+    text = training("total += loss.item()", "total = 0", "print(total)")
+    for mode, kept in (("'reduce-overhead'", "loss.detach().clone()"), ("'default'", "loss.detach())")):
+        done = apply("loss-item-sync", HEAD + f"fast = torch.compile(model, mode={mode})\n" + text)
+        assert any(kept in line for line in done.lines)
+
+
+# ------------------------------------------------------------------------------------------------ read late
+def test_a_value_that_is_shown_seldom() -> None:
+    done = same(
+        HEAD + training("value = loss.item()\nif i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"),
+        "value = loss.detach()",
+        "value.item()",
+    )
+    assert "{value.item():.6f}" in done.text
+
+
+def test_a_value_that_is_shown_after_the_loop() -> None:
+    same(HEAD + training("last = loss.item()", end="print(last)"), "last = loss.detach()", "print(last.item())")
+
+
+def test_values_in_the_middle_of_a_step() -> None:
+    text = training("print(i, mean, norm)", before_backward="mean = out.mean().item()\nnorm = loss.item()")
+    done = same(HEAD + text, "mean = out.mean().detach()", "norm = loss.detach()", ".tolist()")
+    assert "mean_value, norm_value = torch.hstack((mean, norm)).tolist()" in done.text
+
+
+def test_a_value_that_is_also_added_up() -> None:
+    step = "value = loss.item()\ntotal += value\nif i % 4 == 0:\n    print(value)"
+    same(HEAD + training(step, "total = 0", "print(total)"), "unread_total.append(value)", "print(value.item())")
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("if i % 4 == 1:\n    print(value)\nvalue = loss.item()", "used in the next step"),
+        ("value = loss.item()\nif i % 4 == 0:\n    value += 1\n    print(value)", "gets other values too"),
+        ('value = loss.item()\nif i % 4 == 0:\n    print(f"{value=}")', "prints the expression itself"),
+    ],
+)
+def test_values_that_cannot_wait(step: str, reason: str) -> None:
+    refused(HEAD + "value = 0\n" + training(step), reason)
+
+
+def test_a_value_with_another_start_is_not_read_after_the_loop() -> None:
+    refused(HEAD + training("last = loss.item()", "last = None", "print(last)"), "gets other values too")
+
+
+def test_logged_values() -> None:
+    step = """\
+log = {}
+log["loss"] = loss.item()
+log["out"] = out.mean().item()
+if i % 2 == 0:
+    log["max"] = out.max().item()
+if i % 4 == 0:
+    print(", ".join(f"{k} {v!r}" for k, v in log.items()))
+    print(log)
+"""
+    same(HEAD + training(step), 'log["loss"] = loss.detach()', "for key, value in log.items()}")
+    same(HEAD + training("log = {'loss': loss.item(), 'lr': 0.1}\nif i % 4 == 0:\n    print(log)"), "hasattr(value, ")
+    untouched(HEAD + training(step.replace("if i % 4 == 0:", "if True:")).replace("log = {}", "log = {}\n        history = log"))
+    untouched(HEAD + training(step.replace("log = {}\n", ""), "log = {}"))
+
+
+# ------------------------------------------------------------------------------------------------ read by callers
+STEP = """\
+def step(x, y):
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    loss = F.cross_entropy(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    right = out.argmax(1).eq(y.to(device)).sum().item()
+    return loss.item(), right
+
+"""
+
+
+def test_callers_read_what_a_function_returns() -> None:
+    text = (
+        STEP
+        + "right = 0\nfor i, (x, y) in enumerate(loader):\n    loss, hits = step(x, y)\n    right += hits\n    if i % 3 == 0:\n        print(loss)\nprint(right)\n"
+    )
+    done = same(HEAD + text, "return loss.detach(), right", "unread_right.append(hits)", "print(loss.item())")
+    assert ".sum()\n" in done.text
+
+
+def test_a_single_result_that_is_added_up() -> None:
+    text = STEP.replace(", right\n", "\n") + "total = 0\nfor x, y in loader:\n    total += step(x, y)\nprint(total)\n"
+    same(HEAD + text, "unread_total.append(step(x, y))", "total += value.item()")
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        ("loss, hits = step(x, y)\n    print(loss, hits)", "use it in every step"),
+        ("both = step(x, y)\n    print(both)", "unpacked in a way"),
+        ("loss, hits = step(x, y)\n    again = step\n    print(loss)", "used in another way"),
+        ("print(*map(step, [x], [y]))", "used in another way"),
+    ],
+)
+def test_callers_that_need_it_at_once(use: str, reason: str) -> None:
+    refused(HEAD + STEP + f"for x, y in loader:\n    {use}\n", reason)
+
+
+def test_results_once_per_epoch_are_no_waste() -> None:
+    text = "def test():\n    with torch.no_grad():\n        return F.cross_entropy(model(data.tensors[0]), data.tensors[1]).item()\n"
+    assert not apply("loss-item-sync", HEAD + text + training("", end="print(test())")).fixes
+
+
+# ------------------------------------------------------------------------------------------------ read once
+def test_the_same_tensor_is_read_once() -> None:
+    step = "total += loss.item()\nprint(i, loss.item())\nbar = {'loss': loss.item()}\nprint(bar)"
+    done = same(HEAD + training(step, "total = 0", "print(total)"), "loss_value = loss.item()", "total += loss_value")
+    assert done.text.count(".item()") == 1
+
+
+def test_and_not_between_forward_and_backward() -> None:
+    text = training("print(i, loss.item())", "total = 0", "print(total)", "total += loss.item() * x.size(0)")
+    done = same(HEAD + text, "total += loss_value * x.size(0)")
+    assert done.text.index("optimizer.step()") < done.text.index("loss_value = loss.item()")
+
+
+def test_but_where_it_changes_in_between() -> None:
+    untouched(HEAD + training("print(loss.item())\nloss = loss * 2\nprint(loss.item())"))
+    untouched(HEAD + training("print(loss.item())\nloss.data.mul_(2)\nprint(loss.item())"))
+
+
+def test_what_is_shown_together_is_copied_at_once() -> None:
+    text = training(
+        "print('%.3f %.3f' % (loss.item(), penalty.item()), loss.item())",
+        before_backward="penalty = out.double().pow(2).mean()\nloss = loss + penalty",
+    )
+    done = same(HEAD + text, "loss_value = loss.item()")
+    assert done.text.count("loss.item()") == 1
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "print(loss.item(), out.argmax(1).eq(y).sum().item())",  # a count must stay an integer
+        "print(loss.item(), out[:1, :1].item())",  # perhaps of another shape
+        "print(loss.item() if epoch else out.mean().item())",
+        "assert loss.item() < 99, out.mean().item()",
+        "print(loss.item(), abs(float(out.mean())))",
+        "print(loss.item(), torch.complex(loss, loss).item())",
+    ],
+)
+def test_but_not_where_that_could_change_a_value(shown: str) -> None:
+    untouched(HEAD + training(shown))
+
+
+def test_and_not_from_several_gpus() -> None:
+    text = HEAD.replace('"cuda" if', '"cuda:0" if') + 'other = nn.Linear(3, 3).to("cuda:1")\n'
+    untouched(text + training("print(loss.item(), out.mean().item())"))
+
+
+# ------------------------------------------------------------------------------------------------ spelling, comments
+def test_names_and_files() -> None:
+    text = training("total += loss.item()", "total = 0", "print(total)").replace("loss", "unread_total").replace("epoch", "value")
+    done = same(HEAD + text, "unread_total_2.append(unread_total.detach())")
+    assert "for number in unread_total_2:" in done.text
+
+
+def test_ignore_comments_spare_a_group() -> None:
+    step = "print(loss.item(), out.mean().item())  # autofast: ignore[loss-item-sync]"
+    assert not apply("loss-item-sync", HEAD + training(step)).fixes
+    step = "mean = out.mean().item()  # autofast: ignore\nprint(loss.item(), mean)"
+    assert not apply("loss-item-sync", HEAD + training(step)).fixes
+
+
+def test_statements_over_several_lines() -> None:
+    step = 'total.update(\n    loss.item(),  # of the batch\n    n=x.size(0),\n)\nif i % 2 == 0:\n    print("{:.7f}".format(total.avg))'
+    done = same(HEAD + METER + training(step, "total = Meter()", "print(total)"), "unread_total")
+    assert "# of the batch" in done.text

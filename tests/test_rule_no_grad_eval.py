@@ -1,0 +1,311 @@
+"""no-grad-eval: where evaluations stop recording, and every reason to leave one as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+HEAD = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(24, 4), torch.randint(0, 3, (24,)))
+loader, test_loader = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+TRAIN = """\
+losses = []
+for epoch in range(2):
+    model.train()
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+EVALUATE = """\
+def evaluate(model, loader):
+    model.eval()
+    total = 0
+    with torch.no_grad():
+        for x, y in loader:
+            out = model(x.to(device))
+            total += F.cross_entropy(out, y.to(device), reduction="sum").item()
+    return total / len(loader.dataset)
+"""
+CALL = "    losses.append(evaluate(model, test_loader))\n"
+
+
+def check(text: str, expected: str) -> Applied:
+    """The rule writes a line with ``expected``, and both scripts compute the same, to the last bit."""
+    done = apply("no-grad-eval", text)
+    assert any(expected in line for line in done.lines), (done.lines, done.refusals)
+    assert run(text)["losses"] == run(done.text)["losses"]
+    return done
+
+
+def refused(text: str, reason: str) -> None:
+    done = apply("no-grad-eval", text)
+    assert not done.fixes, done.lines
+    assert reason in done.refusals, done.refusals
+
+
+def untouched(text: str) -> None:
+    done = apply("no-grad-eval", text)
+    assert not done.fixes, done.lines
+
+
+# ------------------------------------------------------------------------------------------------ no_grad that is there
+def test_no_grad_becomes_inference_mode() -> None:
+    done = check(HEAD + EVALUATE + TRAIN + CALL, "with torch.inference_mode():")
+    assert len(done.lines) == 1 and ".eval()" in done.text
+
+
+@pytest.mark.parametrize(
+    ("imports", "spelled", "expected"),
+    [
+        ("import torch as th", "th.no_grad()", "with th.inference_mode():"),
+        ("from torch import no_grad", "no_grad()", "with torch.inference_mode():"),
+        ("import torch.autograd as ag", "ag.no_grad()", "with torch.inference_mode():"),
+        ("", "torch.autograd.no_grad()", "with torch.inference_mode():"),
+    ],
+)
+def test_every_spelling(imports: str, spelled: str, expected: str) -> None:
+    check(f"{imports}\n" + HEAD + EVALUATE.replace("torch.no_grad()", spelled) + TRAIN + CALL, expected)
+
+
+@pytest.mark.parametrize("spelled", ["@torch.no_grad()", "@torch.no_grad"])
+def test_decorators(spelled: str) -> None:
+    text = EVALUATE.replace("    with torch.no_grad():\n", "    if True:\n")
+    check(HEAD + f"{spelled}\n" + text + TRAIN + CALL, "@torch.inference_mode()")
+
+
+def test_what_is_only_read_afterwards_may_leave() -> None:
+    body = """\
+        with torch.no_grad():
+            out = model(data.tensors[0].to(device))
+            hits = (out.argmax(1) == data.tensors[1].to(device)).sum()
+            rows = [row.max() for row in out]
+        print(f"{hits / len(out):.3f}", out.shape, float(sum(rows) / len(rows)), out.cpu().numpy().mean())
+        losses.append((100.0 * hits / len(data)).item())
+"""
+    check(HEAD + "def main():\n" + _indent(TRAIN) + body + "    return losses\nlosses = main()\n", "with torch.inference_mode():")
+
+
+def test_contexts_of_other_kinds_stay() -> None:
+    for spelled in ("torch.inference_mode()", "torch.set_grad_enabled(False)"):
+        untouched(HEAD + EVALUATE.replace("torch.no_grad()", spelled) + TRAIN + CALL)
+    untouched(HEAD + "off = torch.no_grad()\n" + EVALUATE.replace("torch.no_grad()", "off") + TRAIN + CALL)
+
+
+def test_lightning_evaluates_without_gradients_itself() -> None:
+    untouched("import lightning as L\nclass M(L.LightningModule):\n    pass\n" + HEAD + EVALUATE + TRAIN + CALL)
+
+
+# ------------------------------------------------------------------------------------------------ what leaves
+KEEP = [
+    ("return total / len(loader.dataset)", "return out", "evaluate() returns a tensor"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); kept.append(out)", "changes something that outlives"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); table['last'] = out", "changes something that outlives"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); model.last = out", "keeps a tensor"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); state.copy_(out[0])", "outlives"),
+    ("out = model(x.to(device))", "global latest; out = latest = model(x.to(device))", "the global `latest`"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); yield out", "yields"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); torch.enable_grad().__enter__()", "computes gradients"),
+    ("out = model(x.to(device))", "x.requires_grad_(True); out = model(x.to(device))", "computes gradients"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); extra.head = nn.Linear(3, 3)", "a module is made here"),
+    ("out = model(x.to(device))", "out = model(x.to(device)); unknown_thing.update(out)", "not known"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), KEEP)
+def test_a_tensor_that_leaves_keeps_no_grad(old: str, new: str, reason: str) -> None:
+    names = "kept, table, state, latest, extra = [], {}, torch.zeros(3), None, nn.Module()\nfrom somewhere import unknown_thing\n"
+    refused(HEAD + names + EVALUATE.replace(old, new) + TRAIN + CALL, reason)
+
+
+def test_used_by_training_afterwards() -> None:
+    text = TRAIN.replace(
+        "        optimizer.zero_grad()\n", "        with torch.no_grad():\n            old = model(x)\n        optimizer.zero_grad()\n"
+    )
+    refused(
+        HEAD + text.replace("F.cross_entropy(model(x), y)", "F.mse_loss(model(x), old)"),
+        "combines it with a tensor that may need gradients",
+    )
+
+
+def test_changed_in_place_afterwards() -> None:
+    text = EVALUATE.replace(
+        ".item()\n    return total / len(loader.dataset)", "\n    total /= len(loader.dataset)\n    return total.item()"
+    )
+    refused(HEAD + text + TRAIN + CALL, "changed in place")
+    scope = {}
+    with pytest.raises(RuntimeError, match="[Ii]nference"):
+        scope = run((HEAD + text + TRAIN + CALL).replace("no_grad", "inference_mode"))
+    assert not scope
+
+
+def test_the_next_turn_of_a_loop_uses_it() -> None:
+    text = TRAIN.replace(
+        "    model.train()\n", "    model.train()\n    if epoch:\n        losses.append(F.mse_loss(model(data.tensors[0]), soft).item())\n"
+    )
+    text += "    with torch.no_grad():\n        soft = model(data.tensors[0].to(device))\n"
+    done = apply("no-grad-eval", HEAD + text)
+    assert "may need gradients" in done.refusals and len(done.fixes) == 1
+    assert run(HEAD + text)["losses"] == run(done.text)["losses"]
+
+
+def test_tables_kept_by_the_model() -> None:
+    module = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.scale = nn.Linear(4, 3), None
+
+    def forward(self, x):
+        if self.scale is None:
+            self.scale = torch.linspace(0, 1, 3, device=x.device)
+        return self.inner(x) * self.scale
+
+"""
+    text = HEAD.replace("model = nn.Sequential", module + "model = Net().to(device)\nother = nn.Sequential")
+    first = "print(evaluate(model, test_loader))\n"
+    refused(text + EVALUATE + first + TRAIN + CALL, "`self.scale` keeps a tensor")
+    check(text + EVALUATE + TRAIN + CALL, "inference_mode")  # training has made the table before
+    with pytest.raises(RuntimeError, match="[Ii]nference"):
+        run((text + EVALUATE + first + TRAIN).replace("no_grad", "inference_mode"))
+
+
+def test_remembered_results() -> None:
+    text = "import functools\n" + HEAD + "@functools.lru_cache\ndef weights(n):\n    return torch.ones(n)\n"
+    text += EVALUATE.replace("model(x.to(device))", "model(x.to(device)) * weights(3)") + TRAIN + CALL
+    refused(text, "remembers its results")
+
+
+def test_caching_datasets() -> None:
+    dataset = """\
+class Cached(torch.utils.data.Dataset):
+    def __init__(self):
+        self.cache = {}
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        if i not in self.cache:
+            self.cache[i] = torch.full((4,), float(i)), i % 3
+        return self.cache[i]
+
+"""
+    refused(
+        HEAD.replace("data = TensorDataset", dataset + "data = Cached()\nunused = TensorDataset") + EVALUATE + TRAIN + CALL,
+        "also for training",
+    )
+
+
+def test_compiled_models() -> None:
+    refused(HEAD + "model = torch.compile(model)\n" + EVALUATE + TRAIN + CALL, "compile")
+
+
+def test_inside_an_autocast_block() -> None:
+    text = TRAIN.replace(
+        "        loss = F.cross_entropy(model(x), y)\n",
+        "        with torch.autocast('cpu'):\n            with torch.no_grad():\n                print(model(x).mean().item())\n"
+        "            loss = F.cross_entropy(model(x), y)\n",
+    )
+    refused(HEAD + text, "autocast block")
+
+
+# ------------------------------------------------------------------------------------------------ no_grad that is missing
+def test_a_loop_over_batches() -> None:
+    text = (
+        EVALUATE.replace("    with torch.no_grad():\n", "    # all of them\n")
+        .replace("        for", "    for")
+        .replace("            ", "        ")
+    )
+    done = check(HEAD + text + TRAIN + CALL, "with torch.inference_mode():")
+    assert "    # all of them\n    with torch.inference_mode():\n        for x, y in loader:\n            out" in done.text
+
+
+def test_a_function_without_a_loop() -> None:
+    text = "def predict(model, rows):\n    model.eval()\n    return model(rows.to(device)).argmax(1).tolist()\n"
+    check(HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]))\n", "@torch.inference_mode()")
+
+
+def test_a_function_that_returns_a_tensor_gets_no_grad() -> None:
+    text = "def predict(model, rows):\n    model.eval()\n    return model(rows.to(device))\n"
+    check(HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]).mean().item())\n", "@torch.no_grad()")
+
+
+def test_statements_after_the_update() -> None:
+    text = TRAIN.replace("    for x, y in loader:\n        x, y =", "    for x, y in [data.tensors]:\n        x, y =")
+    text += "        out = model(x)\n        losses.append(F.cross_entropy(out, y).item())\n"
+    check(HEAD + text, "with torch.inference_mode():")
+
+
+def test_a_pass_that_shares_its_name_with_the_trained_one() -> None:
+    text = TRAIN.replace("loss = F.cross_entropy(model(x), y)", "output = model(x)\n        loss = F.cross_entropy(output, y)")
+    text += "        if epoch:\n            model.eval()\n            output = model(x)\n"
+    text += "        losses.append(F.cross_entropy(output, y).item())\n"
+    check(HEAD + text, "with torch.inference_mode():")
+
+
+def test_seldom_ones_are_left_alone() -> None:
+    untouched(HEAD + TRAIN + "        if len(losses) % 5 == 0:\n            sample = model(x)\n            print(sample.mean().item())\n")
+
+
+def test_generators_get_no_decorator() -> None:
+    text = "def predictions(model, rows):\n    for row in rows.split(8):\n        yield model(row).argmax(1).tolist()\n"
+    untouched(HEAD + text + TRAIN + "    losses.append(list(predictions(model, data.tensors[0])))\n")
+
+
+# ------------------------------------------------------------------------------------------------ gradients that are needed
+@pytest.mark.parametrize(
+    "text",
+    [
+        # what attacks and saliency maps are made of
+        "def attack(x, y):\n    x = x.clone().requires_grad_(True)\n    F.cross_entropy(model(x), y).backward()\n    return x.grad\n"
+        "attack(*data.tensors)\n",
+        "def attack(x, y):\n    x.requires_grad_(True)\n    return torch.autograd.grad(model(x).sum(), x)[0]\nattack(*data.tensors)\n",
+        # a forward in a helper
+        "def run(x):\n    return model(x)\nF.cross_entropy(run(data.tensors[0]), data.tensors[1]).backward()\n",
+        # several passes, one backward
+        "parts = [model(part) for part in data.tensors[0].split(8)]\nF.cross_entropy(torch.cat(parts), data.tensors[1]).backward()\n",
+        # a function that nothing here calls
+        "def features(x):\n    return model(x)\n",
+        # a model that is trained by something unknown
+        "from somewhere import trainer\ntrainer.fit(model(data.tensors[0]))\n",
+        "from somewhere import fit\nfor x, y in test_loader:\n    fit(model(x), y)\n",
+    ],
+)
+def test_gradients_that_are_needed(text: str) -> None:
+    untouched(HEAD + TRAIN + text)
+
+
+def test_a_gan_keeps_its_graph() -> None:
+    untouched(
+        HEAD
+        + """\
+G, D = nn.Linear(2, 4), nn.Linear(4, 1)
+og, od = torch.optim.SGD(G.parameters(), 0.1), torch.optim.SGD(D.parameters(), 0.1)
+for x, _ in loader:
+    fake = G(torch.randn(8, 2))
+    (D(fake.detach()).mean() - D(x).mean()).backward()
+    od.step()
+    og.zero_grad()
+    (-D(fake).mean()).backward()
+    og.step()
+"""
+    )
+
+
+def _indent(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())

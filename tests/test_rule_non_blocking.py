@@ -1,0 +1,177 @@
+"""non-blocking: which copies it takes, in which form, and which it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+RULE = "non-blocking"
+HEAD = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = {device}
+dataset = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))
+loader = DataLoader(dataset, batch_size=8{loader})
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+{more}
+for epoch in range(2):
+    for x, y in loader:
+        {move}
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+AUTO = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+ACCEL = 'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'
+BOTH = "x, y = x.to(device), y.to(device)"
+
+
+def script(move: str = BOTH, device: str = AUTO, loader: str = "", more: str = "") -> str:
+    return HEAD.format(move=move.replace("\n", "\n        "), device=device, loader=loader, more=more)
+
+
+def made(**parts: str) -> Applied:
+    return apply(RULE, script(**parts))
+
+
+def test_both_copies_of_a_line_are_one_finding() -> None:
+    done = made()
+    assert done.lines == ["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"]
+    assert len(done.fixes) == 1
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_only_for_cuda_where_the_device_may_be_mps() -> None:
+    """A copy to MPS that does not wait may read memory that is released already (pytorch#189690)."""
+    done = made(device=ACCEL, move="x = x.to(device)\ny = y.to(device)")
+    assert done.lines == [f'{v} = {v}.to(device, non_blocking=device.type == "cuda")' for v in "xy"]
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_devices_from_the_command_line_are_strings() -> None:
+    options = """
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+"""
+    done = apply(RULE, options + script(move="x = x.to(args.device)\ny = y.to(args.device)", device="args.device"))
+    assert done.lines == [f"{v} = {v}.to(args.device, non_blocking=torch.cuda.is_available())" for v in "xy"]
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
+        ("x, y = x.cuda(), y.cuda()", ["x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)"]),
+        ("x, y = x.cuda(0), y.cuda(0)", ["x, y = x.cuda(0, non_blocking=True), y.cuda(0, non_blocking=True)"]),
+        ("x, y = [t.to(device) for t in (x, y)]", ["x, y = [t.to(device, non_blocking=True) for t in (x, y)]"]),
+        ("x, y = map(lambda t: t.to(device), (x, y))", ["x, y = map(lambda t: t.to(device, non_blocking=True), (x, y))"]),
+        ("if device.type == 'cuda':\n    x, y = x.cuda(), y.cuda()", ["x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)"]),
+        (
+            "x = x.to(device=device, dtype=torch.float32)\ny = y.to(device)",
+            ["x = x.to(device=device, dtype=torch.float32, non_blocking=True)", "y = y.to(device, non_blocking=True)"],
+        ),
+        (
+            "x = torch.autograd.Variable(x.type(torch.cuda.FloatTensor))\ny = y.cuda()",
+            ["x = torch.autograd.Variable(x.type(torch.cuda.FloatTensor, non_blocking=True))", "y = y.cuda(non_blocking=True)"],
+        ),
+    ],
+)
+def test_spellings(move: str, expected: list[str]) -> None:
+    assert made(move=move).lines == expected
+
+
+def test_dict_batches_and_helpers() -> None:
+    helper = "def put(batch):\n    return {k: v.to(device) for k, v in batch.items()}\n"
+    done = made(more=helper, move='batch = put({"x": x, "y": y})\nx, y = batch["x"], batch["y"]')
+    assert done.lines == ["return {k: v.to(device, non_blocking=True) for k, v in batch.items()}"]
+
+
+def test_inside_calls() -> None:
+    text = script().replace(BOTH, "pass").replace("model(x), y", "model(x.to(device)), y.to(device)")
+    call = "nn.functional.mse_loss(model(x.to(device, non_blocking=True)), y.to(device, non_blocking=True))"
+    assert f"loss={call}".replace(" ", "") == "".join(apply(RULE, text).lines).replace(" ", "")
+
+
+def test_copy_into_a_buffer_on_the_device() -> None:
+    done = made(more="held = torch.empty(8, 4).cuda()", move="held.copy_(x)\nx = held\ny = y.cuda()")
+    assert done.lines == ["held.copy_(x, non_blocking=True)", "y = y.cuda(non_blocking=True)"]
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)",
+        "x, y = x.to(device, non_blocking=False), y.to(device, torch.float32, True)",
+        "x, y = x.cuda(0, True), y.cuda(0, False)",
+        "x, y = x.double(), y.to(torch.float64)",
+        "x, y = x.cpu(), y.to('cpu')",
+        "x, y = x.to(model.weight), y.type_as(model.weight)",
+    ],
+)
+def test_nothing_to_do(move: str) -> None:
+    assert made(move=move).findings == ()
+
+
+def test_copies_outside_of_loops_are_left_alone() -> None:
+    assert made(move="pass", more="first, _ = next(iter(loader))\nfirst = first.to(device)").findings == ()
+
+
+def test_nothing_on_a_cpu() -> None:
+    assert apply(RULE, script(), target="cpu").findings == ()
+
+
+def test_pageable_memory() -> None:
+    assert "pin_memory=False" in made(loader=", pin_memory=False").refusals
+    text = script(move="x, y = torch.zeros(8, 4).to(device), torch.zeros(8, 1).to(device)")
+    assert apply(RULE, text).findings == ()
+
+
+def test_objects_with_a_to_of_their_own() -> None:
+    nested = """
+class Nested:
+    def __init__(self, tensor):
+        self.tensor = tensor
+    def to(self, device):
+        return Nested(self.tensor.to(device))
+
+def collate(rows):
+    return Nested(torch.stack([x for x, _ in rows])), torch.stack([y for _, y in rows])
+"""
+    text = script(move="x, y = x.to(device), y.to(device)\nx = x.tensor", loader=", collate_fn=collate")
+    done = apply(RULE, text.replace("torch.manual_seed", nested + "\ntorch.manual_seed", 1))
+    assert "x.to(device), y.to(device, non_blocking=True)" in done.text
+
+
+def test_unknown_batches() -> None:
+    done = made(more="from elsewhere import build\nloader = build()")
+    assert not done.fixes
+
+
+def test_a_helper_that_also_copies_back() -> None:
+    helper = "def put(t, where):\n    return t.to(where)\n"
+    done = made(more=helper, move='x, y = put(x, device), put(y, device)\nback = put(model(x), "cpu")')
+    assert not done.fixes and "may be on a GPU" in done.refusals
+
+
+def test_batches_that_are_changed_afterwards() -> None:
+    for change in ("x.mul_(2)", "x += 1", "x[0] = 0", "x[:, 0].clamp_(0, 1)"):
+        done = made(move=f"a, b = x.to(device), y.to(device)\n{change}\nx, y = a, b")
+        assert "in place afterwards" in done.refusals, change
+    assert made(move="x.mul_(2)\n" + BOTH).fixes  # before the copy
+    assert made(move=BOTH + "\nx.mul_(2)").fixes  # the copy itself
+    assert made(move="a, b = x.to(device), y.to(device)\nseen = (x + 1) / 2\nseen.clamp_(0, 1)\nx, y = a, b").fixes  # something else
+
+
+def test_batches_that_a_framework_moves() -> None:
+    done = made(more="from accelerate import Accelerator\nloader = Accelerator().prepare(loader)")
+    assert not done.fixes and "framework" in done.refusals

@@ -1,0 +1,168 @@
+"""set-to-none: where None and zeros are the same, and where they are not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.onerule import Applied, apply, run
+
+RULE = "set-to-none"
+SCRIPT = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+{net}
+
+
+model = Net()
+optimizer = {optimizer}
+losses = []
+for step in range(12):
+    x = torch.randn(8, 4)
+    {zero}
+    {loss}
+    loss.backward()
+    {after}
+    optimizer.step()
+    losses.append(loss.item())
+"""
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.norm = nn.LayerNorm(4)
+        self.head = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x)) + x
+        h = self.mix(self.norm(x))
+        return self.head(h)
+
+    def mix(self, h):
+        return h * self.scale
+"""
+ADAM = "torch.optim.AdamW(model.parameters(), lr=1e-2)"
+FALSE = "optimizer.zero_grad(set_to_none=False)"
+LOSS = "loss = model(x).pow(2).mean()"
+
+
+def made(zero: str = FALSE, net: str = NET, optimizer: str = ADAM, loss: str = LOSS, after: str = "pass") -> Applied:
+    parts = {"zero": zero, "loss": loss, "after": after}
+    return apply(RULE, SCRIPT.format(net=net.strip(), optimizer=optimizer, **{k: v.replace("\n", "\n    ") for k, v in parts.items()}))
+
+
+@pytest.mark.parametrize(
+    ("zero", "expected"),
+    [
+        (FALSE, ["optimizer.zero_grad(set_to_none=True)"]),
+        ("optimizer.zero_grad(False)", ["optimizer.zero_grad(True)"]),
+        ("model.zero_grad(set_to_none=False)", ["model.zero_grad(set_to_none=True)"]),
+        ("for p in model.parameters():\n    if p.grad is not None:\n        p.grad.detach_()\n        p.grad.zero_()", ["p.grad = None"]),
+        ("for p in model.parameters():\n    if p.grad is not None:\n        p.grad.data.zero_()", ["p.grad = None"]),
+        ("for w in model.parameters():\n    if w.grad is not None:\n        w.grad.data.fill_(0)", ["w.grad = None"]),
+        ("for p in model.parameters():\n    p.grad = torch.zeros_like(p)", ["p.grad = None"]),
+    ],
+)
+def test_forms(zero: str, expected: list[str]) -> None:
+    done = made(zero)
+    assert done.lines == expected
+    before, after = run(done.before), run(done.text)
+    assert before["losses"] == after["losses"]
+    for p, q in zip(before["model"].parameters(), after["model"].parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize(
+    "zero",
+    [
+        "optimizer.zero_grad()",
+        "optimizer.zero_grad(set_to_none=True)",
+        "for p in model.parameters():\n    p.grad = None",
+        "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.clamp_(-1, 1)",
+        "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.fill_(1)",
+    ],
+)
+def test_nothing_to_do(zero: str) -> None:
+    assert made(zero).findings == ()
+
+
+def changed(old: str, new: str) -> str:
+    assert old in NET
+    return NET.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("net", "why"),
+    [
+        (changed("return self.head(h)", "return self.head[0](h)"), "takes part"),
+        (changed("x = torch.relu(layer(x)) + x", "if torch.rand(1) > 0.5:\n                x = layer(x)"), "leave a layer out"),
+        (changed("for layer in self.layers:", "for layer in self.layers[1:]:"), "takes part"),
+        (changed("h = self.mix(self.norm(x))", "h = x"), "takes part"),
+        (changed("return h * self.scale", "return h"), "scale takes part"),
+        (changed("return self.head(h)", "return self.head(h), h")[:-1], "several values"),
+        (changed("self.norm(x))", "self.norm(x).detach())"), "takes part"),
+        (changed("h = self.mix", "if x.sum() > 0:\n            return x\n        h = self.mix"), "end in one place"),
+        (changed("self.norm = nn.LayerNorm(4)", "self.norm = nn.AdaptiveLogSoftmaxWithLoss(4, 9, [2])"), "which parameters"),
+        (changed("self.head(h)", "self.head(h)[:, :0] if False else self.head(h)"), "takes part"),
+    ],
+)
+def test_layers_that_may_be_left_out(net: str, why: str) -> None:
+    loss = "out = model(x)\nloss = (out[0] if isinstance(out, tuple) else out).pow(2).mean()" if "several" in why else LOSS
+    done = made(net=net, loss=loss)
+    assert not done.fixes and why in done.refusals
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"loss": "loss = model(x).pow(2).mean()\nif step % 2:\n    loss = x.sum() * model.scale.sum()"}, "takes part"),
+        ({"loss": "h = model(x)\nloss = (model(x).mean() - h.detach()).pow(2).mean()"}, "detaches"),
+        ({"loss": "model.head.requires_grad_(step % 2 == 0)\n" + LOSS}, "on and off"),
+        ({"loss": "if step % 2 == 0:\n    out = model(x)\nelse:\n    out = model.head(x)\nloss = out.pow(2).mean()"}, "takes part"),
+        ({"zero": FALSE + "\nprint(model.scale.grad)"}, "reads a gradient"),
+        ({"after": "model.share_memory()"}, "addresses"),
+        ({"after": "graph = torch.cuda.CUDAGraph()"}, "addresses"),
+    ],
+)
+def test_steps_in_which_it_matters(parts: dict[str, str], why: str) -> None:
+    done = made(**parts)
+    assert not done.fixes and why in done.refusals
+
+
+def test_plain_sgd_moves_nothing_with_zeros() -> None:
+    net = changed("return self.head(h)", "return self.head[0](h)")
+    assert made(net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1)").fixes
+    assert not made(net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)").fixes
+    assert not made(net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-4)").fixes
+
+
+def test_reading_after_the_backward_is_fine() -> None:
+    done = made(
+        after="norm = sum(p.grad.norm().item() for p in model.parameters())\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    )
+    assert done.fixes
+    assert run(done.before)["losses"] == run(done.text)["losses"]
+
+
+def test_what_is_not_known() -> None:
+    text = SCRIPT.format(net="from elsewhere import Net", optimizer=ADAM, zero=FALSE, loss=LOSS, after="pass")
+    done = apply(RULE, text)
+    assert not done.fixes and done.refusals
+    alone = """
+    import torch
+
+    w = torch.randn(3, requires_grad=True)
+    for step in range(3):
+        (w * w).sum().backward()
+        with torch.no_grad():
+            w -= 0.1 * w.grad
+            w.grad.zero_()
+    """
+    assert apply(RULE, alone).findings == ()
