@@ -1,0 +1,227 @@
+"""What one process of one run did: the file that the probe writes, as data. Times are seconds, sizes MiB unless a name says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Ending = Literal["steps", "end", "exit", "error"]
+"""Why a run ended: the wanted number of steps, the script's own end, ``sys.exit``, an exception."""
+
+PHASES = ("data", "transfer", "forward", "backward", "optimizer", "communication", "evaluation", "other")
+"""Where the time of a step can go; together they are its wall time."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step, from the end of the one before it to its own end.
+
+    A step that a GradScaler skipped is a step too (``skipped``). A script with several optimizers has a row for each of their steps. Where
+    no optimizer of torch's is seen at work, every backward ends a row and ``optimizer`` is -1.
+
+    Attributes:
+        wall: seconds; by CUDA events where the script works on a GPU, by the host's clock otherwise.
+        phases: seconds by phase (PHASES), by the host's clock; forward is what remains between the others.
+        samples, batches: taken from DataLoaders for training since the step before; 0 where the script has no DataLoader.
+        evaluation_samples: taken from DataLoaders without a backward that followed.
+        backwards: calls of backward since the step before.
+        losses: the value of each of them before loss scaling; NaN where it was no number.
+        lr: the learning rate of each parameter group, at the time of the step.
+        grad_norm: 2-norm of all gradients of this optimizer just before its step, after unscaling; None unless asked for.
+        update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless asked for.
+        training: share of the modules called since the step before, with gradients enabled, that were in training mode; None unless
+            asked for.
+    """
+
+    index: int
+    optimizer: int
+    end: float
+    wall: float
+    phases: Mapping[str, float]
+    samples: int = 0
+    batches: int = 0
+    evaluation_samples: int = 0
+    backwards: int = 0
+    losses: tuple[float, ...] = ()
+    lr: tuple[float, ...] = ()
+    skipped: bool = False
+    grad_norm: float | None = None
+    update_norm: float | None = None
+    training: float | None = None
+
+
+@dataclass(frozen=True)
+class TensorPrint:
+    """What is kept of a tensor so that two runs can be compared without it.
+
+    ``sha`` is of its bytes; ``sketch`` are dot products, in float64, with fixed vectors of random signs scaled by 1/sqrt(len(sketch)), so
+    that the distance of two sketches estimates the distance of the tensors (Johnson-Lindenstrauss).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    sha: str
+    norm: float
+    sketch: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One iteration over a DataLoader, from ``iter()`` to its end or to the end of the run.
+
+    Attributes:
+        loader: number of the loader, in the order in which loaders were first iterated over.
+        training: whether a backward followed its batches.
+        complete: whether it was run through.
+        checksums: one number for each batch, from all its values, in order. Equal for equal batches whatever the order of samples *in* the
+            batch would be summed in (float64 sum of every tensor's values, weighted by its position in the batch's structure); empty
+            unless asked for.
+    """
+
+    loader: int
+    training: bool
+    batches: int
+    samples: int
+    complete: bool
+    workers: int = 0
+    checksums: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file saved by ``torch.save`` during the run: its keys (nested keys joined with ``/``) with type, dtype and shape, as one string."""
+
+    path: str
+    keys: Mapping[str, str]
+    loads: bool
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU as seen during the run. Utilisation in per cent and power in watts, sampled; empty where nvidia-ml-py has no answer."""
+
+    name: str
+    peak_memory: float
+    utilisation: tuple[float, ...] = ()
+    power: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Seconds since the process was started by the operating system."""
+
+    torch_imported: float
+    script_started: float
+    first_step: float | None  # end of the first optimizer step
+    ended: float
+    compiling: float = 0.0  # spent in torch.compile, all in all
+
+
+@dataclass(frozen=True)
+class Record:
+    """One process of a run. Several under torchrun: one for each rank.
+
+    Attributes:
+        steps: see ``Step``; may be empty.
+        losses: of every backward, in order, also of those after the last step.
+        backwards, skipped: numbers.
+        passes: iterations over DataLoaders.
+        model: state of all models that were called, at the end: ``{"0/layer.weight": TensorPrint, ...}``, parameters and buffers, the first
+            part numbering the outermost modules in the order of their first call; empty unless asked for.
+        start: the same at the first backward.
+        checkpoints: what was saved; empty unless asked for.
+        syncs: host waits for the device, by source line ``file.py:12`` -> number; empty on the CPU unless asked for.
+        random_state: digests of the states of Python's, NumPy's and torch's random generators at the end, by name.
+        wrote_outside: files opened for writing outside the working folder and the temporary folder.
+        environment: strings by name: python, torch, cuda, driver, gpu, cpu, threads, precision flags.
+        optimizers: class names, in the order of their first step.
+        trainable_unused: names of parameters that received gradients and are held by no optimizer; only with ``Detail``.
+        notes: what could not be recorded, in words.
+    """
+
+    version: int
+    rank: int
+    world_size: int
+    ending: Ending
+    exit_code: int
+    moments: Moments
+    steps: tuple[Step, ...]
+    losses: tuple[float, ...]
+    backwards: int
+    skipped: int
+    optimizers: tuple[str, ...] = ()
+    passes: tuple[Pass, ...] = ()
+    model: Mapping[str, TensorPrint] = field(default_factory=dict)
+    start: Mapping[str, TensorPrint] = field(default_factory=dict)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    syncs: Mapping[str, int] = field(default_factory=dict)
+    random_state: Mapping[str, str] = field(default_factory=dict)
+    peak_memory: float = 0.0
+    peak_memory_children: float = 0.0
+    devices: tuple[Device, ...] = ()
+    wrote_outside: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    trainable_unused: tuple[str, ...] = ()
+    error: str = ""
+    traceback: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How closely the probe looks. Everything here costs time or adds syncs: off in runs that are timed.
+
+    Attributes:
+        gradients: norms of gradients and updates at every step.
+        batches: checksums of batches.
+        state: prints of the models' state at start and end, checkpoints, training flags, random state.
+        double: run in double precision where the script allows it (the reference of the test for rounding).
+        perturb: relative size of a random change that is made to every parameter before its first use: how far rounding alone carries
+            a training, as a yardstick; 0 for none.
+    """
+
+    gradients: bool = False
+    batches: bool = False
+    state: bool = False
+    double: bool = False
+    perturb: float = 0.0
+
+
+FULL = Detail(gradients=True, batches=True, state=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one arm: what each of its processes recorded, and what was seen from outside.
+
+    Attributes:
+        arm: "original", "rewritten", or the name of a subset of rules.
+        seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
+        records: by rank; empty when the script died before its first line.
+        stdout: all of it; stderr: its last part.
+        pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in per cent), None where unknown.
+    """
+
+    arm: str
+    seed: int
+    detail: Detail
+    records: tuple[Record, ...]
+    exit_code: int
+    seconds: float
+    stdout: str = ""
+    stderr: str = ""
+    pressure: float | None = None
+    timed_out: bool = False
+
+    @property
+    def record(self) -> Record:
+        """Of rank 0."""
+        return self.records[0]
+
+    @property
+    def ok(self) -> bool:
+        """Every process ended as it should and at least one step, or one backward, was seen."""
+        fine = all(r.ending in ("steps", "end") or (r.ending == "exit" and r.exit_code == 0) for r in self.records)
+        return bool(self.records) and fine and not self.timed_out and any(r.steps for r in self.records)

@@ -1,0 +1,162 @@
+"""What a verification amounts to: plain data, made by the judges and shown by the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from autofast.verify.record import Run
+
+
+class SpeedVerdict(Enum):
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    UNCLEAR = "unclear"
+
+
+class Sameness(Enum):
+    IDENTICAL = "identical"
+    EQUIVALENT = "equivalent"
+    DIFFERENT = "different"
+    SUSPICIOUS = "suspicious"
+    BROKEN = "broken"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Time of the original over time of the other (above 1: the other is faster), with its 95 % interval, from ``pairs`` pairs of runs."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+    of_pairs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How much faster.
+
+    Attributes:
+        verdict: against ``noise``, the same ratio for the original against itself.
+        statistic: what is compared, in words: "median step" or "mean of the window".
+        step_before, step_after: seconds per optimizer step (the statistic's median over runs).
+        first_step_before, first_step_after: seconds from the start of the script to the end of its first step.
+        warm_up: steps left out at the start of each run.
+        compiling: seconds of torch.compile in the rewritten script.
+        break_even: optimizer steps after which the time that the rewritten script loses at its start is won back; 0 where it loses
+            none, None where it never is.
+        reason: for UNCLEAR, what would make it clear.
+    """
+
+    verdict: SpeedVerdict
+    ratio: Ratio
+    noise: Ratio
+    statistic: str
+    step_before: float
+    step_after: float
+    first_step_before: float
+    first_step_after: float
+    warm_up: int
+    compiling: float
+    break_even: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One test of sameness: what was compared, what came out, with figures.
+
+    ``passed`` is None where it could not be said; ``identical`` says that not a bit differed. ``verdict`` is what a failure means.
+    """
+
+    name: str
+    passed: bool | None
+    text: str
+    identical: bool = False
+    verdict: Sameness = Sameness.DIFFERENT
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Does it still train the same.
+
+    Attributes:
+        effect: the strongest effect of the applied rules, by which the tests were chosen; "unknown" where the second script is not
+            autofast's.
+        checks: in the order in which they are shown.
+        more_runs: for UNCLEAR, how many more runs of each script it is estimated to need.
+        summary: one clause, for the first sentence of the report: "loss within seed noise".
+    """
+
+    verdict: Sameness
+    effect: str
+    checks: tuple[Check, ...]
+    summary: str
+    more_runs: int = 0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Shares of a step by phase (sum 1), before and after; one sentence on what bounds the script, and the rules that address it."""
+
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    bound: str
+    sentence: str
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one rule does: alone (original over original with this rule) and left out (all without it over all)."""
+
+    rule: str
+    alone: Ratio | None
+    left_out: Ratio | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One of the two scripts, as shown in reports: its name and the command that ran it."""
+
+    name: str
+    path: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Everything that the reports show.
+
+    Attributes:
+        diff: unified diff of the two scripts, as one text per file; rules: of each hunk, where autofast wrote it.
+        runs: all runs that count, in the order in which they were made. dropped: how many were repeated because the machine was busy.
+        interrupted: ended early by the user or the time budget: judged on what there is.
+        warnings: what the reader of the figures has to know ("this machine has no GPU: ...").
+    """
+
+    original: Arm
+    rewritten: Arm
+    speed: Speed | None
+    parity: Parity | None
+    diagnosis: Diagnosis | None
+    contributions: tuple[Contribution, ...] = ()
+    diff: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    dropped: int = 0
+    steps: int = 0
+    interrupted: str = ""
+    warnings: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """(FASTER or SAME) and (IDENTICAL or EQUIVALENT)."""
+        fast = self.speed is not None and self.speed.verdict in (SpeedVerdict.FASTER, SpeedVerdict.SAME)
+        return fast and self.parity is not None and self.parity.verdict in (Sameness.IDENTICAL, Sameness.EQUIVALENT)
