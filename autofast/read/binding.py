@@ -132,7 +132,51 @@ class Binding(Core):
             self.changes += 1
         elif isinstance(thing, Module):
             self.changes += not thing.env.opaque
-            thing.env.opaque = True
+            thing.env.opaque = thing.env.opaque or why
+
+    def forget(self, found: Values, scope: Env, why: str) -> None:
+        """Everything that can be reached from ``found`` and by the names of ``scope`` may have been changed."""
+        unknown = values(Unknown(why))
+        todo: list[Thing | Env] = [scope, *ordered(found)]
+        seen: set[int] = set()
+        while todo:
+            thing = todo.pop()
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            parts: list[Values] = []
+            if isinstance(thing, Env):
+                thing.opaque = thing.opaque or why
+                thing.rebound = _rebound(thing.module)
+                parts = list(thing.vars.values())
+                todo += [thing.outer] if thing.outer is not None else []
+            elif isinstance(thing, (Inst, Ext)):
+                self.open_attributes(thing, why)
+                parts = [*thing.attrs.values(), *(thing.args.all() if thing.args is not None else ())]
+                todo += [thing.cls] if isinstance(thing, Inst) else []
+            elif isinstance(thing, Dict):
+                parts = [thing.any()]
+                thing.widen(why)
+            elif isinstance(thing, Seq):
+                parts = [thing.any()]
+                thing.elem |= unknown
+            elif isinstance(thing, Cls):
+                parts = list(thing.members.values())
+                thing.members.update((n, v | unknown) for n, v in thing.members.items() if not any(isinstance(t, Func) for t in v))
+                todo += [thing.env, *thing.bases]
+            elif isinstance(thing, Func):
+                parts = list(thing.attrs.values())
+                thing.attrs.update((n, v | unknown) for n, v in thing.attrs.items())
+                todo.append(thing.env)
+            elif isinstance(thing, Bound):
+                todo += [thing.func, thing.this]
+            elif isinstance(thing, Method):
+                todo.append(thing.this)
+            elif isinstance(thing, Partial):
+                parts = [thing.func, *thing.args.all()]
+            elif isinstance(thing, Module):
+                todo.append(thing.env)
+            todo += [t for part in parts for t in ordered(part)]
 
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
         """``vars(x)[key] = found``, ``x.__dict__[key] = found``."""
@@ -225,12 +269,7 @@ class Binding(Core):
         first = True
         while scope is not None:
             if (first or scope.kind != "class") and name in scope.vars:
-                found = scope.vars[name]
-                return (
-                    found | values(Unknown("exec() may have changed it"))
-                    if scope.opaque and any(isinstance(t, Const) for t in found)
-                    else found
-                )
+                return self.variable(scope, name)
             first = first and scope.kind == "comprehension"
             scope = scope.outer
         if starred := env.module.starred:
@@ -240,13 +279,20 @@ class Binding(Core):
         self.changes += self.records[-1].first_miss(name)
         return values(Unknown(f"`{name}` is not defined here"))
 
+    def variable(self, scope: Env, name: str) -> Values:
+        """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
+        found = scope.vars[name]
+        if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
+            return found | values(Unknown(scope.opaque))
+        return found
+
     def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
         if isinstance(thing, Module) and name == "__dict__":
             table = {key: [Entry(found, None, None, True)] for key, found in thing.env.vars.items() if not key.startswith("__")}
             return values(self.intern(Dict, ("namespace", id(thing)), lambda: Dict(None, table)))
         if isinstance(thing, Module):
             if name in thing.env.vars:
-                return thing.env.vars[name]
+                return self.variable(thing.env, name)
             sub = self.project.find(name, 1, thing.source) if thing.source.path.name == "__init__.py" else None
             return values(self.run_module(sub, False)) if sub else values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
         if isinstance(thing, Ref):
@@ -353,3 +399,9 @@ class Binding(Core):
             into.open = into.open or thing.open
         else:
             into.widen("it is extended by something that is not known")
+
+
+def _rebound(module: Env) -> set[str]:
+    """The names that some function of the module declares ``global`` or ``nonlocal``."""
+    nodes = ast.walk(module.source.tree) if module.source is not None else ()
+    return {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}

@@ -45,7 +45,7 @@ class Calls(Binding):
         args = self.arguments(node, env)
         if any(isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee):
             self.changes += not env.module.opaque
-            env.module.opaque = True
+            env.module.opaque = env.module.opaque or "exec() may have changed it"
         return self.call_values(callee, args, node)
 
     def super_of(self, env: Env) -> Values:
@@ -237,13 +237,10 @@ class Calls(Binding):
         except TooDeep:
             if top:
                 raise
-            self.cut_short(f"{func.name}()", env)
-            for thing in (this, *(t for g in given.values() for t in g.values)):
-                if isinstance(thing, Inst):
-                    self.open_attributes(thing, f"{func.name}() is too large to follow")
-                elif isinstance(thing, Dict):
-                    thing.widen(f"{func.name}() is too large to follow")
-            record.returns = join(record.returns, values(Unknown(f"{func.name}() is too large to follow")))
+            unknown = values(Unknown(f"{func.name}() is too large to follow"))
+            self.cut_short(f"{func.name}()", env, NOTHING.union(*args.all(), *func.defaults.values(), () if this is None else (this,)))
+            record.returns = join(record.returns, unknown)
+            record.yields = join(record.yields, unknown)
         finally:
             self.limits.pop()
             self.records.pop()

@@ -120,12 +120,12 @@ class Core:
         if text not in self.notes:
             self.notes.append(text)
 
-    def cut_short(self, what: str, env: Env) -> None:
-        """The budget is used up: what stands in this module may have changed since, and what else happens is not known."""
+    def cut_short(self, what: str, env: Env, given: Values = NOTHING) -> None:
+        """The budget is used up: what this place can reach, by the names around it or what it was given, may have changed since."""
         self.note(f"{what} is too large to follow to the end")
         self.cut = self.cut or what
-        env.module.opaque = True
         self.changes += 1
+        self.forget(given, env, f"{what} is too large to follow")
 
     def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,
              result: Values = NOTHING, **data: Any) -> None:  # fmt: skip
@@ -233,6 +233,9 @@ class Core:
         raise NotImplementedError
 
     def open_attributes(self, thing: Thing, why: str) -> None:
+        raise NotImplementedError
+
+    def forget(self, found: Values, scope: Env, why: str) -> None:
         raise NotImplementedError
 
     def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:

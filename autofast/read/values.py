@@ -381,6 +381,10 @@ class Arguments:
         given = self.given(index, name)
         return given.values if given is not None else NOTHING
 
+    def all(self) -> list[Values]:
+        """The values of each argument, and what is spread."""
+        return [*(g.values for g in (*self.positional, *self.named.values())), frozenset(self.dicts)]
+
     def given(self, index: int, name: str) -> Given | None:
         if name in self.named:
             return self.named[name]
@@ -434,9 +438,11 @@ class Env:
     source: Source | None = None
     globals: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
-    opaque: bool = False  # exec() or globals() may have changed anything
+    opaque: str = ""  # why anything may have been set that is not known
     starred: str = ""  # a library of which everything was imported
     owner: Cls | None = None
+
+    rebound: set[str] = field(default_factory=set)  # where it is opaque: names that functions declare global or nonlocal
 
     @property
     def module(self) -> Env:
