@@ -1,0 +1,240 @@
+"""One run of one script in a fresh process: command, environment, time limit, and an end that leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from autofast.read.source import BadInput
+from autofast.verify.record import Detail, Record, Run
+from autofast.verify.scratch import Scratch
+from autofast.verify.steps import read_record
+
+PROBE = Path(__file__).parent / "probe"
+OUTPUT_LIMIT = 20_000_000  # characters of stdout that are compared
+STDERR_LIMIT = 20_000
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+
+# Launchers that start the Python interpreter themselves and want a script; any other is given an interpreter.
+_SCRIPT_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+# Started by module where possible, so that --python decides which environment is used and no script folder need be on PATH.
+_AS_MODULE = {"torchrun": ["-m", "torch.distributed.run"], "accelerate launch": ["-m", "accelerate.commands.launch"]}
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of the two scripts, or a subset of the rewrite.
+
+    Attributes:
+        arm: its name in reports and records.
+        path: the script, where the user has it.
+        overlay: new contents of the user's files for this program.
+    """
+
+    arm: str
+    path: Path
+    overlay: Mapping[Path, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all runs have in common.
+
+    Attributes:
+        arguments: of the script. cwd: its working folder, where the user has it.
+        launch: words of the launcher's command, empty for none.
+        limit: seconds after which a run is ended; 0 for no limit.
+        typed: how the user spelled the script's path, kept where it leads to the same file.
+    """
+
+    python: str = sys.executable
+    arguments: tuple[str, ...] = ()
+    cwd: Path = field(default_factory=Path.cwd)
+    launch: tuple[str, ...] = ()
+    threads: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limit: float = 0.0
+
+
+class Runner:
+    """Makes runs, one at a time."""
+
+    def __init__(self, setup: Setup, scratch: Scratch):
+        self.setup = setup
+        self.scratch = scratch
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self, program: Program) -> list[str]:
+        """The words of the command line, without the folders of the run."""
+        setup = self.setup
+        script = os.path.relpath(self.scratch.there(program.path), self.scratch.there(setup.cwd))
+        launch = list(setup.launch)
+        probe, needs_python = [str(PROBE)], True
+        if launch:
+            name = " ".join([Path(launch[0]).name, *launch[1:2]])
+            module = next((words for known, words in _AS_MODULE.items() if name == known or name.split()[0] == known), None)
+            if module is not None:
+                launch = [setup.python, *module, *launch[len(known_words(name)) :]]
+            last = Path(launch[-1]).name
+            needs_python = not re.fullmatch(r"python[\d.]*", last) and not any(word in _SCRIPT_LAUNCHERS for word in launch)
+            probe = [str(PROBE / "__main__.py")]
+        return [*launch, *([setup.python] if needs_python else []), *probe, script, *setup.arguments]
+
+    def shown(self, program: Program) -> str:
+        """The command as the user would type it."""
+        script = os.path.relpath(program.path, self.setup.cwd)
+        start = self.setup.launch or ("python",)
+        return shlex.join([*start, script, *self.setup.arguments])
+
+    def run(self, program: Program, *, seed: int, shift: int, detail: Detail, steps: int, seconds: float = 0.0) -> Run:
+        """One run in a fresh process.
+
+        Args:
+            seed: random generators start from it. shift: 0, or a number that changes the seeds which the script sets itself.
+            steps: optimizer steps after which the run ends (0: the script's own end). seconds: end at the first step after that long.
+        """
+        scratch, setup = self.scratch, self.setup
+        scratch.reset(program.overlay)
+        outputs = scratch.folder / "run"
+        shutil.rmtree(outputs, ignore_errors=True)
+        outputs.mkdir()
+        cwd = scratch.there(setup.cwd)
+        options = {
+            "out": str(outputs / "record-%r.json"),
+            "steps": steps,
+            "seconds": seconds,
+            "seed": seed,
+            "shift": shift,
+            "scratch": str(cwd if scratch.in_place else scratch.folder),
+            "detail": asdict(detail),
+        }
+        environment = {**os.environ, **self._environment(), "AUTOFAST_PROBE": json.dumps(options)}
+        waited = _waiting_for_cpu()
+        start = time.perf_counter()
+        with open(outputs / "stdout", "wb") as out, open(outputs / "stderr", "wb") as err:
+            try:
+                self._process = subprocess.Popen(
+                    self.command(program), cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+            except OSError as error:
+                raise BadInput(f"{shlex.join(self.command(program)[:1])}: cannot be started ({error.strerror}); see --python and --launch") from None
+            timed_out = False
+            try:
+                code = self._process.wait(setup.limit or None)
+            except subprocess.TimeoutExpired:
+                timed_out = True
+                code = self._end()
+            except BaseException:
+                self._end()
+                raise
+            finally:
+                self._end_group()
+        elapsed = time.perf_counter() - start
+        return Run(
+            arm=program.arm,
+            seed=shift,
+            detail=detail,
+            records=_records(outputs),
+            exit_code=code,
+            seconds=elapsed,
+            stdout=_text(outputs / "stdout")[:OUTPUT_LIMIT],
+            stderr=_text(outputs / "stderr")[-STDERR_LIMIT:],
+            pressure=_share(waited, _waiting_for_cpu(), elapsed),
+            timed_out=timed_out,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Equal for all runs: threads, hash seed, no windows, no uploads, temporary files and byte code in the scratch folder."""
+        given = {"PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "WANDB_MODE": "offline", "PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc")}
+        fixed = {name: value for name, value in given.items() if name not in os.environ}
+        fixed["TMPDIR"] = str(self.scratch.folder / "tmp")
+        if self.setup.threads:
+            fixed.update(OMP_NUM_THREADS=str(self.setup.threads), MKL_NUM_THREADS=str(self.setup.threads))
+        paths = [str(self.scratch.there(Path(path).resolve())) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+        if paths:
+            fixed["PYTHONPATH"] = os.pathsep.join(paths)
+        return {**fixed, **self.setup.environment}
+
+    def _end(self) -> int:
+        """Ask the run to end, then make it; its exit code."""
+        process = self._process
+        assert process is not None
+        self._signal(signal.SIGTERM)
+        try:
+            return process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            return process.wait()
+
+    def _end_group(self) -> None:
+        """Nothing that the run started outlives it."""
+        self._signal(signal.SIGKILL)
+        self._process = None
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+
+def known_words(name: str) -> list[str]:
+    """The words of a launcher that is started as a module: ``accelerate launch`` are two, ``torchrun`` is one."""
+    return name.split()[:2] if name in _AS_MODULE else name.split()[:1]
+
+
+def _records(folder: Path) -> tuple[Record, ...]:
+    found = []
+    for path in sorted(folder.glob("record-*.json")):
+        with contextlib.suppress(ValueError, OSError):  # a process that was killed while it wrote
+            found.append(read_record(path))
+    return tuple(sorted(found, key=lambda record: record.rank))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _waiting_for_cpu() -> float | None:
+    """Seconds since boot in which some process waited for a CPU; None where the system does not say (Linux: man 5 proc_pressure)."""
+    try:
+        found = re.search(r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) / 1e6 if found else None
+
+
+def _share(before: float | None, after: float | None, elapsed: float) -> float | None:
+    return None if before is None or after is None or elapsed <= 0 else 100.0 * (after - before) / elapsed
+
+
+_ASK = """
+import json, platform, sys
+import torch
+kind = "cuda" if torch.cuda.is_available() else "mps" if getattr(torch.backends, "mps", None) and torch.backends.mps.is_available() else "cpu"
+print(json.dumps({"python": platform.python_version(), "torch": torch.__version__, "device": kind,
+                  "gpu": torch.cuda.get_device_name(0) if kind == "cuda" else "", "executable": sys.executable}))
+"""
+
+
+def ask(python: str) -> dict[str, str]:
+    """What the interpreter that trains has: version of Python and torch, kind of device ("cuda", "mps" or "cpu"), name of the GPU."""
+    try:
+        done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise BadInput(f"{python}: cannot be started ({error.strerror}); name the interpreter that trains with --python") from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BadInput(f"{python}: cannot import torch ({last}); name the interpreter that has your packages with --python")
+    found: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
