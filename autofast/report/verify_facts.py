@@ -1,0 +1,221 @@
+"""The figures of a verification as rows of text, for every report alike."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from autofast.report import verify_words as words
+from autofast.report.style import count
+from autofast.report.verify_words import NONE, ORIGINAL, REWRITTEN
+from autofast.verify.record import PHASES, Detail, Run
+from autofast.verify.result import Check, Contribution, Ratio, Speed, SpeedVerdict, Verification
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of both scripts, and what is to be said of the change."""
+
+    label: str
+    before: str
+    after: str
+    change: str = ""
+
+
+def timed(v: Verification, arm: str) -> list[Run]:
+    """The runs that the figures of speed come from."""
+    return [run for run in v.runs if run.arm == arm and run.detail == Detail() and run.ok]
+
+
+def comparisons(v: Verification) -> list[Row]:
+    """What was measured of both scripts: times, throughput, memory, waits."""
+    return [*_times(v), *_resources(v)]
+
+
+def _times(v: Verification) -> Iterator[Row]:
+    s = v.speed
+    if s is None:
+        return
+    yield Row(f"Time per step ({s.statistic})", words.seconds(s.step_before), words.seconds(s.step_after), _speed_change(s))
+    samples = [_of(v, arm, _samples) for arm in (ORIGINAL, REWRITTEN)]
+    if all(samples) and s.step_before > 0 and s.step_after > 0:
+        rates = [words.number((n or 0) / t) for n, t in zip(samples, (s.step_before, s.step_after), strict=True)]
+        yield Row("Samples per second", rates[0], rates[1])
+    extra = s.first_step_after - s.first_step_before
+    change = f"{'+' if extra > 0 else '−'}{words.seconds(abs(extra))}" if math.isfinite(extra) and extra else ""
+    yield Row("Start to end of first step", words.seconds(s.first_step_before), words.seconds(s.first_step_after), change)
+    if s.compiling:
+        yield Row("  of this, torch.compile", NONE, words.seconds(s.compiling))
+
+
+def _speed_change(s: Speed) -> str:
+    if s.verdict is SpeedVerdict.SAME:
+        return "no difference shown"
+    if s.verdict is SpeedVerdict.UNCLEAR:
+        return "unclear"
+    return f"{words.ratio(s.ratio)[0]}×"
+
+
+def _resources(v: Verification) -> Iterator[Row]:
+    readings: list[tuple[str, Callable[[Run], float | None], Callable[[float], str], bool]] = [
+        ("Peak memory, GPU", _device_memory, words.memory, True),
+        ("Peak memory, host", lambda run: sum(r.peak_memory for r in run.records), words.memory, True),
+        ("  largest worker process", lambda run: max(r.peak_memory_children for r in run.records), words.memory, True),
+        ("GPU utilisation", lambda run: _mean([x for r in run.records for d in r.devices for x in d.utilisation], 0.01), words.percent, False),
+        ("GPU power", lambda run: _mean([x for r in run.records for d in r.devices for x in d.power]), lambda x: f"{x:.0f} W", False),
+        ("Host waits for the GPU, per step", _syncs, lambda x: f"{x:.1f}", False),
+    ]
+    for label, reading, shown, change in readings:
+        before, after = _of(v, ORIGINAL, reading), _of(v, REWRITTEN, reading)
+        if before or after:
+            yield Row(label, *(NONE if x is None else shown(x) for x in (before, after)), _relative(before, after) if change else "")
+
+
+def _of(v: Verification, arm: str, reading: Callable[[Run], float | None]) -> float | None:
+    """The median over the timed runs of one script."""
+    values = [x for x in map(reading, timed(v, arm)) if x is not None and math.isfinite(x)]
+    return median(values) if values else None
+
+
+def _samples(run: Run) -> float | None:
+    """Of one step, over all ranks."""
+    per_rank = [median(n) for n in ([s.samples for s in r.steps if s.samples] for r in run.records) if n]
+    return float(sum(per_rank)) or None
+
+
+def _device_memory(run: Run) -> float | None:
+    return max((d.peak_memory for r in run.records for d in r.devices), default=None)
+
+
+def _syncs(run: Run) -> float | None:
+    steps = sum(len(r.steps) for r in run.records)
+    waits = sum(n for r in run.records for n in r.syncs.values())
+    return waits / steps if steps and any(r.devices for r in run.records) else None
+
+
+def _mean(values: list[float], scale: float = 1.0) -> float | None:
+    return scale * sum(values) / len(values) if values else None
+
+
+def _relative(before: float | None, after: float | None) -> str:
+    if not before or after is None:
+        return ""
+    change = after / before - 1
+    return "" if abs(change) < 0.005 else f"{'+' if change > 0 else '−'}{100 * abs(change):.0f} %"
+
+
+def evidence(v: Verification) -> list[tuple[str, str]]:
+    """How sure the figure of speed is, and what it costs."""
+    s = v.speed
+    if s is None:
+        return []
+    value, between = words.ratio(s.ratio)
+    rows = [("Original ÷ rewritten", f"{value}, 95 % interval {between}, from {count(s.ratio.pairs, 'pair')} of runs")]
+    noise, around = words.ratio(s.noise)
+    against = f"{noise}, 95 % interval {around}, from {count(s.noise.pairs, 'pair')}" if s.noise.pairs else "not measured"
+    rows.append(("Original against itself", f"{against}: noise floor {words.floor(s.noise)}" if s.noise.pairs else against))
+    rows.append(("Warm-up", f"{count(s.warm_up, 'step')} left out at the start of each run"))
+    rows += [("Break-even", text) for text in words.pays_back(s)]
+    if s.reason:
+        rows.append(("Why unclear" if s.verdict is SpeedVerdict.UNCLEAR else "Note", s.reason))
+    return rows
+
+
+def outcome(check: Check) -> str:
+    """``passed``, ``failed``, ``not decided``, ``identical``."""
+    if check.passed is None:
+        return "not decided"
+    return "failed" if not check.passed else "identical" if check.identical else "passed"
+
+
+def shares(v: Verification) -> list[Row]:
+    """Where the time of a step goes, before and after; times where speed was measured. Phases below half a per cent in both are left out."""
+    d = v.diagnosis
+    if d is None:
+        return []
+    rows = []
+    for phase in [p for p in PHASES if p in d.before or p in d.after]:
+        before, after = d.before.get(phase, 0.0), d.after.get(phase, 0.0)
+        if max(before, after) >= 0.005:
+            times = (v.speed.step_before, v.speed.step_after) if v.speed else (None, None)
+            rows.append(Row(phase, _share(before, times[0]), _share(after, times[1])))
+    return rows
+
+
+def _share(share: float, step: float | None) -> str:
+    return words.percent(share) + (f" ({words.seconds(share * step)})" if step is not None and math.isfinite(step) and share else "")
+
+
+def finding(v: Verification, c: Contribution) -> str:
+    """What one rule was shown to do, against the noise floor: ``helps``, ``costs``, ``no effect shown``, ``unclear``."""
+    known = [r for r in (c.alone, c.left_out) if r is not None and math.isfinite(r.value)]
+    if not known:
+        return "not measured"
+    noise = v.speed.noise if v.speed is not None and v.speed.noise.pairs else Ratio(1, 1, 1, 0)
+    helps = any(r.low > max(1.0, noise.high) for r in known)
+    costs = any(r.high < min(1.0, noise.low) for r in known)
+    return "unclear" if helps and costs else "helps" if helps else "costs" if costs else "no effect shown"
+
+
+def measured(v: Verification) -> list[tuple[str, str]]:
+    """How it was measured."""
+    rows = [("Steps per run", str(v.steps))] if v.steps else []
+    if v.speed is not None:
+        rows.append(("Pairs", f"{v.speed.ratio.pairs} of both scripts, {v.speed.noise.pairs} of the original with itself"))
+    if v.runs:
+        kinds = Counter((_purpose(run), run.arm if run.arm in (ORIGINAL, REWRITTEN) else "subsets of rules") for run in v.runs)
+        rows.append(("Runs", "; ".join(f"{kind}: {n} × {arm}" for (kind, arm), n in kinds.items())))
+        seeds = sorted({run.seed for run in v.runs})
+        rows.append(("Seeds", ", ".join(map(str, seeds[:12])) + (f" … ({len(seeds)} in all)" if len(seeds) > 12 else "")))
+        ranks = max((len(run.records) for run in v.runs), default=1)
+        if ranks > 1:
+            rows.append(("Processes per run", str(ranks)))
+        waits = [run.pressure for run in v.runs if run.pressure is not None]
+        if waits:
+            rows.append(("Processes waited for a CPU", f"{median(waits):.1f} % of the time (median run), {max(waits):.1f} % (worst)"))
+    if v.dropped:
+        rows.append(("Repeated", f"{count(v.dropped, 'run')}, as the machine was busy"))
+    if v.interrupted:
+        rows.append(("Ended early", v.interrupted))
+    rows += [("Original", v.original.command), ("Rewritten", v.rewritten.command)]
+    return [(label, text) for label, text in rows if text]
+
+
+def _purpose(run: Run) -> str:
+    if run.detail == Detail():
+        return "timed"
+    return "in double precision" if run.detail.double else "perturbed" if run.detail.perturb else "compared"
+
+
+def order(v: Verification) -> list[str]:
+    """The arms of the timed runs, in the order in which they were made."""
+    return [run.arm for run in v.runs if run.detail == Detail()]
+
+
+def couples(v: Verification) -> list[tuple[Run, Run]]:
+    """The timed runs as they were paired, each couple in the order of its runs; none where the runs do not tell.
+
+    Pairs are made next to each other: two of the original for the noise floor, one of each script for the figure.
+    """
+    runs = [run for run in v.runs if run.detail == Detail() and run.arm in (ORIGINAL, REWRITTEN)]
+    pairs = list(zip(runs[::2], runs[1::2], strict=False))
+    kinds = Counter(len({a.arm, b.arm}) for a, b in pairs)
+    rewritten_twice = any(a.arm == b.arm == REWRITTEN for a, b in pairs)
+    if len(runs) % 2 or rewritten_twice or v.speed is None:
+        return []
+    return pairs if (kinds[2], kinds[1]) == (v.speed.ratio.pairs, v.speed.noise.pairs) else []
+
+
+def errors(v: Verification) -> list[tuple[str, str]]:
+    """The last lines that failed runs left behind, one for each arm: (what, text)."""
+    found: dict[str, tuple[str, str]] = {}
+    for run in v.runs:
+        if not run.ok and run.arm not in found:
+            traces = [r.traceback for r in run.records if r.traceback]
+            found[run.arm] = (f"{run.arm}, exit code {run.exit_code}", (traces or [run.stderr or "no output"])[0].strip())
+    return list(found.values())
+
+

@@ -1,0 +1,209 @@
+"""A verification in words: numbers as people read them, verdicts, the sentence that stands first in every report.
+
+Only a verdict of FASTER is ever told as a gain; everything below the noise floor is told as no difference.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autofast.report.style import count
+from autofast.verify.record import Run
+from autofast.verify.result import Parity, Ratio, Sameness, Speed, SpeedVerdict, Verification
+
+NONE = "–"
+ORIGINAL, REWRITTEN = "original", "rewritten"  # the names of the two arms in ``Run.arm``
+
+_SAME = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
+
+SPEED_WORDS = {
+    SpeedVerdict.FASTER: "faster",
+    SpeedVerdict.SAME: "no difference in speed shown",
+    SpeedVerdict.SLOWER: "slower",
+    SpeedVerdict.UNCLEAR: "speed unclear",
+}
+SAMENESS_WORDS = {
+    Sameness.IDENTICAL: "trains identically",
+    Sameness.EQUIVALENT: "trains the same",
+    Sameness.DIFFERENT: "trains differently",
+    Sameness.SUSPICIOUS: "suspicious",
+    Sameness.BROKEN: "broken",
+    Sameness.UNCLEAR: "sameness unclear",
+}
+
+
+def seconds(value: float | None) -> str:
+    """``850 µs``, ``42.1 ms``, ``3.20 s``, ``2 min 05 s``."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size or unit == "µs":
+            break
+    if unit == "s" and abs(value) >= 100:
+        return f"{value:.0f} s" if abs(value) < 600 else f"{int(value) // 60} min {int(value) % 60:02d} s"
+    return f"{_digits(value / size)} {unit}"
+
+
+def memory(mib: float | None) -> str:
+    if mib is None or not math.isfinite(mib):
+        return NONE
+    return f"{mib / 1024:.2f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def percent(share: float) -> str:
+    return NONE if not math.isfinite(share) else f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "<1 %"
+
+
+def number(value: float) -> str:
+    return NONE if not math.isfinite(value) else f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1000 else _digits(value)
+
+
+def _digits(value: float) -> str:
+    """Three of them."""
+    return f"{value:.{0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2}f}"
+
+
+def one_line(text: str, width: int = 180) -> str:
+    """The text on one line, cut where it is too long."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"
+
+
+def ratio(r: Ratio | None) -> tuple[str, str]:
+    """The value and its interval, with as many decimals as the interval is worth: ``("1.83", "1.76–1.90")``."""
+    if r is None or not math.isfinite(r.value):
+        return NONE, NONE
+    width = r.high - r.low
+    places = 1 if r.value >= 20 else 3 if width < 0.02 and r.value < 2 else 2
+    low, high = (f"{x:.{places}f}" if math.isfinite(x) else "∞" if x > 0 else NONE for x in (r.low, r.high))
+    return f"{r.value:.{places}f}", f"{low}–{high}"
+
+
+def interval(r: Ratio | None) -> str:
+    """``1.83 (1.76–1.90)``."""
+    value, between = ratio(r)
+    return value if value == NONE else f"{value} ({between})"
+
+
+def floor(noise: Ratio) -> str:
+    """How far the original strays from itself: ``±2 %``."""
+    widest = max(abs(noise.high - 1), abs(1 - noise.low))
+    if not noise.pairs or not math.isfinite(widest):
+        return "not measured"
+    return f"±{100 * widest:.0f} %" if widest >= 0.015 else f"±{100 * widest:.1f} %"
+
+
+def upside_down(r: Ratio) -> Ratio:
+    """Time of the rewritten script over that of the original."""
+    one = [1 / x if x else math.inf for x in (r.value, r.high, r.low)]
+    return Ratio(one[0], one[1], one[2], r.pairs)
+
+
+def speed_clause(speed: Speed | None) -> str:
+    """What was found out about speed."""
+    if speed is None:
+        return "speed not measured"
+    value, between = ratio(speed.ratio)
+    evidence = f"95 % CI {between}, {count(speed.ratio.pairs, 'pair')}"
+    noise = f"noise floor {floor(speed.noise)}"
+    if speed.verdict is SpeedVerdict.FASTER:
+        return f"{value}× faster ({evidence})"
+    if speed.verdict is SpeedVerdict.SAME:
+        return f"no difference in speed shown: {value}× ({evidence}; {noise})"
+    if speed.verdict is SpeedVerdict.SLOWER:
+        value, between = ratio(upside_down(speed.ratio))
+        return f"slower: a step takes {value}× as long (95 % CI {between}, {count(speed.ratio.pairs, 'pair')})"
+    if value == NONE:
+        return "speed unclear" + (f": {one_line(speed.reason)}" if speed.reason else "")
+    return f"speed unclear: {value}× ({evidence}; {noise})" + (f": {one_line(speed.reason)}" if speed.reason else "")
+
+
+def parity_clause(parity: Parity | None) -> str:
+    """What was found out about sameness."""
+    if parity is None:
+        return "sameness not tested"
+    said = one_line(parity.summary)
+    if parity.verdict in _SAME:
+        same = "not a bit differs" if parity.verdict is Sameness.IDENTICAL else "trains the same"
+        return said or same
+    if parity.verdict is Sameness.UNCLEAR:
+        more = f", about {count(parity.more_runs, 'more run')} of each script needed" if parity.more_runs else ""
+        return f"sameness unclear{f' ({said})' if said else ''}{more}"
+    word = {
+        Sameness.DIFFERENT: "trains differently",
+        Sameness.SUSPICIOUS: "suspicious, as it converges better than chance allows",
+        Sameness.BROKEN: "broken",
+    }[parity.verdict]
+    return f"{word}: {_failed(parity) or said or 'no figures'}"
+
+
+def sentence(v: Verification) -> str:
+    """One sentence: what failed first, else the speed; then sameness, the break-even, and whether it was ended early."""
+    clauses = _clauses(v)
+    text = "; ".join(clauses)
+    return text[:1].upper() + text[1:] if text[:1].islower() and not text.startswith(v.original.name) else text
+
+
+def _clauses(v: Verification) -> list[str]:
+    error = script_error(v)
+    early = [f"ended early ({one_line(v.interrupted)}), judged on what there is"] if v.interrupted else []
+    if v.speed is None and v.parity is None:
+        if error:
+            return [f"no comparison: {error}"]
+        return [f"nothing was measured ({one_line(v.interrupted)})" if v.interrupted else "nothing was measured"]
+    if v.parity is not None and v.parity.verdict is Sameness.BROKEN:
+        return [f"broken: {error}" if error else parity_clause(v.parity), *early]
+    speed, parity = speed_clause(v.speed), parity_clause(v.parity)
+    if v.parity is not None and v.parity.verdict in (Sameness.DIFFERENT, Sameness.SUSPICIOUS):
+        return [parity, speed, *early]
+    return [speed, parity, *pays_back(v.speed), *early]
+
+
+def pays_back(speed: Speed | None) -> list[str]:
+    """When the time lost at the start is won back: of a gain alone."""
+    if speed is None or speed.verdict is not SpeedVerdict.FASTER or speed.break_even == 0:
+        return []
+    if speed.break_even is None:
+        return ["never pays back what its start costs"]
+    return [f"pays back after {count(speed.break_even, 'step')}"]
+
+
+def _failed(parity: Parity) -> str:
+    """The check that failed first, in one line."""
+    failed = [c for c in parity.checks if c.passed is False]
+    worst = [c for c in failed if c.verdict is parity.verdict] or failed
+    return one_line(f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name) if worst else ""
+
+
+def script_error(v: Verification) -> str:
+    """Why a script's run failed, in one line: the original's failure first, as nothing can be said then."""
+    for arm, shown in ((ORIGINAL, v.original), (REWRITTEN, v.rewritten)):
+        for run in v.runs:
+            if run.arm == arm and not run.ok:
+                return f"{shown.name} {_failure(run)}"
+    return ""
+
+
+def _failure(run: Run) -> str:
+    errors = [r.error for r in run.records if r.error]
+    if errors:
+        return f"fails with {one_line(errors[0])}"
+    if run.timed_out:
+        return f"did not end within {seconds(run.seconds)}"
+    last = [line for line in run.stderr.splitlines() if line.strip()]
+    if run.exit_code or not run.records:
+        return f"ends with exit code {run.exit_code}" + (f": {one_line(last[-1])}" if last else "")
+    return "makes no optimizer step"
+
+
+def badges(v: Verification) -> list[tuple[str, str]]:
+    """Verdicts as (words, tone); the tone is good, even, bad, open or none."""
+    speed = ("speed not measured", "none")
+    if v.speed is not None:
+        tones = {SpeedVerdict.FASTER: "good", SpeedVerdict.SAME: "even", SpeedVerdict.SLOWER: "bad", SpeedVerdict.UNCLEAR: "open"}
+        speed = (SPEED_WORDS[v.speed.verdict], tones[v.speed.verdict])
+    same = ("sameness not tested", "none")
+    if v.parity is not None:
+        tone = "good" if v.parity.verdict in _SAME else "bad" if v.parity.verdict in (Sameness.DIFFERENT, Sameness.BROKEN) else "open"
+        same = (SAMENESS_WORDS[v.parity.verdict], tone)
+    return [speed, same]
