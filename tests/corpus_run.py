@@ -41,7 +41,8 @@ class Subject:
     Attributes:
         entry: the script in its repository; it is run in its own folder.
         data: writes what the script reads, below the repository's folder.
-        path: folders of the repository on ``PYTHONPATH``. clocks: what is printed about time, as a regular expression.
+        path: folders of the repository on ``PYTHONPATH``. clocks: what is printed about time or drawn at random, as a regular expression.
+        half, rounding: how far apart the two may be.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Subject:
     random_items: bool = False
     clocks: str = ""
     half: Tolerance = HALF
+    rounding: Tolerance = ROUNDING
 
     @property
     def folder(self) -> str:
@@ -147,11 +149,12 @@ SUBJECTS = [
     Subject(
         "minGPT", "karpathy/minGPT", "37baab71b9abea1b76ab957409a1cc2fbfba8a26", "projects/chargpt/chargpt.py",
         "--trainer.max_iters=8 --trainer.num_workers=0 --model.model_type=gpt-nano --trainer.batch_size=4",
-        data=quotes, path=(".",), torchvision=False, clocks=r"iter_dt [\d.]+ms",
+        data=quotes, path=(".",), torchvision=False, clocks=r"(?s)iter_dt [\d.]+ms|O God, O God!.*?(?=saving model|iter_dt|$)",
     ),
     Subject(
         "word_language_model", *EXAMPLES, "word_language_model/main.py",
-        "--data words --epochs 2 --emsize 24 --nhid 24 --batch_size 8 --bptt 12 --log-interval 3 --use-optimizer --lr 0.5",
+        "--data words --epochs 2 --emsize 24 --nhid 24 --batch_size 8 --bptt 12 --log-interval 3 --use-optimizer --lr 0.02 "
+        "--dropout 0",  # masks are drawn otherwise in another precision
         data=lambda folder: words(folder / "word_language_model/words"), torchvision=False, clocks=r"ms/batch +[\d.]+|time: +[\d.]+s",
     ),
     Subject(
@@ -164,6 +167,9 @@ SUBJECTS = [
         "--d_conv_dim 8 --g_repeat_num 1 --d_repeat_num 3 --batch_size 4 --num_iters 6 --n_critic 2 --use_tensorboard False "
         "--num_workers 0 --log_step 2 --sample_step 1000 --model_save_step 6",
         data=lambda folder: faces(folder / "faces"), random_items=True, clocks=r"Elapsed \[[\d:.]+\]",
+        # Adam makes steps of full size from gradients that are zero but for rounding (label channels are constant, InstanceNorm removes
+        # them): a relative change of 1e-6 of the parameters alone changes the generator's third gradient by 9 %.
+        rounding=replace(ROUNDING, loss=2e-3, update=1.5), half=replace(HALF, update=1.5),
     ),
 ]  # fmt: skip
 
@@ -223,7 +229,7 @@ def outcomes(subject: Subject, git: Path, folder: Path) -> Iterator[Outcome]:
         before, after = HARNESS.run_many([replace(original, fake_cuda_amp=fake), replace(original, files=files, fake_cuda_amp=fake)])
         reached = strongest(plan)
         half = fake or (target == "cpu" and plan.applied & {"autocast", "grad-scaler"})
-        tolerance = SAMPLING if reached >= Effect.SAMPLING else subject.half if half else ROUNDING
+        tolerance = SAMPLING if reached >= Effect.SAMPLING else subject.half if half else subject.rounding
         differences = compare(before, after, reached, tolerance, same_samples=not subject.random_items, ignore=subject.clocks)
         if not before.ok or not before.losses:
             differences = [f"the original does not train: {before.error}\n{before.traceback}"]
