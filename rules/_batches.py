@@ -9,11 +9,12 @@ Arithmetic is allowed where IEEE 754 rounds it the same for one number as for ma
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.origin import assigned, only_value
 from autofast.read.events import Site
-from autofast.read.source import Source, source_of
+from autofast.read.source import Source, is_switched, live, live_block, source_of
 from autofast.read.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
 from autofast.script import Dataset, Loader, Script
 from autofast.toplevel import bindings
@@ -47,8 +48,9 @@ def indexed(dataset: Dataset) -> str:
 def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
-    body = [s for s in getitem.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    if len(params) != 2 or getitem.decorator_list or not body:
+    body = [s for s in _running(getitem.body) if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    unusual = any(isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)) for n in ast.walk(getitem))
+    if len(params) != 2 or unusual or getitem.decorator_list or not body:
         return "its __getitem__ is not a plain one"
     known: dict[str, bool] = {}
     for stmt in body[:-1]:
@@ -60,6 +62,12 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
     if isinstance(last, ast.Return) and all(_rows(part, thing, params, known) for part in _parts_of(last.value)):
         return ""
     return f"line {last.lineno} does more than to index tensors"
+
+
+def _running(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements, with the arm that runs in place of an ``if`` with a constant."""
+    for stmt in body:
+        yield from _running(live_block(stmt)) if is_switched(stmt) else (stmt,)
 
 
 def _parts_of(value: ast.expr | None) -> list[ast.expr]:
@@ -124,7 +132,7 @@ def held(script: Script, dataset: Dataset) -> list[ast.expr | None]:
     if isinstance(dataset.thing, Ext):
         return [given.expr if not given.via else None for given in dataset.thing.args.positional] or [None]
     found: list[ast.expr | None] = []
-    for node in ast.walk(dataset.getitem) if dataset.getitem is not None else ():
+    for node in live(dataset.getitem) if dataset.getitem is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             found += [assigned(site.node) for site in script.log.of("set_attribute") if _sets(site, dataset.thing, node.value.attr)] or [
                 None

@@ -20,7 +20,7 @@ from autofast.edits import After, Before, Edit, Remove, Replace
 from autofast.order import Rank
 from autofast.read.events import TryFrame, inside
 from autofast.read.kinds import grad_mode_of, is_module
-from autofast.read.source import Source, ancestors, function_of, parent_of, source_of
+from autofast.read.source import Source, ancestors, function_of, live, parent_of, source_of
 from autofast.read.values import Arg, Bound, Const, Dict, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script
 
@@ -129,8 +129,10 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
     if isinstance(func.node, ast.Lambda) or not func.node.args.args:
         return False
     me = func.node.args.args[0].arg
-    for node in (n for s in func.node.body for n in ast.walk(s)):
-        if isinstance(node, (ast.Global, ast.Nonlocal, ast.Yield, ast.Await, ast.Raise, ast.With, ast.Try, ast.Delete, ast.Import)):
+    for node in (n for s in func.node.body for n in live(s)):
+        if isinstance(
+            node, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Raise, ast.With, ast.Try, ast.Delete, ast.Import)
+        ):
             return False
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store) and _bottom(node) != me:
             return False

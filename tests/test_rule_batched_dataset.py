@@ -147,6 +147,8 @@ class Rows(Dataset):
         "return self.x[index].float() / 255, self.y[index]",
         "return (self.x[index].float() - 127.5) * 0.3, 2 * self.y[index]",
         "x = self.x[index].float()\n        return x / 255 - 0.5, self.y[index].float()",
+        "if False:\n            print(index)\n        return self.x[index], self.y[index]",
+        "if True:\n            return self.x[index]\n        else:\n            return self.y[index].item()",
     ],
 )
 def test_a_dataset_that_only_indexes(item: str) -> None:
@@ -163,6 +165,7 @@ def test_a_dataset_that_only_indexes(item: str) -> None:
         "return self.x[index], index",
         "return self.x[-index], self.y[index]",
         "if index:\n            return self.x[index], self.y[index]\n        return self.x[0], self.y[0]",
+        "if False:\n            yield 0\n        return self.x[index], self.y[index]",
     ],
 )
 def test_a_dataset_that_does_more_is_left_to_its_author(item: str) -> None:
@@ -208,6 +211,13 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
 @pytest.mark.parametrize("loader", [f"DataLoader({ROWS}, batch_size=None)", f"DataLoader({ROWS})", "DataLoader(Files(), batch_size=8)"])
 def test_nothing_to_gain(loader: str) -> None:
     assert not apply(RULE, script(loader, dataset=FILES)).findings
+
+
+@pytest.mark.parametrize("call", ["print(index)", "logging.info('item %d', index)", "log.debug(index)", "warnings.warn('slow')"])
+def test_what_an_item_says_would_be_said_once_for_a_batch(call: str) -> None:
+    more = "import logging\nimport warnings\nlog = logging.getLogger(__name__)\n"
+    found = apply(RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=more + PROJECT.format(item=f"{call}\n        return self.x[index]")))
+    assert "does more than to index tensors" in found.advice and not found.fixes
 
 
 def test_lists_of_tensors_get_advice() -> None:

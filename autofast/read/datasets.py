@@ -9,7 +9,7 @@ from dataclasses import replace
 from autofast.read import names
 from autofast.read.core import Core
 from autofast.read.kinds import library_dataset
-from autofast.read.source import function_of, source_of
+from autofast.read.source import function_of, live, source_of
 from autofast.read.tensors import device_kinds, is_device
 from autofast.read.values import (
     Arg,
@@ -118,6 +118,7 @@ WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, o
     }
 )
 IN_MEMORY_LIBRARY = frozenset("MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split())
+SHOWN = ("builtins.print", "logging.", "warnings.")  # what an item says costs nothing
 CHEAP = frozenset(
     "size dim view reshape float long clone contiguous unsqueeze squeeze item numpy append len int str range tensor from_numpy as_tensor "
     "float32 flatten to copy".split()
@@ -329,7 +330,7 @@ class Walk:
         if id(func.node) in self.seen or len(self.seen) > 60:
             return
         self.seen.add(id(func.node))
-        for node in ast.walk(func.node):
+        for node in live(func.node):
             if isinstance(node, ast.Call):
                 self.call(node)
             elif isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -388,6 +389,8 @@ class Walk:
         return False
 
     def library(self, name: str) -> None:
+        if name.startswith(SHOWN):
+            return
         if name == "torch.utils.data.get_worker_info":
             self.sharded = True
         if name in GENERATORS:
@@ -410,6 +413,8 @@ class Walk:
             self.reads.add("compute")
 
     def method(self, thing: Method) -> None:
+        if isinstance(thing.this, Ext) and thing.this.name.startswith(SHOWN):
+            return
         if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
             local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
             self.random.add("numpy" if local else "own")

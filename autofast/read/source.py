@@ -15,6 +15,7 @@ import tokenize
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TypeGuard
 
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(?:\[([\w\s,-]*)\])?")
 
@@ -182,6 +183,34 @@ def block_of(stmt: ast.stmt) -> list[ast.stmt]:
         if isinstance(block, list) and any(s is stmt for s in block):
             return block
     raise ValueError("a statement outside any block")
+
+
+def live(node: ast.AST) -> Iterator[ast.AST]:
+    """``node`` and all nodes in it, but for branches that a constant keeps from running (``if False:``).
+
+    What makes a function a generator, or a name global, does so there, too.
+    """
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        yield here
+        if is_switched(here):
+            live_arm = live_block(here)
+            todo += live_arm
+            dead = (n for s in (*here.body, *here.orelse) if s not in live_arm for n in ast.walk(s))
+            todo += [n for n in dead if isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))]
+        else:
+            todo += ast.iter_child_nodes(here)
+
+
+def live_block(switched: ast.If) -> list[ast.stmt]:
+    """The arm of an ``if`` with a constant test that runs."""
+    return switched.body if switched.test.value else switched.orelse  # type: ignore[attr-defined]
+
+
+def is_switched(node: ast.AST) -> TypeGuard[ast.If]:
+    """An ``if`` whose test is a constant."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Constant)
 
 
 def _link(tree: ast.Module, source: Source) -> None:
