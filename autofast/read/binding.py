@@ -221,6 +221,9 @@ class Binding(Core):
         if isinstance(thing, Dict):
             self.set_entry(thing, key, Entry(found, expr, target, True))
         elif isinstance(thing, Seq):
+            if isinstance(target.slice, ast.Slice):  # others may stand elsewhere now
+                found = NOTHING.union(*(torchlib.element(self, t, None) for t in found))
+                thing.items, thing.elem = None, thing.any()
             self.keep(found, thing)
             thing.elem = join(thing.elem, found)
         elif isinstance(thing, Ext) and thing.name == "builtins.vars":

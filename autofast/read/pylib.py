@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autofast.read.containers import copied, dict_method, dict_of, namespace_method, row_of, seq_method
+from autofast.read.containers import copied, dict_method, dict_of, namespace_method, row_of, seq_method, shuffle
 from autofast.read.values import (
     NOTHING,
     Arg,
@@ -26,6 +26,7 @@ from autofast.read.values import (
     Unknown,
     Values,
     const,
+    expand,
     joined,
     one,
     ordered,
@@ -135,8 +136,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                     interp.emit("format", node, thing, args)
         return values(Num())
     if name in ("builtins.sum", "builtins.max", "builtins.min", "math.fsum"):
-        tensors = torchlib.tensors_in(*(g.values for g in args.positional))
-        return values(torchlib.mixed(tensors)) if tensors else values(Num())
+        return _folded(interp, name, args, node)
     if name == "builtins.dict":
         return values(dict_of(interp, node, args))
     if name == "builtins.getattr":
@@ -160,12 +160,29 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name == "argparse.ArgumentParser":
         made = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args, {"__options__": NOTHING}))
         return values(made)
+    if name in ("random.choice", "random.choices", "random.sample"):
+        drawn = torchlib.iterate(interp, first or args.get(0, "population"), node or ast.Pass())
+        return drawn if name == "random.choice" else values(row_of(interp, (id(node), "drawn"), node, drawn))
+    if name in ("random.shuffle", "numpy.random.shuffle"):
+        for thing in expand(first, Seq):
+            shuffle(interp, thing)
+        return values(Const(None))
+    if name in ("os.environ.get", "os.getenv", "os.environ.pop"):
+        return values(Num()) | (args.get(1, "default") or values(Const(None)))
+    if name == "os.listdir":
+        return values(row_of(interp, (id(node), "files"), node, values(Num())))
+    if name == "logging.getLogger":
+        return values(interp.intern(Ext, (id(node), name), lambda: Ext("logging.Logger", node, args)))
     if name in ("math.isnan", "math.isfinite", "math.isinf") or name.startswith(
         ("math.", "time.", "random.", "os.", "sys.", "datetime.", "json.", "logging.")
     ):
         return values(Num()) if not name.startswith("json.") else values(Unknown(f"what {name}() returns"))
-    if name in ("itertools.product", "itertools.combinations", "itertools.accumulate"):
-        return values(Seq(node, None, values(Num())))
+    if name in ("itertools.product", "itertools.combinations", "itertools.permutations", "itertools.combinations_with_replacement"):
+        parts = tuple(torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
+        plain = name == "itertools.product" and not args.named and args.loose is None
+        made_of: tuple[tuple[Values, ...] | None, Values] = (parts, NOTHING) if plain else (None, join(*parts))
+        row = interp.intern(Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple"))
+        return values(row_of(interp, (id(node), "rows"), node, values(row)))
     if name == "types.SimpleNamespace":
         space: Ext = interp.intern(Ext, (id(node), name), lambda: Ext("argparse.Namespace", node, args))
         for key, given in args.named.items():
@@ -177,6 +194,21 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name in ("contextlib.nullcontext", "contextlib.suppress"):
         return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
     return None
+
+
+def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are compared."""
+    from autofast.read import torchlib
+
+    given = [g.values for g in args.positional]
+    if tensors := torchlib.tensors_in(*given):
+        return values(torchlib.mixed(tensors))
+    alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
+    parts = torchlib.iterate(interp, given[0], node or ast.Pass()) if given and alone else join(*given)
+    things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
+    if name in ("builtins.max", "builtins.min"):
+        return things | args.get(-1, "default") | (values(Num()) if things != parts or not parts else NOTHING)
+    return values(Num(), *expand(things, Unknown))
 
 
 def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
