@@ -1,0 +1,106 @@
+"""Where the time of a step goes, in one sentence, and which rules address that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autofast.verify.estimates import fmean, median
+from autofast.verify.record import PHASES, Run
+from autofast.verify.result import Diagnosis
+from autofast.verify.speed import window
+
+LARGE = 0.25  # a phase besides computing that takes this share of a step is what to look at first
+IDLE, FULL_LOAD = 60.0, 85.0  # GPU utilisation in per cent
+
+RULES: Mapping[str, tuple[str, ...]] = {
+    "data": ("num-workers", "batched-dataset", "persistent-workers", "prefetch-factor", "pin-memory"),
+    "transfer": ("pin-memory", "non-blocking", "device-creation"),
+    "evaluation": ("no-grad-eval", "num-workers", "batched-dataset", "autocast"),
+    "optimizer": ("fused-optimizer", "set-to-none"),
+    "communication": (),
+    "host": ("loss-item-sync", "fused-optimizer", "set-to-none", "anomaly-mode", "empty-cache", "device-creation"),
+    "device": ("autocast", "tf32", "channels-last", "cudnn-benchmark", "fused-optimizer"),
+    "cpu": ("autocast", "channels-last", "fused-optimizer", "anomaly-mode"),
+    "unknown": (),
+}
+"""What bounds a script, and the rules that can change it, the most promising first."""
+
+_SAID = {
+    "data": "waits for data {share} of a step",
+    "transfer": "spends {share} of a step on moving batches to the device",
+    "evaluation": "spends {share} of its time on evaluation",
+    "optimizer": "spends {share} of a step in the optimizer",
+    "communication": "spends {share} of a step on communication between processes",
+}
+
+
+def shares(runs: Sequence[Run]) -> dict[str, float]:
+    """Median over runs of each phase's share of the time after the warm-up, scaled to sum 1; empty where nothing was timed."""
+    warm_up = window(runs).warm_up
+    found: list[dict[str, float]] = []
+    for run in runs:
+        if not run.records:
+            continue
+        steps = run.record.steps[warm_up:]
+        sums = {phase: sum(max(0.0, s.phases.get(phase, 0.0)) for s in steps) for phase in PHASES}
+        whole = sum(sums.values())
+        if whole > 0:
+            found.append({phase: value / whole for phase, value in sums.items()})
+    if not found:
+        return {}
+    middle = {phase: median(f[phase] for f in found) for phase in PHASES}
+    whole = sum(middle.values()) or 1.0
+    return {phase: value / whole for phase, value in middle.items()}
+
+
+def _utilisation(runs: Sequence[Run]) -> float | None:
+    values = [fmean(d.utilisation) for r in runs if r.records for d in r.record.devices if d.utilisation]
+    return median(values) if values else None
+
+
+def bound_of(share: Mapping[str, float], utilisation: float | None, gpu: bool) -> str:
+    """What to change first. A busy GPU is the bound whatever the host waits for: on the host, its work shows up as somebody's waiting."""
+    if not share:
+        return "unknown"
+    if gpu and utilisation is not None and utilisation >= FULL_LOAD:
+        return "device"
+    apart = {phase: share.get(phase, 0.0) for phase in _SAID}
+    first = max(apart, key=lambda phase: apart[phase])
+    if apart[first] >= LARGE:
+        return first
+    if not gpu:
+        return "cpu"
+    if utilisation is None:
+        return "unknown"
+    return "host" if utilisation < IDLE else "device"
+
+
+def _per_cent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _sentence(bound: str, share: Mapping[str, float], utilisation: float | None) -> str:
+    if bound in _SAID:
+        return _SAID[bound].format(share=_per_cent(share[bound]))
+    used = "" if utilisation is None else f" (GPU used {utilisation:.0f} % of the time)"
+    if bound == "host":
+        return f"is host-bound: the GPU waits for Python to launch its work{used}"
+    if bound == "device":
+        return f"is device-bound: the GPU is at work nearly all the time{used}"
+    if bound == "cpu":
+        parts = ", ".join(f"{phase} {_per_cent(share[phase])}" for phase in ("forward", "backward", "optimizer"))
+        return f"computes on the CPU most of a step ({parts})"
+    return "was not timed closely enough to say what bounds it"
+
+
+def diagnose(runs_a: Sequence[Run], runs_b: Sequence[Run] = ()) -> Diagnosis:
+    """Of timed runs of the original and of the rewritten script; the bound is the original's, and what remains is said where it differs."""
+    before, after = shares(runs_a), shares(runs_b)
+    gpu = any(r.records and r.record.devices for r in runs_a)
+    used, used_after = _utilisation(runs_a), _utilisation(runs_b)
+    bound = bound_of(before, used, gpu)
+    sentence = f"The original {_sentence(bound, before, used)}"
+    if after:
+        left = bound_of(after, used_after, gpu)
+        sentence += f"; the rewritten script {_sentence(left, after, used_after)}" if (left, left) != (bound, "unknown") else ""
+    return Diagnosis(before, after, bound, sentence + ".", RULES[bound])

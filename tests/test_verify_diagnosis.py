@@ -1,0 +1,47 @@
+"""What bounds a script, and the rules that address it."""
+
+from __future__ import annotations
+
+import pytest
+
+from autofast.registry import all_rules
+from autofast.verify.diagnosis import RULES, diagnose
+from autofast.verify.record import PHASES, Device, Run
+from tests.verify_runs import gpu, record, run, step
+
+
+def script(devices: tuple[Device, ...] = (), **phases: float) -> Run:
+    return run(record([step(i, sum(phases.values()), phases) for i in range(20)], devices=devices))
+
+
+def test_rules_exist() -> None:
+    assert {rule for rules in RULES.values() for rule in rules} <= set(all_rules())
+
+
+@pytest.mark.parametrize(
+    "made, bound, words",
+    [
+        (script(data=6.2, forward=2, backward=1.8), "data", "waits for data 62 % of a step"),
+        (script(gpu(30), data=5, forward=5), "data", "waits for data 50 %"),
+        (script(gpu(35), forward=5, backward=5), "host", "host-bound"),
+        (script(gpu(97), forward=5, backward=5), "device", "device-bound"),
+        (script(gpu(97), forward=2, transfer=8), "device", "device-bound"),
+        (script(forward=4, backward=6), "cpu", "forward 40 %, backward 60 %"),
+        (script(communication=4, backward=6), "communication", "communication"),
+        (script(optimizer=4, backward=6), "optimizer", "optimizer"),
+        (script(evaluation=4, backward=6), "evaluation", "evaluation"),
+        (script((Device("GPU", 1.0),), forward=1), "unknown", "not timed closely enough"),
+        (run(record([])), "unknown", "not timed closely enough"),
+        (run([]), "unknown", "not timed closely enough"),
+    ],
+)
+def test_bounds(made: Run, bound: str, words: str) -> None:
+    found = diagnose([made, made], [])
+    assert (found.bound, found.rules) == (bound, RULES[bound])
+    assert words in found.sentence
+
+
+def test_what_remains_is_said() -> None:
+    found = diagnose([script(data=6, forward=4)] * 3, [script(data=1, forward=9)] * 3)
+    assert found.sentence == "The original waits for data 60 % of a step; the rewritten script computes on the CPU most of a step (forward 90 %, backward 0 %, optimizer 0 %)."
+    assert sum(found.before.values()) == pytest.approx(1) and set(found.before) == set(PHASES)
