@@ -188,14 +188,70 @@ def rule_command(name: str) -> None:
     click.echo(rules.card(name, sys.stdout), nl=False)
 
 
-@cli.command("verify", hidden=True, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def verify_command(arguments: tuple[str, ...]) -> None:
-    """Prove that a rewritten script is faster and trains the same (not in this version)."""
-    raise Fault(
-        f"verify is not in version {__version__}; until then run both scripts for the same number of steps with the same seed "
-        "and compare times and losses"
-    )
+class _WithScriptArguments(click.Command):
+    """What stands behind ``--`` belongs to the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, behind = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        rest = super().parse_args(ctx, own)
+        ctx.params["arguments"] = tuple(behind)
+        return rest
+
+
+@cli.command("verify", cls=_WithScriptArguments, options_metavar="[OPTIONS]", epilog="Arguments of the script stand behind `--`.")
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("rewritten", type=click.Path(path_type=Path), required=False)
+@click.option("--steps", type=click.IntRange(0), metavar="N", help="Optimizer steps of a run (0: all).  [default: a few seconds of them]")
+@click.option("--time-budget", "budget", type=click.FloatRange(0), default=900.0, metavar="S", help="Seconds for everything (0: no limit).  [default: 900]")
+@click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
+@click.option("--json", "json_file", metavar="FILE", help="Write all figures to FILE (`-`: standard output).")
+@click.option("--report", "html_file", metavar="FILE", help="Write a page with plots to FILE.")
+@click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--launch", default="", metavar="COMMAND", help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".')
+@click.option("--python", default=sys.executable, metavar="EXE", help="The interpreter that has your packages.  [default: this one]")
+@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Run in DIR itself, not in copies.")
+@click.option("--link", "links", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Do not copy PATH: the scripts only read it.")
+@click.option("--scratch", type=click.Path(path_type=Path), metavar="DIR", help="Make the copies here.  [default: the temporary folder]")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads of torch.  [default: half the cores without a GPU]")
+@click.option("--limit", type=click.FloatRange(0), default=0.0, metavar="S", help="End a run after S seconds.  [default: never]")
+@click.option("--seed", type=int, default=0, metavar="N", help="Random generators start from it.  [default: 0]")
+@click.option("--seeds", type=click.IntRange(2), default=12, metavar="N", help="Most seeds that are tried.  [default: 12]")
+@click.option("--margin", type=click.FloatRange(0, min_open=True), default=0.02, metavar="X", help="Share of the loss that counts as no difference.  [default: 0.02]")
+@_input_options
+def verify_command(script: Path, rewritten: Path | None, json_file: str | None, html_file: str | None, github: bool, force: bool, **given: Any) -> None:
+    """Prove that a rewritten script is faster and trains the same.
+
+    Runs SCRIPT and REWRITTEN side by side, in copies of the project, and compares their times and what they train. Without REWRITTEN, SCRIPT
+    is rewritten to a temporary one first, for the hardware that is found. --effect says how far that rewrite may go, or, for a second script
+    that autofast did not write, how far the two may differ.
+
+    Exit code: 0 as fast or faster and the same training, 1 otherwise, 2 no run could be made.
+    """
+    from autofast.report.verify_output import Wish, deliver
+    from autofast.verify.command import Request, explain, verify
+    from autofast.verify.progress import progress
+    from autofast.verify.series import NoRun
+
+    wish = Wish(json_file, html_file, github, force)
+    wish.check()
+    given.pop("stdin_filename")
+    root = _root(given["root"], script)
+    config = _configured(root, given)
+    options = {name: given[name] for name in given if name not in ("root", "select", "ignore", "precision")}
+    request = Request(script=script, rewritten=rewritten, root=root, config=config, **options)
+    with progress() as tell:
+        try:
+            result = verify(request, tell)
+        except NoRun as error:
+            if error.run.stderr.strip():
+                click.echo(error.run.stderr.rstrip(), err=True)
+            raise Fault(f"{script}: {explain(error)}") from None
+    product, notes = deliver(result, wish, sys.stdout)
+    _out(product)
+    for line in notes:
+        click.echo(line, err=True)
+    raise click.exceptions.Exit(0 if result.passed else 1)
 
 
 # ------------------------------------------------------------------------------------------------ what the commands share

@@ -1,0 +1,58 @@
+"""Where a verification goes: text or Markdown to standard output, JSON and a page to files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from autofast.read.source import BadInput
+from autofast.report.style import for_stream
+from autofast.verify.result import Verification
+from autofast.write import Output, write_all
+
+STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """``json`` and ``html`` are files (``-``: standard output, for JSON only)."""
+
+    json: str | None = None
+    html: str | None = None
+    github: bool = False
+    force: bool = False
+
+    def check(self) -> None:
+        """Before minutes of measuring: raises ``BadInput`` for files that could not be written afterwards."""
+        for name in (self.json, self.html):
+            if name in (None, STDOUT):
+                continue
+            path = Path(str(name))
+            if path.exists() and not self.force:
+                raise BadInput(f"{path}: exists; use --force to replace it")
+            if not path.parent.is_dir():
+                raise BadInput(f"{path}: its folder does not exist; make it first")
+        if self.html == STDOUT:
+            raise BadInput("--report: name a file for the page")
+        if self.json == STDOUT and self.github:
+            raise BadInput("--json - and --github: only one can have standard output; name a file for the JSON")
+
+
+def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, list[str]]:
+    """What is to stand on standard output, and what was written, in words."""
+    from autofast.report import verify_html, verify_json, verify_markdown, verify_text
+
+    outputs = []
+    if wish.json not in (None, STDOUT):
+        outputs.append(Output(Path(str(wish.json)), verify_json.text(result).encode()))
+    if wish.html is not None:
+        outputs.append(Output(Path(wish.html), verify_html.page(result).encode()))
+    write_all(outputs, force=wish.force)
+    if wish.json == STDOUT:
+        product = verify_json.text(result)
+    elif wish.github:
+        product = verify_markdown.markdown(result)
+    else:
+        product = verify_text.text(result, for_stream(stdout))
+    return product.encode(), [f"wrote {output.path}" for output in outputs]

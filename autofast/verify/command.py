@@ -1,0 +1,256 @@
+"""``autofast verify`` from options to a ``Verification``: which two programs are compared, and how."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autofast.config import Config
+from autofast.plan import Plan
+from autofast.postcheck import PostConditionError
+from autofast.read.source import BadInput
+from autofast.report import diff
+from autofast.report.style import Style
+from autofast.rewriting import Rewritten, rewrite
+from autofast.verify import diagnosis
+from autofast.verify.record import Run
+from autofast.verify.result import Arm, Verification
+from autofast.verify.runs import Program, Runner, Setup, ask
+from autofast.verify.scratch import Scratch, in_place, make
+from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
+
+EFFECTS = ("exact", "rounding", "sampling", "recipe")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user typed.
+
+    Attributes:
+        script, rewritten: paths; without the second, the first is rewritten to a temporary one.
+        arguments: of the script. launch: a launcher's command line.
+        cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
+        scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
+        limit: seconds after which one run is ended. effect: by which the tests are chosen when the second script is not autofast's.
+    """
+
+    script: Path
+    rewritten: Path | None
+    root: Path
+    config: Config
+    arguments: tuple[str, ...] = ()
+    steps: int | None = None
+    budget: float = 900.0
+    seed: int = 0
+    seeds: int = 12
+    margin: float = 0.02
+    launch: str = ""
+    python: str = sys.executable
+    cwd: Path | None = None
+    links: tuple[Path, ...] = ()
+    scratch: Path | None = None
+    threads: int = 0
+    limit: float = 0.0
+    by_rule: bool = False
+    target: str | None = None
+    effect: str | None = None
+
+
+@dataclass
+class _Pair:
+    """The two programs and what is known of the difference."""
+
+    original: Program
+    rewritten: Program
+    effect: str
+    rules: tuple[str, ...]
+    diff: Mapping[str, str]
+    plan: Plan | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def verify(request: Request, tell: Callable[[str], None]) -> Verification:
+    """Run and judge. Raises ``BadInput``, and ``NoRun`` where the original does not run."""
+    tell("looking at the interpreter and the GPU")
+    machine = ask(request.python)
+    target = request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
+    pair = _pair(request, replace(request.config, target=target))
+    threads = request.threads or (max(1, (os.cpu_count() or 2) // 2) if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ else 0)
+    setup = Setup(
+        python=request.python,
+        arguments=request.arguments,
+        cwd=(request.cwd or Path.cwd()).resolve(),
+        launch=tuple(shlex.split(request.launch)),
+        threads=threads,
+        limit=request.limit,
+    )
+    if not setup.cwd.is_dir():
+        raise BadInput(f"{request.cwd}: is no folder; --cwd names the folder in which the scripts run")
+    wanted = Wanted(pair.effect, request.steps, request.budget, request.seed, request.seeds, request.margin)
+    with _scratch(request, setup, pair) as scratch:
+        runner = Runner(setup, scratch)
+        series = Series(runner, pair.original, pair.rewritten, wanted, tell)
+        series.make(list(_variants(pair)) if request.by_rule else ())
+        commands = [runner.shown(program) for program in (pair.original, pair.rewritten)]
+    timed = [[run for run in series.runs if run.arm == arm and run.detail == LIGHT and run.ok] for arm in (ORIGINAL, REWRITTEN)]
+    warnings = [*pair.warnings, *_warnings(machine, target, series.runs)]
+    return Verification(
+        original=Arm(ORIGINAL, _shown(pair.original.path), commands[0]),
+        rewritten=Arm(REWRITTEN, _shown(pair.rewritten.path), commands[1]),
+        speed=series.speed,
+        parity=series.parity,
+        diagnosis=diagnosis.diagnose(*timed) if timed[0] else None,
+        contributions=tuple(series.contributions),
+        diff=pair.diff,
+        rules=pair.rules,
+        runs=tuple(series.runs),
+        dropped=series.dropped,
+        steps=series.steps,
+        interrupted=series.interrupted,
+        warnings=tuple(warnings),
+        environment=_environment(machine, series.runs, threads),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the two programs
+def _pair(request: Request, config: Config) -> _Pair:
+    script = request.script.resolve()
+    if not script.is_file():
+        raise BadInput(f"{request.script}: no such file; give the training script")
+    if request.rewritten is None:
+        return _rewritten_now(request, config)
+    other = request.rewritten.resolve()
+    if not other.is_file():
+        raise BadInput(f"{request.rewritten}: no such file; write it with: autofast rewrite {request.script} -o {request.rewritten}")
+    texts = {request.rewritten.name: _difference(script, other)}
+    pair = _Pair(Program(ORIGINAL, script), Program(REWRITTEN, other), request.effect or "unknown", (), texts)
+    if other == script:
+        pair.warnings.append("both scripts are the same file: this measures the noise")
+        pair.effect = request.effect or "exact"
+    elif request.effect is None and (ours := _recognised(request, config, other)) is not None:
+        pair.effect, pair.rules = _strongest(ours), tuple(sorted(ours.plan.applied))
+        pair.diff = _diffs(ours)
+    return pair
+
+
+def _rewritten_now(request: Request, config: Config) -> _Pair:
+    result = rewrite(request.script, request.root, config)
+    if not result.texts:
+        raise BadInput(f"{request.script}: autofast changes nothing here, so there is nothing to compare; `autofast check -v` says why")
+    script = request.script.resolve()
+    overlay = {source.path: result.bytes_of(source) for source in result.texts}
+    return _Pair(
+        Program(ORIGINAL, script),
+        Program(REWRITTEN, script, overlay),
+        _strongest(result),
+        tuple(sorted(result.plan.applied)),
+        _diffs(result),
+        plan=result.plan,
+        warnings=list(result.notes),
+    )
+
+
+def _recognised(request: Request, config: Config, other: Path) -> Rewritten | None:
+    """What autofast would write now, where ``other`` is just that, for either target: then its rules and its effect are known."""
+    for target in dict.fromkeys((config.target, "cuda", "cpu")):
+        with contextlib.suppress(BadInput, PostConditionError):
+            result = rewrite(request.script, request.root, replace(config, target=target), alone=True)
+            if result.bytes_of(result.script.entry) == other.read_bytes():
+                return result
+    return None
+
+
+def _strongest(result: Rewritten) -> str:
+    found = {record.effect for record in result.records if record.status == "fix"}
+    return max(found, key=EFFECTS.index, default="exact")
+
+
+def _diffs(result: Rewritten) -> dict[str, str]:
+    return {file.source.rel: diff.shown([file], Style()) for file in result.diffs()}
+
+
+def _difference(before: Path, after: Path) -> str:
+    old, new = (path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (before, after))
+    return "\n".join(difflib.unified_diff(old, new, before.name, after.name, lineterm="")) + "\n"
+
+
+def _variants(pair: _Pair) -> Iterator[tuple[str, Program | None, Program | None]]:
+    """For each rule: the script with this rule alone, and with all but it."""
+    if pair.plan is None:
+        return
+    for rule in pair.rules:
+        alone = pair.plan.subset([rule])
+        without = pair.plan.subset([other for other in pair.rules if other != rule])
+        yield rule, _program(pair, alone, f"{rule} alone"), _program(pair, without, f"without {rule}")
+
+
+def _program(pair: _Pair, plan: Plan, name: str) -> Program | None:
+    """None where the subset changes nothing, as the rule has nothing to do without another one."""
+    texts = plan.texts()
+    if not texts:
+        return None
+    return Program(name, pair.original.path, {source.path: source.encode(text) for source, text in texts.items()})
+
+
+# ------------------------------------------------------------------------------------------------ where and what else
+@contextlib.contextmanager
+def _scratch(request: Request, setup: Setup, pair: _Pair) -> Iterator[Scratch]:
+    parent = request.scratch
+    if parent is not None and not parent.is_dir():
+        raise BadInput(f"{parent}: is no folder; --scratch names the folder in which the copies are made")
+    if request.cwd is not None:
+        if pair.rewritten.overlay:
+            raise BadInput("--cwd runs the scripts where they are, so both must be files: write the second one with `autofast rewrite -o`")
+        scratch = in_place(parent)
+    else:
+        links = tuple(link.absolute() for link in request.links)
+        folders = [request.root.resolve(), setup.cwd]
+        if all(request.root.resolve() not in path.parents for path in [pair.rewritten.path]):
+            folders.append(pair.rewritten.path.parent)
+        scratch = make(folders, links, parent)
+    try:
+        yield scratch
+    finally:
+        scratch.close()
+
+
+def _warnings(machine: Mapping[str, str], target: str, runs: list[Run]) -> Iterator[str]:
+    if machine["device"] == "cpu":
+        yield "no GPU was found: the scripts ran on the CPU, and the figures say nothing about a GPU"
+    elif target == "cpu":
+        yield "the rewrite is for the CPU, though this machine has a GPU"
+    outside = sorted({path for run in runs for record in run.records for path in record.wrote_outside})
+    if outside:
+        more = f" and {len(outside) - 3} more" if len(outside) > 3 else ""
+        yield f"the scripts wrote outside of the copied folder: {', '.join(outside[:3])}{more}"
+    yield from dict.fromkeys(note for run in runs for record in run.records for note in record.notes)
+
+
+def _environment(machine: Mapping[str, str], runs: list[Run], threads: int) -> dict[str, str]:
+    recorded = next((dict(run.record.environment) for run in runs if run.records), {})
+    kept = {name: value for name, value in machine.items() if value and name != "executable"}
+    return {**kept, **recorded, **({"threads": str(threads)} if threads else {})}
+
+
+def _shown(path: Path) -> str:
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def explain(error: NoRun) -> str:
+    """One line for standard error: why the original did not run."""
+    run = error.run
+    if run.timed_out:
+        return f"the original script was still running after {run.seconds:.0f} s without an optimizer step; raise --limit"
+    if run.records and run.record.error:
+        return f"the original script does not run: {run.record.error}"
+    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    if run.exit_code or not run.records:
+        return f"the original script does not run (exit code {run.exit_code}): {last}"
+    return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"

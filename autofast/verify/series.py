@@ -1,0 +1,226 @@
+"""Which runs are made, in which order, and when it is enough.
+
+1. A pilot: the original, timed, decides how many steps a run takes, and that it runs at all.
+2. Sameness: the runs that ``parity.wanted`` asks for, until it asks for none. They look closely and are not timed.
+3. Speed: as many pairs as ``speed.following`` asks for, shuffled. Where it wants both kinds, three runs in random order make two pairs:
+   the original twice and the rewritten script once. So the noise floor comes from the same minutes of the same machine.
+4. With subsets of rules (``--by-rule``): rounds with one run of every variant.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from autofast.verify import parity, speed
+from autofast.verify.record import Detail, Run
+from autofast.verify.result import Contribution, Parity, Ratio, Speed
+from autofast.verify.runs import Program, Runner
+
+PILOT_SECONDS = 6.0
+PILOT_STEPS = 2000  # a run takes no more steps than this unless asked
+LEAST_STEPS = 12
+BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else kept the machine busy
+LIGHT = Detail()
+ORIGINAL, REWRITTEN = "original", "rewritten"
+
+
+class NoRun(Exception):
+    """The original itself does not run: there is nothing to compare with. ``run`` has its error."""
+
+    def __init__(self, run: Run):
+        super().__init__("the original script did not run")
+        self.run = run
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for.
+
+    Attributes:
+        effect: the strongest effect of the applied rules, or "unknown".
+        steps: optimizer steps of a run; None: as many as the pilot takes in a few seconds; 0: to the script's own end.
+        budget: seconds for everything; 0 for no limit.
+        seed: random generators of the scripts start from it.
+        seeds: how many seeds are tried at most. margin: see ``parity``.
+    """
+
+    effect: str
+    steps: int | None = None
+    budget: float = 900.0
+    seed: int = 0
+    seeds: int = 12
+    margin: float = 0.02
+
+
+@dataclass
+class Series:
+    """Makes the runs and keeps them. ``tell`` gets a line of progress before and after each."""
+
+    runner: Runner
+    original: Program
+    rewritten: Program
+    wanted: Wanted
+    tell: Callable[[str], None] = lambda line: None
+    runs: list[Run] = field(default_factory=list)
+    pilot: Run | None = None
+    steps: int = 0
+    dropped: int = 0
+    interrupted: str = ""
+    parity: Parity | None = None
+    speed: Speed | None = None
+    contributions: list[Contribution] = field(default_factory=list)
+    _aa: list[tuple[Run, Run]] = field(default_factory=list)
+    _ab: list[tuple[Run, Run]] = field(default_factory=list)
+    _began: float = field(default_factory=time.monotonic)
+    _order: random.Random = field(default_factory=lambda: random.Random(0))
+
+    # ------------------------------------------------------------------------------------------------ stages
+    def make(self, variants: Sequence[tuple[str, Program | None, Program | None]] = ()) -> None:
+        """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``. Ctrl-C ends it with what is known."""
+        try:
+            self._pilot()
+            self._sameness()
+            if self.parity is not None and not _crashed(self.runs):
+                self._speed()
+                if variants:
+                    self._by_rule(variants)
+        except KeyboardInterrupt:
+            if self.pilot is None:
+                raise
+            self.interrupted = "ended by Ctrl-C"
+            self._judge()
+
+    def _pilot(self) -> None:
+        self.tell("pilot: the original alone")
+        steps = self.wanted.steps
+        limited = steps is None
+        run = self._run(self.original, LIGHT, steps=PILOT_STEPS if steps is None else steps, seconds=PILOT_SECONDS if limited else 0.0)
+        if not run.ok:
+            raise NoRun(run)
+        self.pilot = run
+        if steps is not None:
+            self.steps = steps
+        else:
+            ended_itself = all(record.ending != "steps" for record in run.records)
+            self.steps = 0 if ended_itself else max(LEAST_STEPS, len(run.record.steps))
+
+    def _sameness(self) -> None:
+        wanted = self.wanted
+        made: list[Run] = []
+        while wishes := parity.wanted(wanted.effect, made, seeds=wanted.seeds, margin=wanted.margin):
+            for wish in wishes:
+                if made and self._out_of_time(share=0.6):
+                    self._judge()
+                    return
+                program = self.original if wish.arm == ORIGINAL else self.rewritten
+                self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}")
+                made.append(self._run(program, wish.detail, shift=wish.seed))
+        self._judge()
+
+    def _speed(self) -> None:
+        while any(asked := speed.following(self._aa, self._ab)):
+            both = min(asked)
+            batch = [(True, True)] * both + [(True, False)] * (asked[0] - both) + [(False, True)] * (asked[1] - both)
+            self._order.shuffle(batch)
+            for noise, effect in batch:
+                if self._ab and self._out_of_time():
+                    self.interrupted = f"the time budget of {self.wanted.budget:.0f} s is used up"
+                    return self._judge()
+                if not self._round(noise, effect):
+                    return self._judge()
+        self._judge()
+
+    def _round(self, noise: bool, effect: bool) -> bool:
+        """Two or three runs in random order, and the pairs they make; whether all went well."""
+        self.tell(f"speed: pair {len(self._ab) + 1}{self._estimate()}")
+        programs = [self.original] + [self.rewritten] * effect + [self.original] * noise
+        order = list(range(len(programs)))
+        self._order.shuffle(order)
+        made: dict[int, Run] = {}
+        for place in order:
+            made[place] = self._run(programs[place], LIGHT)
+            if not made[place].ok:
+                self.interrupted = f"a run of the {made[place].arm} script failed"
+                return False
+        if self.dropped < BUSY_REPEATS and any(map(self._busy, made.values())):
+            self.dropped += 1
+            return True
+        if effect:
+            self._ab.append((made[0], made[1]))
+        if noise:
+            self._aa.append((made[0], made[len(programs) - 1]))
+        return True
+
+    def _by_rule(self, variants: Sequence[tuple[str, Program | None, Program | None]]) -> None:
+        programs: dict[str, Program] = {ORIGINAL: self.original, REWRITTEN: self.rewritten}
+        for rule, alone, without in variants:
+            if alone is not None:
+                programs[f"{rule} alone"] = alone
+            if without is not None:
+                programs[f"without {rule}"] = without
+        rounds: list[dict[str, Run]] = []
+        failed: dict[str, str] = {}
+        for number in range(speed.FIRST):
+            if rounds and self._out_of_time():
+                self.interrupted = f"the time budget of {self.wanted.budget:.0f} s is used up"
+                break
+            names = [name for name in programs if name not in failed]
+            self._order.shuffle(names)
+            made = {}
+            for place, name in enumerate(names):
+                self.tell(f"rules: round {number + 1} of {speed.FIRST}, run {place + 1} of {len(names)}")
+                run = self._run(programs[name], LIGHT)
+                if run.ok:
+                    made[name] = run
+                else:
+                    failed[name] = run.record.error if run.records else "it did not start"
+            rounds.append(made)
+        for rule, _, _ in variants:
+            only, rest = f"{rule} alone", f"without {rule}"
+            self.contributions.append(
+                Contribution(
+                    rule,
+                    _ratio([(r[ORIGINAL], r[only]) for r in rounds if only in r and ORIGINAL in r]),
+                    _ratio([(r[rest], r[REWRITTEN]) for r in rounds if rest in r and REWRITTEN in r]),
+                    "; ".join(f"{name}: {failed[name]}" for name in (only, rest) if name in failed),
+                )
+            )
+
+    # ------------------------------------------------------------------------------------------------ parts
+    def _run(self, program: Program, detail: Detail, *, shift: int = 0, steps: int | None = None, seconds: float = 0.0) -> Run:
+        steps = self.steps if steps is None else steps
+        run = self.runner.run(program, seed=self.wanted.seed + shift, shift=shift, detail=detail, steps=steps, seconds=seconds)
+        self.runs.append(run)
+        return run
+
+    def _busy(self, run: Run) -> bool:
+        return speed.busy(run, [other for other in self.runs if other.arm == run.arm and other.detail == LIGHT])
+
+    def _out_of_time(self, share: float = 1.0) -> bool:
+        budget = self.wanted.budget
+        return bool(budget) and time.monotonic() - self._began > share * budget
+
+    def _estimate(self) -> str:
+        if len(self._ab) < 2:
+            return ""
+        found = speed.judge(self._aa, self._ab).ratio
+        return f", so far {found.value:.2f}x ({found.low:.2f} to {found.high:.2f})"
+
+    def _judge(self) -> None:
+        """From the runs there are."""
+        close = [run for run in self.runs if run.detail != LIGHT]
+        if close:
+            self.parity = parity.judge(self.wanted.effect, close, seeds=self.wanted.seeds, margin=self.wanted.margin)
+        if self._ab:
+            self.speed = speed.judge(self._aa, self._ab)
+
+
+def _crashed(runs: Sequence[Run]) -> bool:
+    return any(run.arm == REWRITTEN and not run.ok for run in runs)
+
+
+def _ratio(pairs: Sequence[tuple[Run, Run]]) -> Ratio | None:
+    return speed.judge((), pairs).ratio if pairs else None
