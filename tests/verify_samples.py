@@ -122,17 +122,22 @@ def failed(arm: str, error: str = "RuntimeError: mat1 and mat2 must have the sam
     return replace(good, records=(record,), exit_code=1, stderr=trace)
 
 
-def pairs(step: float, ratio: float, number: int, noise_pairs: int, **options: object) -> tuple[Run, ...]:
-    """First the original with itself, then pairs in shuffled order, on a machine whose pace drifts."""
+def pairs(step: float, ratio: float, number: int, noise_pairs: int, **options: object) -> tuple[tuple[Run, ...], ...]:
+    """Rounds of runs in shuffled order, the first ones with the original twice, on a machine whose pace drifts."""
     dice = random.Random(7)
-    runs: list[Run] = []
-    for n in range(noise_pairs + number):
-        arms = ["original", "original"] if n < noise_pairs else dice.sample(["original", "rewritten"], 2)
+    rounds = []
+    for n in range(number):
+        arms = ["original", "rewritten"] + ["original"] * (n < noise_pairs)
+        dice.shuffle(arms)
+        made = []
         for k, arm in enumerate(arms):
             drift = 0.03 * math.sin(n / 2) + dice.gauss(0, 0.004)
-            rewritten = {"step": step / ratio, "shares": AFTER, "memory": 2700.0} if arm == "rewritten" else {"step": step, "shares": BEFORE}
-            runs.append(run(arm, drift=drift, noise=2 * n + k, **{**options, **rewritten}))  # type: ignore[arg-type]
-    return tuple(runs)
+            mine: dict[str, object] = {"step": step, "shares": BEFORE}
+            if arm == "rewritten":
+                mine = {"step": step / ratio, "shares": AFTER, "memory": 0.8 * float(str(options.get("memory", 3400)))}
+            made.append(run(arm, drift=drift, noise=3 * n + k, **{**options, **mine}))  # type: ignore[arg-type]
+        rounds.append(tuple(made))
+    return tuple(rounds)
 
 
 def ratio(value: float, half: float, number: int) -> Ratio:
@@ -204,13 +209,22 @@ RULES = ("pin_memory", "num_workers", "fused_optimizer", "autocast", "loss_item_
 
 
 def verification(
-    fast: Speed | None = FASTER, same: Sameness | None = Sameness.EQUIVALENT, *, runs: tuple[Run, ...] | None = None, **fields: object
+    fast: Speed | None = FASTER,
+    same: Sameness | None = Sameness.EQUIVALENT,
+    *,
+    timed: tuple[tuple[Run, ...], ...] | None = None,
+    runs: tuple[Run, ...] | None = None,
+    **fields: object,
 ) -> Verification:
     """Twelve pairs and five seeds on a GPU, unless told otherwise."""
     if runs is None:
-        number = fast.ratio.pairs if fast is not None else 0
-        runs = pairs(0.04, fast.ratio.value if fast is not None else 1.0, number, 4 if number else 0)
-        runs += tuple(run(arm, seed=seed, detail=FULL) for seed in range(5) for arm in ("original", "rewritten") if same is not None)
+        runs = tuple(run(arm, seed=seed, detail=FULL) for seed in range(5) for arm in ("original", "rewritten") if same is not None)
+    if timed is None:
+        timed = () if fast is None else pairs(0.04, fast.ratio.value, fast.ratio.pairs, 4)
+    rounds, first = [], len(runs)
+    for one in timed:
+        rounds.append(tuple(range(first, first + len(one))))
+        first += len(one)
     made = Verification(
         original=Arm("train.py", "train.py", "python train.py --epochs 90 --data data/train"),
         rewritten=Arm("train_fast.py", "train_fast.py", "python train_fast.py --epochs 90 --data data/train"),
@@ -219,7 +233,8 @@ def verification(
         diagnosis=DIAGNOSIS,
         diff={"train.py": DIFF},
         rules=RULES,
-        runs=runs,
+        runs=runs + tuple(r for one in timed for r in one),
+        rounds=tuple(rounds),
         dropped=2,
         steps=60,
         warnings=("the GPU was shared with another process for 3 of 24 runs",),
@@ -241,11 +256,12 @@ def unclear() -> Verification:
 
 def cpu_only() -> Verification:
     """No difference on a machine without a GPU."""
-    runs = pairs(0.0021, 1.003, 6, 4, gpu=False, memory=420.0)
-    runs += tuple(run(arm, gpu=False, detail=FULL) for arm in ("original", "rewritten"))
+    timed = pairs(0.0021, 1.003, 6, 4, gpu=False, memory=420.0)
+    runs = tuple(run("original", gpu=False, detail=FULL) for _ in range(2))
+    runs = (runs[0], replace(runs[1], arm="rewritten"))
     note = "this machine has no GPU: the figures say nothing about one"
     fast = replace(SAME, ratio=ratio(1.003, 0.012, 6), step_before=0.0021, step_after=0.002094)
-    return verification(fast, Sameness.IDENTICAL, runs=runs, environment=CPU, warnings=(note,))
+    return verification(fast, Sameness.IDENTICAL, timed=timed, runs=runs, environment=CPU, warnings=(note,))
 
 
 def two_ranks() -> Verification:
@@ -253,7 +269,8 @@ def two_ranks() -> Verification:
     before = {**BEFORE, "data": 0.11, "communication": 0.2}
     after = {**AFTER, "communication": 0.09, "forward": 0.27}
     launch = "torchrun --standalone --nproc-per-node=2"
-    made = verification(runs=pairs(0.04, 1.83, 12, 4, world=2), diagnosis=Diagnosis(before, after, "communication", "Bound by all-reduce."))
+    runs = tuple(run(arm, seed=seed, world=2, detail=FULL) for seed in range(3) for arm in ("original", "rewritten"))
+    made = verification(timed=pairs(0.04, 1.83, 12, 4, world=2), runs=runs, diagnosis=Diagnosis(before, after, "communication", "Bound by all-reduce."))
     arms = [replace(arm, command=f"{launch} {arm.path}") for arm in (made.original, made.rewritten)]
     return replace(made, original=arms[0], rewritten=arms[1], environment={**GPU, "gpu": "2 × NVIDIA H200"})
 

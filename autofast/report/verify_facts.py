@@ -176,11 +176,13 @@ def measured(v: Verification) -> list[tuple[str, str]]:
         waits = [run.pressure for run in v.runs if run.pressure is not None]
         if waits:
             rows.append(("Processes waited for a CPU", f"{median(waits):.1f} % of the time (median run), {max(waits):.1f} % (worst)"))
+    if v.speed is not None and order(v):
+        rows.append(("Order of the timed runs", f"{order(v)} (O: original, R: rewritten)"))
     if v.dropped:
-        rows.append(("Repeated", f"{count(v.dropped, 'run')}, as the machine was busy"))
+        rows.append(("Repeated", f"{count(v.dropped, 'round')}, as the machine was busy"))
     if v.interrupted:
         rows.append(("Ended early", v.interrupted))
-    rows += [("Original", v.original.command), ("Rewritten", v.rewritten.command)]
+    rows += [("Command, original", v.original.command), ("Command, rewritten", v.rewritten.command)]
     return [(label, text) for label, text in rows if text]
 
 
@@ -190,23 +192,16 @@ def _purpose(run: Run) -> str:
     return "in double precision" if run.detail.double else "perturbed" if run.detail.perturb else "compared"
 
 
-def order(v: Verification) -> list[str]:
-    """The arms of the timed runs, in the order in which they were made."""
-    return [run.arm for run in v.runs if run.detail == Detail()]
+def order(v: Verification) -> str:
+    """The timed runs in the order in which they were made, by their initials: ``OR ROO RO``."""
+    initials = {ORIGINAL: "O", REWRITTEN: "R"}
+    return ("" if not v.rounds else " ").join("".join(initials.get(run.arm, "?") for run in one) for one in rounds(v))
 
 
-def couples(v: Verification) -> list[tuple[Run, Run]]:
-    """The timed runs as they were paired, each couple in the order of its runs; none where the runs do not tell.
-
-    Pairs are made next to each other: two of the original for the noise floor, one of each script for the figure.
-    """
-    runs = [run for run in v.runs if run.detail == Detail() and run.arm in (ORIGINAL, REWRITTEN)]
-    pairs = list(zip(runs[::2], runs[1::2], strict=False))
-    kinds = Counter(len({a.arm, b.arm}) for a, b in pairs)
-    rewritten_twice = any(a.arm == b.arm == REWRITTEN for a, b in pairs)
-    if len(runs) % 2 or rewritten_twice or v.speed is None:
-        return []
-    return pairs if (kinds[2], kinds[1]) == (v.speed.ratio.pairs, v.speed.noise.pairs) else []
+def rounds(v: Verification) -> list[tuple[Run, ...]]:
+    """The timed runs, those of one round together; a round for each run where it is not known."""
+    known = [tuple(v.runs[n] for n in places if n < len(v.runs)) for places in v.rounds]
+    return known or [(run,) for run in v.runs if run.detail == Detail() and run.arm in (ORIGINAL, REWRITTEN) and run.ok]
 
 
 def errors(v: Verification) -> list[tuple[str, str]]:
@@ -215,7 +210,7 @@ def errors(v: Verification) -> list[tuple[str, str]]:
     for run in v.runs:
         if not run.ok and run.arm not in found:
             traces = [r.traceback for r in run.records if r.traceback]
-            found[run.arm] = (f"{run.arm}, exit code {run.exit_code}", (traces or [run.stderr or "no output"])[0].strip())
+            found[run.arm] = (f"{run.arm}, exit code {run.exit_code}", words.clean((traces or [run.stderr or "no output"])[0].strip()))
     return list(found.values())
 
 

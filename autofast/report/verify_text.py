@@ -50,8 +50,8 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
         yield "Where the time of a step goes", table + _wrapped(said, style, indent=2)
     if v.contributions:
         rules = [(c.rule, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c), c.note) for c in v.contributions]
-        columns = ("rule", "alone", "all ÷ all but it", "finding", "note")
-        yield "By rule: time without it ÷ time with it (95 % interval)", _table(columns, rules, style, right=(1, 2), colours=_FINDINGS)
+        columns = ("rule", "alone", "among all", "finding", "note")
+        yield "By rule: time without the rule ÷ time with it (95 % interval)", _table(columns, rules, style, right=(1, 2), colours=_FINDINGS)
     for what, trace in facts.errors(v):
         yield f"Failed run ({what})", "".join(f"  {line}\n" for line in trace.splitlines()[-12:])
     if v.warnings:
@@ -72,7 +72,7 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
-    rows = [[Text(cell, (colours or {}).get(cell, "")) for cell in row] for row in rows]
+    rows = [[Text(words.clean(cell), (colours or {}).get(cell, "")) for cell in row] for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(columns), header_style="dim")
     last = max((len(row) for row in rows), default=0) - 1
     for n in range(last + 1):
@@ -87,7 +87,7 @@ def _table(
 def _wrapped(line: str, style: Style, *names: str, indent: int = 0) -> str:
     from rich.text import Text
 
-    return _printed(Text(" ".join(line.split()), " ".join(names), overflow="fold"), style, indent)
+    return _printed(Text(" ".join(words.clean(line).split()), " ".join(names), overflow="fold"), style, indent)
 
 
 def _printed(thing: object, style: Style, indent: int) -> str:

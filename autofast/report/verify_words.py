@@ -6,6 +6,7 @@ Only a verdict of FASTER is ever told as a gain; everything below the noise floo
 from __future__ import annotations
 
 import math
+import re
 
 from autofast.report.style import count
 from autofast.verify.record import Run
@@ -14,6 +15,7 @@ from autofast.verify.result import Parity, Ratio, Sameness, Speed, SpeedVerdict,
 NONE = "–"
 ORIGINAL, REWRITTEN = "original", "rewritten"  # the names of the two arms in ``Run.arm``
 
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _SAME = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
 
 SPEED_WORDS = {
@@ -63,9 +65,14 @@ def _digits(value: float) -> str:
     return f"{value:.{0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2}f}"
 
 
+def clean(text: str) -> str:
+    """Without the control characters that a terminal would obey and a page must not have."""
+    return _CONTROL.sub("", text)
+
+
 def one_line(text: str, width: int = 180) -> str:
     """The text on one line, cut where it is too long."""
-    flat = " ".join(text.split())
+    flat = " ".join(clean(text).split())
     return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"
 
 

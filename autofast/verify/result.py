@@ -136,6 +136,8 @@ class Verification:
     Attributes:
         diff: unified diff of the two scripts, as one text per file; rules: of each hunk, where autofast wrote it.
         runs: all runs that count, in the order in which they were made. dropped: how many were repeated because the machine was busy.
+        rounds: the timed runs that the ratio comes from, as places in ``runs``: those of one round together, in the order in which they
+            were made. The n-th round is the n-th of ``speed.ratio.of_pairs``.
         interrupted: ended early by the user or the time budget: judged on what there is.
         warnings: what the reader of the figures has to know ("this machine has no GPU: ...").
     """
@@ -154,6 +156,7 @@ class Verification:
     interrupted: str = ""
     warnings: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    rounds: tuple[tuple[int, ...], ...] = ()
 
     @property
     def passed(self) -> bool:
