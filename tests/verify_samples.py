@@ -32,13 +32,14 @@ GPU = {
     "precision": "float32 matmul: highest; TF32 off",
 }
 CPU = {"torch": "2.13.0+cpu", "python": "3.11.2", "cpu": "Intel Xeon, 2 cores", "threads": "2"}
+LIGHT = Detail()
 BEFORE = {"data": 0.31, "transfer": 0.06, "forward": 0.22, "backward": 0.29, "optimizer": 0.11, "other": 0.01}
 AFTER = {"data": 0.02, "transfer": 0.03, "forward": 0.36, "backward": 0.45, "optimizer": 0.11, "other": 0.03}
 
 DIFF = """\
 --- a/train.py
 +++ b/train.py
-@@ -12,7 +12,7 @@  pin_memory, num_workers
+@@ -12,7 +12,7 @@  pin-memory, num-workers, fused-optimizer
  train = ImageFolder("data/train", transform)
 -loader = DataLoader(train, batch_size=64, shuffle=True)
 +loader = DataLoader(train, batch_size=64, shuffle=True, num_workers=8, pin_memory=True)
@@ -48,7 +49,7 @@ DIFF = """\
  for epoch in range(90):
      for x, y in loader:
          if x.shape[0] < 2 and "<tag> & \\"quote\\"":
-@@ -24,6 +24,7 @@  autocast, loss_item_sync
+@@ -24,6 +24,7 @@  autocast, non-blocking, loss-item-sync
 -        x, y = x.to(device), y.to(device)
 -        loss = F.cross_entropy(model(x), y)
 +        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
@@ -69,7 +70,7 @@ def run(
     step: float = 0.04,
     steps: int = 60,
     shares: Mapping[str, float] = BEFORE,
-    detail: Detail = Detail(),
+    detail: Detail = LIGHT,
     drift: float = 0.0,
     gpu: bool = True,
     world: int = 1,
@@ -85,7 +86,7 @@ def run(
         for n in range(steps):
             wall = step * (1 + drift) * math.exp(times.gauss(0, 0.03)) * (1.4 if times.random() < 0.04 else 1) * (9 if n == 0 else 1)
             end += wall
-            loss = 0.3 + 2.0 * math.exp(-n / 25) + losses.gauss(0, 0.06) + (losses.random() * 1e-6 if arm != "original" else 0)
+            loss = 0.3 + 2.0 * math.exp(-n / 25) + losses.gauss(0, 0.06) + (times.gauss(0, 4e-4 * n) if arm != "original" else 0)
             phases = {p: wall * shares.get(p, 0.0) for p in PHASES}
             rows.append(Step(n, 0, end, wall, phases, samples=64, batches=1, backwards=1, losses=(loss,), lr=(3e-4,)))
         devices = (Device("NVIDIA H200", memory * 4, (0.0, 71.0, 75.0), (310.0, 402.0)),) if gpu else ()
@@ -203,9 +204,9 @@ DIAGNOSIS = Diagnosis(
     AFTER,
     "data",
     "The original waits for its DataLoader in 31 % of a step; the rewritten script is bound by backward.",
-    ("num_workers", "pin_memory", "compile"),
+    ("num-workers", "pin-memory", "compile"),
 )
-RULES = ("pin_memory", "num_workers", "fused_optimizer", "autocast", "loss_item_sync")
+RULES = ("pin-memory", "num-workers", "fused-optimizer", "autocast", "loss-item-sync")
 
 
 def verification(
@@ -251,7 +252,9 @@ def broken() -> Verification:
 
 def unclear() -> Verification:
     """Too noisy for a figure, and the user lost patience."""
-    return verification(UNCLEAR, Sameness.UNCLEAR, interrupted="Ctrl-C after 3 pairs", warnings=("the machine was busy: 8 % of CPU time waited",))
+    return verification(
+        UNCLEAR, Sameness.UNCLEAR, interrupted="Ctrl-C after 3 pairs", warnings=("the machine was busy: 8 % of CPU time waited",)
+    )
 
 
 def cpu_only() -> Verification:
@@ -270,27 +273,41 @@ def two_ranks() -> Verification:
     after = {**AFTER, "communication": 0.09, "forward": 0.27}
     launch = "torchrun --standalone --nproc-per-node=2"
     runs = tuple(run(arm, seed=seed, world=2, detail=FULL) for seed in range(3) for arm in ("original", "rewritten"))
-    made = verification(timed=pairs(0.04, 1.83, 12, 4, world=2), runs=runs, diagnosis=Diagnosis(before, after, "communication", "Bound by all-reduce."))
+    made = verification(
+        timed=pairs(0.04, 1.83, 12, 4, world=2), runs=runs, diagnosis=Diagnosis(before, after, "communication", "Bound by all-reduce.")
+    )
     arms = [replace(arm, command=f"{launch} {arm.path}") for arm in (made.original, made.rewritten)]
     return replace(made, original=arms[0], rewritten=arms[1], environment={**GPU, "gpu": "2 × NVIDIA H200"})
 
 
 def by_rule() -> Verification:
     """Twelve rules, each alone and left out."""
-    names = [*RULES, "channels_last", "set_to_none", "persistent_workers", "prefetch_factor", "non_blocking", "unscale_before_clip", "ddp_bucket"]
+    names = [
+        *RULES,
+        "channels-last",
+        "set-to-none",
+        "persistent-workers",
+        "prefetch-factor",
+        "non-blocking",
+        "unscale-before-clip",
+        "ddp-bucket",
+    ]
     dice = random.Random(3)
     rows = []
     for n, name in enumerate(names):
         value = 1 + 0.25 / (1 + n) - 0.03
         rows.append(Contribution(name, ratio(value, 0.015 + 0.01 * dice.random(), 4), ratio(value * 0.99, 0.02, 4) if n % 5 else None))
-    rows[3] = replace(rows[3], note="with channels_last more than the two alone")
+    rows[3] = replace(rows[3], note="with channels-last more than the two alone")
     return verification(contributions=tuple(rows), rules=tuple(names))
 
 
 def hostile() -> Verification:
     """Long names, markup in every text, a long diff."""
     name = "experiments/2026/" + "a_very_long_folder_name/" * 5 + "train_<script>alert(1)</script>|&_final_v2.py"
-    lines = [f"-    x{n} = layer_{n}(x{n - 1})  # <b>|&amp;\n+    x{n} = layer_{n}(x{n - 1}, checkpoint=True)  # `{n}` {'long ' * 30}" for n in range(1, 151)]
+    lines = [
+        f"-    x{n} = layer_{n}(x{n - 1})  # <b>|&amp;\n+    x{n} = layer_{n}(x{n - 1}, checkpoint=True)  # `{n}` {'long ' * 30}"
+        for n in range(1, 151)
+    ]
     text = f"--- a/{name}\n+++ b/{name}\n@@ -1,150 +1,150 @@  <i>rule</i>\n" + "\n".join(lines) + "\n"
     check = Check("loss | <b>bold</b>", False, "`code` | @someone </td></table> ```")
     return verification(

@@ -12,7 +12,7 @@ from autofast.report import verify_words as words
 from autofast.report.style import count
 from autofast.report.verify_words import NONE, ORIGINAL, REWRITTEN
 from autofast.verify.record import PHASES, Detail, Run
-from autofast.verify.result import Check, Contribution, Ratio, Speed, SpeedVerdict, Verification
+from autofast.verify.result import Check, Contribution, Speed, SpeedVerdict, Verification
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,26 @@ def _speed_change(s: Speed) -> str:
 
 
 def _resources(v: Verification) -> Iterator[Row]:
+    if not timed(v, ORIGINAL) or not timed(v, REWRITTEN):
+        return
     readings: list[tuple[str, Callable[[Run], float | None], Callable[[float], str], bool]] = [
         ("Peak memory, GPU", _device_memory, words.memory, True),
         ("Peak memory, host", lambda run: sum(r.peak_memory for r in run.records), words.memory, True),
         ("  largest worker process", lambda run: max(r.peak_memory_children for r in run.records), words.memory, True),
-        ("GPU utilisation", lambda run: _mean([x for r in run.records for d in r.devices for x in d.utilisation], 0.01), words.percent, False),
+        (
+            "GPU utilisation",
+            lambda run: _mean([x for r in run.records for d in r.devices for x in d.utilisation], 0.01),
+            words.percent,
+            False,
+        ),
         ("GPU power", lambda run: _mean([x for r in run.records for d in r.devices for x in d.power]), lambda x: f"{x:.0f} W", False),
         ("Host waits for the GPU, per step", _syncs, lambda x: f"{x:.1f}", False),
     ]
     for label, reading, shown, change in readings:
         before, after = _of(v, ORIGINAL, reading), _of(v, REWRITTEN, reading)
         if before or after:
-            yield Row(label, *(NONE if x is None else shown(x) for x in (before, after)), _relative(before, after) if change else "")
+            texts = [NONE if x is None else shown(x) for x in (before, after)]
+            yield Row(label, texts[0], texts[1], _relative(before, after) if change else "")
 
 
 def _of(v: Verification, arm: str, reading: Callable[[Run], float | None]) -> float | None:
@@ -154,9 +162,9 @@ def finding(v: Verification, c: Contribution) -> str:
     known = [r for r in (c.alone, c.left_out) if r is not None and math.isfinite(r.value)]
     if not known:
         return "not measured"
-    noise = v.speed.noise if v.speed is not None and v.speed.noise.pairs else Ratio(1, 1, 1, 0)
-    helps = any(r.low > max(1.0, noise.high) for r in known)
-    costs = any(r.high < min(1.0, noise.low) for r in known)
+    noise = (words.floor_of(v.speed.noise) if v.speed is not None else None) or 0.0
+    helps = any(r.low > 1 + noise for r in known)
+    costs = any(r.high < 1 - noise for r in known)
     return "unclear" if helps and costs else "helps" if helps else "costs" if costs else "no effect shown"
 
 
@@ -212,5 +220,3 @@ def errors(v: Verification) -> list[tuple[str, str]]:
             traces = [r.traceback for r in run.records if r.traceback]
             found[run.arm] = (f"{run.arm}, exit code {run.exit_code}", words.clean((traces or [run.stderr or "no output"])[0].strip()))
     return list(found.values())
-
-

@@ -51,7 +51,10 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
     if v.contributions:
         rules = [(c.rule, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c), c.note) for c in v.contributions]
         columns = ("rule", "alone", "among all", "finding", "note")
-        yield "By rule: time without the rule ÷ time with it (95 % interval)", _table(columns, rules, style, right=(1, 2), colours=_FINDINGS)
+        yield (
+            "By rule: time without the rule ÷ time with it (95 % interval)",
+            _table(columns, rules, style, right=(1, 2), colours=_FINDINGS),
+        )
     for what, trace in facts.errors(v):
         yield f"Failed run ({what})", "".join(f"  {line}\n" for line in trace.splitlines()[-12:])
     if v.warnings:
@@ -72,14 +75,14 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
-    rows = [[Text(words.clean(cell), (colours or {}).get(cell, "")) for cell in row] for row in rows]
+    cells = [[Text(words.clean(cell), (colours or {}).get(cell, "")) for cell in row] for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(columns), header_style="dim")
-    last = max((len(row) for row in rows), default=0) - 1
+    last = max((len(row) for row in cells), default=0) - 1
     for n in range(last + 1):
         header = columns[n] if n < len(columns) else ""
-        fold = n in (0, last) or any(len(row[n]) > 40 for row in rows)
+        fold = n in (0, last) or any(len(row[n]) > 40 for row in cells)
         table.add_column(header, justify="right" if n in right else "left", overflow="fold", no_wrap=not fold)
-    for row in rows:
+    for row in cells:
         table.add_row(*row)
     return _printed(table, style, indent=2)
 

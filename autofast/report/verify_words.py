@@ -49,7 +49,7 @@ def seconds(value: float | None) -> str:
 def memory(mib: float | None) -> str:
     if mib is None or not math.isfinite(mib):
         return NONE
-    return f"{mib / 1024:.2f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+    return f"{_digits(mib / 1024)} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
 
 
 def percent(share: float) -> str:
@@ -92,10 +92,16 @@ def interval(r: Ratio | None) -> str:
     return value if value == NONE else f"{value} ({between})"
 
 
-def floor(noise: Ratio) -> str:
-    """How far the original strays from itself: ``±2 %``."""
+def floor_of(noise: Ratio) -> float | None:
+    """How far the original strays from itself, as a share; None where that was not measured."""
     widest = max(abs(noise.high - 1), abs(1 - noise.low))
-    if not noise.pairs or not math.isfinite(widest):
+    return widest if noise.pairs and math.isfinite(widest) else None
+
+
+def floor(noise: Ratio) -> str:
+    """``±2 %``."""
+    widest = floor_of(noise)
+    if widest is None:
         return "not measured"
     return f"±{100 * widest:.0f} %" if widest >= 0.015 else f"±{100 * widest:.1f} %"
 
@@ -204,10 +210,12 @@ def _failure(run: Run) -> str:
 
 
 def badges(v: Verification) -> list[tuple[str, str]]:
-    """Verdicts as (words, tone); the tone is good, even, bad, open or none."""
+    """Verdicts as (words, tone); the tone is good, even, bad, open or none. Speed is good only where the training is the same."""
     speed = ("speed not measured", "none")
     if v.speed is not None:
         tones = {SpeedVerdict.FASTER: "good", SpeedVerdict.SAME: "even", SpeedVerdict.SLOWER: "bad", SpeedVerdict.UNCLEAR: "open"}
+        if v.parity is None or v.parity.verdict not in _SAME:
+            tones[SpeedVerdict.FASTER] = "even"
         speed = (SPEED_WORDS[v.speed.verdict], tones[v.speed.verdict])
     same = ("sameness not tested", "none")
     if v.parity is not None:

@@ -1,0 +1,110 @@
+"""A verification for a comment on a pull request: GitHub's Markdown, the sentence and the figures first, the rest folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from autofast.report import verify_facts as facts
+from autofast.report import verify_words as words
+from autofast.verify.result import Verification
+
+LIMIT = 60_000  # characters; GitHub takes 65,536
+DIFF = 24_000  # of these for the diff
+
+_MARKS = {
+    "good": "🟢",
+    "even": "⚪",
+    "bad": "🔴",
+    "open": "🟡",
+    "none": "⚪",
+}
+
+
+def markdown(v: Verification) -> str:
+    """The comment."""
+    head = [f"### {_said(words.sentence(v))}", " · ".join(f"{_MARKS[tone]} {text}" for text, tone in words.badges(v)), _names(v)]
+    head += [f"> [!WARNING]\n{''.join(f'> - {_said(w)}{chr(10)}' for w in _warnings(v))}".rstrip()] if _warnings(v) else []
+    rows = [(r.label.strip(), r.before, r.after, r.change) for r in facts.comparisons(v)]
+    if rows:
+        head.append(_table(("", "original", "rewritten", "change"), rows, right=(1, 2, 3)))
+    text = "\n\n".join(head) + "\n"
+    for title, body in _folded(v):
+        block = f"\n<details><summary>{_said(title)}</summary>\n\n{body}\n\n</details>\n"
+        text += block if len(text) + len(block) <= LIMIT else f"\n*{_said(title)}: too long for a comment.*\n"
+    return text
+
+
+def _names(v: Verification) -> str:
+    return f"{_code(v.original.path)} → {_code(v.rewritten.path)}"
+
+
+def _warnings(v: Verification) -> list[str]:
+    early = [f"ended early ({v.interrupted}): judged on what there is"] if v.interrupted else []
+    return [words.one_line(w, 400) for w in (*early, *v.warnings)]
+
+
+def _folded(v: Verification) -> Iterator[tuple[str, str]]:
+    """Title and body of what is folded."""
+    for what, trace in facts.errors(v):
+        yield f"Failed run ({what})", _fenced(trace[-6000:], "text")
+    if v.parity is not None:
+        outcomes = {"passed": "✓ passed", "identical": "✓ identical", "failed": "✗ **failed**", "not decided": "? not decided"}
+        checks = [(_said(c.name), outcomes[facts.outcome(c)], _said(c.text)) for c in v.parity.checks]
+        failed = sum(c.passed is False for c in v.parity.checks)
+        title = f"Does it train the same? {len(checks) - failed} of {len(checks)} checks did not fail"
+        yield title, _raw_table(("check", "outcome", "figures"), checks)
+    evidence = facts.evidence(v)
+    if evidence:
+        yield "How sure the figure of speed is", _table(("", ""), evidence)
+    else:
+        yield "Speed", "Speed was not measured."
+    if v.diagnosis is not None:
+        shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
+        said = _said(v.diagnosis.sentence) + (
+            f" Rules that address it: {', '.join(map(_code, v.diagnosis.rules))}." if v.diagnosis.rules else ""
+        )
+        yield "Where the time of a step goes", f"{said}\n\n{_table(('phase', 'original', 'rewritten'), shares, right=(1, 2))}"
+    if v.contributions:
+        rules = [(c.rule, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c), c.note) for c in v.contributions]
+        note = "Time without the rule ÷ time with it, with 95 % intervals."
+        yield "What each rule contributes", f"{note}\n\n{_table(('rule', 'alone', 'among all', 'finding', 'note'), rules, right=(1, 2))}"
+    if v.diff:
+        yield "What was changed", _diff(v)
+    yield "How it was measured", _table(("", ""), [*facts.measured(v), *v.environment.items()])
+
+
+def _diff(v: Verification) -> str:
+    text = "\n".join(diff.rstrip("\n") for diff in v.diff.values())
+    if len(text) > DIFF:
+        shown = text[:DIFF].rpartition("\n")[0]
+        left = text.count("\n") - shown.count("\n")
+        return f"{_fenced(shown, 'diff')}\n\n*{left} more lines are left out.*"
+    return _fenced(text, "diff")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    return _raw_table([_said(c) for c in columns], [[_said(cell) for cell in row] for row in rows], right)
+
+
+def _raw_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    lines = [f"| {' | '.join(columns)} |", f"| {' | '.join('---:' if n in right else '---' for n in range(len(columns)))} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _said(text: str) -> str:
+    """Text on one line that means nothing to Markdown, to HTML, or to GitHub's mentions and references."""
+    flat = escape(words.one_line(text, 2000), quote=False)
+    return re.sub(r"([\\`*_{}\[\]|#~$])", r"\\\1", flat).replace("@", "&#64;").replace("://", "&#58;//")
+
+
+def _code(text: str) -> str:
+    """Code in a line; a pipe would end a cell of a table."""
+    return f"<code>{re.sub(r'[*_`|@\[\]~\\#$]', lambda c: f'&#{ord(c[0])};', escape(words.one_line(text, 400), quote=False))}</code>"
+
+
+def _fenced(text: str, kind: str) -> str:
+    """A block of code, whatever is in it."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{fence}{kind}\n{words.clean(text)}\n{fence}"
