@@ -1,0 +1,149 @@
+"""DataLoaders: how long the script waits for them, and what they give.
+
+``_BaseDataLoaderIter.__next__`` is one place for loaders with and without workers. Samples are counted by the indices that the sampler gave out
+(``_next_index``), as the shape of a batch does not always tell: detection batches are lists of images of different sizes.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+import zlib
+from collections import deque
+from typing import Any
+
+import torch
+from torch.utils.data import dataloader
+
+from .core import Probe
+from .training import opaque
+
+PASS, SIZES = "_autofast_pass", "_autofast_sizes"
+
+
+def first_size(batch: Any, depth: int = 0) -> int:
+    """The first dimension of the first tensor or array found."""
+    shape = getattr(batch, "shape", None)
+    if shape is not None and hasattr(batch, "dtype"):
+        return int(shape[0]) if len(shape) else 1
+    if depth < 4:
+        for value in batch.values() if hasattr(batch, "values") else batch if isinstance(batch, (list, tuple)) else ():
+            size = first_size(value, depth + 1)
+            if size:
+                return size
+    return 0
+
+
+def leaves(batch: Any) -> list[Any]:
+    if isinstance(batch, (list, tuple)):
+        return [leaf for value in batch for leaf in leaves(value)]
+    if hasattr(batch, "items"):
+        return [leaf for _, value in sorted(batch.items(), key=lambda item: str(item[0])) for leaf in leaves(value)]
+    return [batch]
+
+
+def weights(count: int) -> Any:
+    """Fixed, irregular weights between 1 and 2: so that a flipped image or a moved token changes the sum."""
+    return 1 + torch.frac(torch.arange(count, dtype=torch.float64) * 0.6180339887498949)
+
+
+def value(leaf: Any) -> float:
+    """A sum over samples, so that their order in the batch does not matter (but for rounding); within a sample, position does."""
+    if isinstance(leaf, torch.Tensor):
+        data = leaf.detach().cpu()
+        data = (torch.view_as_real(data) if data.is_complex() else data.to_dense() if data.layout != torch.strided else data).double()
+        if data.dim() < 2:
+            return float(data.sum())
+        rows = data.reshape(data.shape[0], -1).sum(0)
+        return float((rows * weights(rows.numel())).sum())
+    if isinstance(leaf, (bool, int, float)):
+        return float(leaf)
+    if hasattr(leaf, "__array__") and getattr(getattr(leaf, "dtype", None), "kind", "") in "biuf":
+        return value(torch.as_tensor(leaf))
+    if isinstance(leaf, (str, bytes)):
+        return float(zlib.crc32(leaf.encode() if isinstance(leaf, str) else leaf))
+    return 0.0
+
+
+def checksum(batch: Any) -> float:
+    """See record.Pass. In double precision whatever the default is; reads the batch only."""
+    with torch.no_grad():
+        return float(sum(value(leaf) * (1 + place / 8) for place, leaf in enumerate(leaves(batch))))
+
+
+def in_double(batch: Any) -> Any:
+    """For runs in double precision: batches of single precision are cast where they come in, as some modules compare dtypes."""
+    if isinstance(batch, torch.Tensor):
+        return batch.double() if batch.is_floating_point() else batch
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(in_double, batch))
+    if type(batch) in (list, tuple):
+        return type(batch)(map(in_double, batch))
+    if type(batch) is dict:
+        return {key: in_double(entry) for key, entry in batch.items()}
+    return batch
+
+
+class Loaders:
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.numbers: Any = weakref.WeakKeyDictionary()
+        self.passes = 0
+        self.checksums: dict[int, list[float]] = {}
+        base: Any = dataloader._BaseDataLoaderIter
+        self.wrap_iter(dataloader.DataLoader)
+        self.wrap_next(base)
+        self.wrap_index(base)
+
+    def wrap_iter(self, cls: Any) -> None:
+        original, probe = cls.__iter__, self.probe
+
+        def make(loader: Any) -> Any:
+            persistent = getattr(loader, "_iterator", None)
+            if persistent is not None and SIZES in persistent.__dict__:
+                persistent.__dict__[SIZES].clear()  # of an iteration that was broken off
+            start = probe.clock()
+            iterator = original(loader)
+            end = probe.clock()
+            number = self.numbers.setdefault(loader, len(self.numbers))
+            iterator.__dict__[PASS] = self.passes
+            probe.events.append(("i", start if threading.get_ident() == probe.main else end, end, self.passes, number, loader.num_workers))
+            self.passes += 1
+            return iterator
+
+        cls.__iter__ = opaque(make)
+
+    def wrap_next(self, base: Any) -> None:
+        original, probe, clock, me = base.__next__, self.probe, self.probe.clock, threading.get_ident
+        double, sums = probe.settings.double, probe.settings.batches
+
+        def fetch(iterator: Any) -> Any:
+            start = clock()
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                end = clock()
+                probe.events.append(("e", start if me() == probe.main else end, end, iterator.__dict__.get(PASS, -1)))
+                raise
+            end = clock()
+            if me() != probe.main:
+                start = end  # a prefetching thread waits, not the training
+            sizes = iterator.__dict__.get(SIZES)
+            size = sizes.popleft() if sizes else None
+            probe.events.append(("n", start, end, iterator.__dict__.get(PASS, -1), first_size(batch) if size is None else size))
+            if sums:
+                self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(checksum(batch))
+            return in_double(batch) if double else batch
+
+        base.__next__ = opaque(fetch)
+
+    def wrap_index(self, base: Any) -> None:
+        original, mapped = base._next_index, dataloader._DatasetKind.Map
+
+        def next_index(iterator: Any) -> Any:
+            index = original(iterator)
+            known = isinstance(index, (list, tuple)) and iterator._dataset_kind == mapped
+            iterator.__dict__.setdefault(SIZES, deque()).append(len(index) if known else None)
+            return index
+
+        base._next_index = opaque(next_index)

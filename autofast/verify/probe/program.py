@@ -1,0 +1,224 @@
+"""Runs the script as ``__main__`` and ends as it would have ended."""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import os
+import signal
+import sys
+import traceback
+import types
+from typing import Any
+
+from . import seeds, settings, surroundings
+from .arrival import Arrival
+from .core import Probe, StopRun, leave
+from .saves import Saves
+from .writing import Writer, described
+
+KEPT: list[Any] = []  # what must outlive its name
+
+
+def main(arguments: list[str]) -> None:
+    born = surroundings.born()
+    if not arguments:
+        sys.exit("usage: python probe SCRIPT [ARGUMENTS...]   with AUTOFAST_PROBE in the environment")
+    wanted = settings.read()
+    probe = Probe(wanted, born)
+    writer, saves, seeding = Writer(probe), Saves(probe), seeds.Seeds(probe)
+    if wanted.double:
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # a dispatch mode sees nothing of what is compiled
+    writer.parts.append(lambda: {"wrote_outside": list(saves.outside), "checkpoints": list(saves.checkpoints.values())})
+    if wanted.state:
+        writer.parts.append(lambda: {"random_state": surroundings.random_state()})
+    catch_signals(probe)
+    catch_exit(probe)
+    script = arguments[0]
+    sys.argv[:] = arguments
+    folder = os.path.dirname(os.path.realpath(script))
+    probe.folder = folder + os.sep
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, folder)
+    arrivals = {"numpy": seeding.numpy, "torch": lambda: torch_arrived(probe, writer, saves, seeding)}
+    KEPT.append(Arrival(arrivals))
+    run(script, probe)
+
+
+def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.Seeds) -> None:
+    """Installs every hook. What this version of torch does not allow is noted, and the run goes on."""
+    probe.moments["torch_imported"] = probe.clock()
+    wanted = probe.settings
+
+    def attempt(what: str, function: Any) -> Any:
+        try:
+            return function()
+        except Exception as error:
+            probe.note(f"{what} not recorded: {described(error)}")
+            return None
+
+    from . import loaders, spans, state, training
+
+    attempt("seeds", seeding.torch)
+    steps = attempt("steps", lambda: training.Training(probe))
+    fetches = attempt("loaders", lambda: loaders.Loaders(probe))
+    attempt("transfers and collectives", lambda: spans.Spans(probe))
+    attempt("checkpoints", saves.torch)
+    if fetches is not None:
+        writer.parts.append(lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}})
+    if steps is not None and wanted.gradients:
+        from .gradients import Watch
+
+        steps.watch = Watch()
+    if steps is not None and (wanted.state or wanted.perturb):
+        models = state.State(probe)
+        steps.constructed.append(models.constructed)
+        if wanted.state:
+            steps.training_share = models.training_share
+            steps.first_backward.append(models.first_backward)
+            writer.parts.append(lambda: {"model": models.prints(), "start": models.start, "trainable_unused": models.unused()})
+    import torch
+
+    if torch.cuda.is_available():
+        from .device import Device
+
+        probe.device = Device(probe)
+        writer.parts.append(lambda: {**probe.device.finish(), "syncs": probe.device.syncs})
+    if wanted.detailed:
+        attempt("agreeing random draws of compiled code", lambda: same_draws(torch))
+    if wanted.double:
+        from .double import Double
+
+        KEPT.append(Double())  # type: ignore[no-untyped-call]
+        KEPT[-1].__enter__()
+
+
+def same_draws(torch: Any) -> None:
+    """Compiled code draws random numbers of its own unless told to draw eager ones. Set when something is compiled: importing inductor
+    for a script that compiles nothing would cost seconds."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        import torch._inductor.config as inductor
+
+        inductor.fallback_random = True
+        return original(*args, **kwargs)
+
+    torch.compile = compile
+
+
+def run(script: str, probe: Probe) -> None:
+    """Not by runpy.run_path: that takes the script's module away from ``sys.modules`` when it ends, before its exit functions run, which
+    then cannot pickle its classes. A folder or a zip file with a ``__main__`` is left to runpy."""
+    probe.moments["script_started"] = probe.clock()
+    try:
+        if os.path.isdir(script) or script.endswith(".zip"):
+            import runpy
+
+            runpy.run_path(script, run_name="__main__")
+        else:
+            execute(script)
+    except StopRun:
+        finish(probe)
+    except SystemExit as stop:
+        probe.write("exit", exit_code=code_of(stop))
+        raise
+    except BaseException as error:
+        if not probe.ours:
+            raise
+        error.__traceback__ = own = users(error.__traceback__)
+        probe.write("error", exit_code=1, error=described(error), trace="".join(traceback.format_exception(type(error), error, own)))
+        sys.excepthook(type(error), error, own)
+        sys.excepthook = lambda *_: None  # printed; the interpreter still ends as it does for this exception
+        raise
+    else:
+        if probe.stopping:  # a bare except swallowed the end of the run, and no step came after it
+            finish(probe)
+        probe.write("end")
+
+
+def execute(script: str) -> None:
+    path = os.path.abspath(script) if sys.version_info >= (3, 9) else script  # as ``python script.py`` has it
+    module = types.ModuleType("__main__")
+    module.__dict__.update(
+        __file__=path,
+        __builtins__=__builtins__,
+        __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+        __cached__=None,
+        __annotations__={},
+    )
+    KEPT.append(sys.modules["__main__"])
+    sys.modules["__main__"] = module
+    with open(path, "rb") as file:
+        source = file.read()
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+
+
+def users(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """Without the frames of the probe: the first ones here, and those of wrappers in between."""
+    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    entries = []
+    while trace is not None:
+        if not os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(here):
+            entries.append(trace)
+        trace = trace.tb_next
+    result: types.TracebackType | None = None
+    for entry in reversed(entries):
+        result = types.TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result
+
+
+def code_of(stop: SystemExit) -> int:
+    return 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
+
+
+def finish(probe: Probe) -> None:
+    """The script is unwound after its last wanted step. It did not expect to end here: threads of its own may wait for ever."""
+    probe.write("steps")
+    if probe.ours:
+        wait_for_others()
+        leave(0, orderly=True)
+
+
+def wait_for_others() -> None:
+    """Under torch.distributed: a process that vanishes while another still receives its last messages makes that one fail. No collective:
+    the other may not come. The store counts who has arrived."""
+    import time
+
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return
+    try:
+        store, size = torch.distributed.distributed_c10d._get_default_store(), torch.distributed.get_world_size()
+        arrived, limit = store.add("autofast_probe_end", 1), time.monotonic() + 5
+        while arrived < size and time.monotonic() < limit:
+            time.sleep(0.01)
+            arrived = store.add("autofast_probe_end", 0)
+        time.sleep(0.05)  # the process that holds the store goes last
+    except Exception:  # the store's own process has gone
+        pass
+
+
+def catch_signals(probe: Probe) -> None:
+    """A time limit ends the run by SIGTERM: what is known so far is written. The script's own handler replaces this one."""
+
+    def terminated(number: int, frame: Any) -> None:
+        probe.write("error", exit_code=128 + number, error=signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, terminated)
+
+
+def catch_exit(probe: Probe) -> None:
+    original = os._exit
+
+    @functools.wraps(original)
+    def leave_now(status: int) -> Any:
+        probe.write("exit", exit_code=status)
+        original(status)
+
+    leave_now.autofast_original = original  # type: ignore[attr-defined]
+    os._exit = leave_now

@@ -1,0 +1,111 @@
+"""Checkpoints that the script saves, and files that it opens for writing outside its working folder."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from .core import Probe
+from .writing import described
+
+MOST = 100  # names that are kept
+DEPTH = 8
+
+
+def keys(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Nested keys joined by ``/``, each with type, dtype and shape."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        yield name, f"{type(value).__name__} {str(value.dtype).replace('torch.', '')} {list(value.shape)}"
+    elif isinstance(value, dict) and value and depth < DEPTH:
+        for key, entry in value.items():
+            yield from keys(entry, f"{name}/{key}" if name else str(key), depth + 1)
+    elif (
+        isinstance(value, (list, tuple))
+        and any(hasattr(entry, "shape") or isinstance(entry, (dict, list)) for entry in value)
+        and depth < DEPTH
+    ):
+        for place, entry in enumerate(value):
+            yield from keys(entry, f"{name}/{place}" if name else str(place), depth + 1)
+    elif isinstance(value, (list, tuple)):
+        yield name, f"{type(value).__name__} of {len(value)}"
+    else:
+        yield name, type(value).__name__
+
+
+class Saves:
+    """``outside`` holds paths in the order in which they were opened (a dictionary, for its order)."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.outside: dict[str, None] = {}
+        self.checkpoints: dict[str, dict[str, Any]] = {}
+        self.folder = os.getcwd()
+        self.allowed = tuple(os.path.realpath(place) + os.sep for place in (probe.settings.scratch, tempfile.gettempdir()) if place)
+        self.allowed += ("/dev/", "/proc/", "/sys/")
+        if probe.settings.scratch:
+            sys.addaudithook(self.audit)
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, mode, flags = arguments
+            if isinstance(path, int):
+                return
+            if (
+                isinstance(mode, str)
+                and any(letter in mode for letter in "wax+")
+                or mode is None
+                and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            ):
+                self.opened(path)
+        elif event == "os.rename":
+            self.opened(arguments[1])
+
+    def opened(self, path: Any) -> None:
+        try:
+            where = os.path.realpath(os.fsdecode(path))
+        except (TypeError, ValueError, OSError):
+            return
+        if (
+            len(self.outside) < MOST
+            and not where.startswith(self.allowed)
+            and not where.endswith((".pyc", self.probe.settings.out + ".tmp"))
+        ):
+            if os.sep + "__pycache__" + os.sep not in where:  # Python's own, under a temporary name
+                self.outside[where] = None
+
+    def torch(self) -> None:
+        """torch.save opens its file in C++, of which no audit hook hears."""
+        import torch
+
+        original = torch.save
+
+        @functools.wraps(original)
+        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+            original(obj, f, *args, **kwargs)
+            path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
+            if not isinstance(path, (str, os.PathLike)) or not self.probe.ours:
+                return
+            if self.probe.settings.scratch:
+                self.opened(path)
+            if self.probe.settings.state:
+                self.checkpoint(obj, f, os.fspath(path))
+
+        torch.save = torch.serialization.save = save
+
+    def checkpoint(self, obj: Any, file: Any, path: str) -> None:
+        import torch
+
+        name = os.path.relpath(os.path.realpath(path), os.path.realpath(self.folder))
+        entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
+        self.checkpoints[name] = entry  # the last one under this name
+        try:
+            if hasattr(file, "flush"):
+                file.flush()
+            torch.load(path)
+        except Exception as error:
+            entry["loads"], entry["error"] = False, re.sub(r"\x1b\[[0-9;]*m", "", described(error))  # torch prints this one in bold

@@ -1,0 +1,147 @@
+"""The models: which are called from outside, their state at the first backward and at the end, training flags, and perturbation.
+
+A model is an outermost module with parameters or buffers: one that was called before any module that holds it. Wrappers (DDP, DataParallel,
+torch.compile) are taken off, so that names agree between a script that has them and one that has not.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+
+from .core import Probe
+from .gradients import parameters
+from .prints import Printer
+
+
+def bare(module: Any) -> Any:
+    while True:
+        inner = module.__dict__.get("_modules", {}).get("_orig_mod")
+        if inner is None and type(module).__name__ in ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"):
+            inner = module._modules.get("module") or module._modules.get("_fsdp_wrapped_module")
+        if inner is None:
+            return module
+        module = inner
+
+
+def plain(name: str) -> str:
+    """A parameter's name without the parts that wrappers inside a model add."""
+    return ".".join(part for part in name.split(".") if part not in ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
+
+
+def stateful(module: Any) -> bool:
+    return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
+
+
+class State:
+    """``models`` keeps every outermost module, as it is printed at the end. Only in detailed runs."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.models: list[Any] = []
+        self.outer: set[int] = set()
+        self.inner: set[int] = set()
+        self.called = self.trained = 0
+        self.optimizers: list[Any] = []  # weak references
+        self.start: dict[str, Any] = {}
+        self.printer: Printer | None = None
+        self.perturbed: dict[int, Any] = {}
+        modules.register_module_forward_pre_hook(self.hook())
+
+    def hook(self) -> Any:
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+        thread = torch.is_grad_enabled
+
+        def before(module: Any, arguments: Any) -> None:
+            # torch.compile traces this as well, as it stands: it must fold to nothing there.
+            if compiling():
+                return
+            self.seen(module, thread())
+
+        return before
+
+    def seen(self, module: Any, gradients: bool) -> None:
+        if id(module) in self.inner:
+            return
+        if id(module) not in self.outer:
+            model = bare(module)
+            if not stateful(model):
+                return
+            if not any(model is known for known in self.models):
+                self.models.append(model)
+                if self.probe.settings.perturb:
+                    self.perturb(model)
+            self.outer.add(id(module))
+            self.inner.update(id(inside) for inside in module.modules() if inside is not module)
+        if gradients:
+            flags = [inside.training for inside in module.modules()]
+            self.called += len(flags)
+            self.trained += sum(flags)
+
+    def training_share(self) -> float | None:
+        share = self.trained / self.called if self.called else None
+        self.called = self.trained = 0
+        return share
+
+    # -------------------------------------------------------------------------------------------------------- perturbation
+    def perturb(self, model: Any) -> None:
+        """Just before the model is called for the first time, so after any checkpoint was loaded and, under DDP, after the broadcast."""
+        for tensor in model.parameters():
+            self.perturb_tensor(tensor)
+
+    def perturb_tensor(self, tensor: Any) -> None:
+        if id(tensor) in self.perturbed or not tensor.is_floating_point():
+            return
+        generator = torch.Generator()
+        torch._C.Generator.manual_seed(generator, 30_011 + len(self.perturbed))
+        self.perturbed[id(tensor)] = tensor
+        noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        with torch.no_grad():
+            tensor.mul_((1 + self.probe.settings.perturb * noise).to(tensor.device, tensor.dtype))
+
+    def constructed(self, optimizer: Any) -> None:
+        """Tensors that are no module's parameters are perturbed here: nothing tells of their first use."""
+        self.optimizers.append(weakref.ref(optimizer))
+        if self.probe.settings.perturb:
+            for tensor in parameters(optimizer):
+                if not isinstance(tensor, torch.nn.Parameter):
+                    self.perturb_tensor(tensor)
+
+    # -------------------------------------------------------------------------------------------------------------- prints
+    def first_backward(self) -> None:
+        self.start = self.prints()
+
+    def prints(self) -> dict[str, Any]:
+        """Parameters and buffers of all models, then what optimizers hold besides: ``o0/0.2`` is the third of the first group."""
+        printer = self.printer = self.printer or Printer()
+        result, done = {}, set()
+        for number, model in enumerate(self.models):
+            for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+                done.add(id(tensor))
+                if not getattr(torch.nn.parameter, "is_lazy", lambda _: False)(tensor):
+                    result[f"{number}/{plain(name)}"] = printer(tensor)
+        for number, reference in enumerate(self.optimizers):
+            optimizer = reference()
+            for place, group in enumerate(optimizer.param_groups if optimizer is not None else ()):
+                for index, tensor in enumerate(group["params"]):
+                    if id(tensor) not in done:
+                        done.add(id(tensor))
+                        result[f"o{number}/{place}.{index}"] = printer(tensor)
+        return result
+
+    def unused(self) -> list[str]:
+        """Parameters with a gradient that no optimizer holds. Looked at when the run ends: nothing has cleared what no optimizer holds,
+        unless the script clears by ``model.zero_grad()``."""
+        optimizers = [reference() for reference in self.optimizers]
+        held = {id(tensor) for optimizer in optimizers if optimizer is not None for tensor in parameters(optimizer)}
+        if not held:
+            return []
+        return [
+            f"{number}/{plain(name)}"
+            for number, model in enumerate(self.models)
+            for name, tensor in model.named_parameters()
+            if tensor.grad is not None and id(tensor) not in held
+        ]

@@ -1,0 +1,223 @@
+"""Optimizers, backward and GradScaler: the events from which steps are made.
+
+torch offers global hooks around every optimizer's step (torch.optim.optimizer.register_optimizer_step_pre_hook, 2.0 and later); they fire for
+subclasses of a script's own too. ``Tensor.backward`` looks ``torch.autograd.backward`` up when it is called, so one wrapper sees both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import optimizer as optim
+
+from .core import Probe
+
+NUMBER = "_autofast_number"  # in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state alive
+
+
+def opaque(function: Any) -> Any:
+    """torch.compile shall not look into this: it would trace the clock. Does what torch._dynamo.disable does, without importing dynamo."""
+    function._torchdynamo_disable = True
+    return function
+
+
+def kept(value: Any) -> Any:
+    """A copy of a number: as a float where that is free, as a tensor where reading it would wait for the device.
+
+    A copy, as scripts change losses in place (``total += loss``) and CUDA graphs write the next loss to the same memory.
+    """
+    if not isinstance(value, torch.Tensor):
+        return float(value) if isinstance(value, (int, float)) else float("nan")
+    if value.numel() != 1:
+        return float("nan")
+    value = value.detach()
+    return value.item() if value.device.type == "cpu" and not value.is_complex() else value.clone()
+
+
+class Training:
+    """Installs the hooks; ``before`` and ``after`` are called around each step with the optimizer where gradients are asked for."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.open: list[list[Any]] = []  # steps that have begun: optimizer, time, learning rates, extras
+        self.scaled: list[tuple[Any, Any]] = []  # results of GradScaler.scale and what they were made from
+        self.scale: Any = None
+        self.in_backward = False
+        self.detailed = probe.settings.detailed
+        self.watch: Any = None  # gradients.Watch
+        self.training_share: Callable[[], float | None] = lambda: None  # state.State
+        self.first_backward: list[Callable[[], None]] = []
+        self.constructed: list[Callable[[Any], None]] = []
+        optim.register_optimizer_step_pre_hook(opaque(self.before_hook()))
+        optim.register_optimizer_step_post_hook(opaque(self.after_hook()))
+        self.wrap_construction()
+        self.wrap_backward()
+        self.wrap_scaler()
+
+    # ---------------------------------------------------------------------------------------------------------- optimizers
+    def number(self, optimizer: Any) -> int:
+        number: int | None = optimizer.__dict__.get(NUMBER)
+        if number is None:
+            number = optimizer.__dict__[NUMBER] = len(self.probe.optimizers)
+            self.probe.optimizers.append(type(optimizer).__name__)
+        return number
+
+    def rates(self, optimizer: Any) -> list[Any]:
+        return [rate if type(rate) is float else kept(rate) for rate in [group.get("lr", 0.0) for group in optimizer.param_groups]]
+
+    def wrap_construction(self) -> None:
+        original = optim.Optimizer.__init__
+
+        @functools.wraps(original)
+        def construct(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            self.probe.made += 1
+            for callback in self.constructed:
+                callback(optimizer)
+
+        optim.Optimizer.__init__ = opaque(construct)  # type: ignore[method-assign]
+
+    def before_hook(self) -> Callable[..., Any]:
+        """Closures are timed: with them forward and backward lie inside the step (LBFGS, Lightning)."""
+        probe, clock, stack = self.probe, self.probe.clock, self.open
+
+        def before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            probe.resumed()
+            for place, entry in enumerate(stack):
+                if entry[0] is optimizer:  # an earlier step of it ended in an exception
+                    del stack[place:]
+                    break
+            entry = [optimizer, clock(), self.rates(optimizer), {}]
+            stack.append(entry)
+            if len(stack) > 1:  # inside another one's step, as with Lookahead or ZeroRedundancyOptimizer: the outer one is the step
+                return None
+            found = getattr(optimizer, "found_inf", None)  # fused optimizers are told by GradScaler, and skip on the device
+            if found is not None:
+                entry[3]["inf"] = found
+            closure = args[1] if len(args) > 1 else kwargs.get("closure")
+            if closure is None:
+                if self.watch is not None:
+                    self.watch.before(optimizer, entry[3])
+                entry[1] = clock()
+                return None
+            timed = self.closure(closure, optimizer, entry[3])
+            if len(args) > 1:
+                return (args[0], timed, *args[2:]), kwargs
+            return args, {**kwargs, "closure": timed}
+
+        return before
+
+    def closure(self, closure: Any, optimizer: Any, extras: dict[str, Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = self.probe.clock()
+            result = closure(*args, **kwargs)
+            self.probe.events.append(("f", start, self.probe.clock()))
+            if self.watch is not None and "norm" not in extras:
+                self.watch.before(optimizer, extras)
+            return result
+
+        return timed
+
+    def after_hook(self) -> Callable[..., None]:
+        probe, clock, stack = self.probe, self.probe.clock, self.open
+
+        def after(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            now = clock()
+            if not stack or stack[-1][0] is not optimizer:
+                return
+            _, start, rates, extras = stack.pop()
+            if stack:
+                return
+            if self.detailed:
+                if self.watch is not None:
+                    self.watch.after(optimizer, extras)
+                share = self.training_share()
+                if share is not None:
+                    extras["training"] = share
+            probe.events.append(("o", start, now, self.number(optimizer), rates, extras))
+            probe.step_ended(now)
+
+        return after
+
+    # ------------------------------------------------------------------------------------------------------------ backward
+    def wrap_backward(self) -> None:
+        probe, clock, original = self.probe, self.probe.clock, torch.autograd.backward
+
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if self.in_backward:  # reentrant checkpointing calls it from inside a backward
+                return original(tensors, *args, **kwargs)
+            if probe.stopping:
+                probe.resumed()
+            for callback in self.first_backward:
+                callback()
+            self.first_backward.clear()
+            loss = self.loss(tensors)
+            self.in_backward = True
+            start = clock()
+            try:
+                original(tensors, *args, **kwargs)
+            finally:
+                self.in_backward = False
+            now = clock()
+            probe.events.append(("b", start, now, loss))
+            probe.backwards += 1
+            if not probe.steps or not probe.optimizers:
+                self.without_optimizer(now)
+
+        torch.autograd.backward = opaque(backward)
+
+    def without_optimizer(self, now: float) -> None:
+        """No optimizer of torch's has stepped: where none was made, or none steps in a hundred backwards, backwards count as steps."""
+        probe = self.probe
+        if not probe.made or (probe.settings.steps and probe.backwards >= 100 * probe.settings.steps):
+            probe.step_ended(now)
+
+    def loss(self, tensors: Any) -> Any:
+        if isinstance(tensors, torch.Tensor):
+            return kept(self.unscaled(tensors))
+        values = [kept(self.unscaled(tensor)) for tensor in tensors]
+        return sum(values[1:], values[0]) if values else float("nan")
+
+    # ---------------------------------------------------------------------------------------------------------- GradScaler
+    def unscaled(self, tensor: Any) -> Any:
+        if not self.scaled:
+            return tensor
+        for place, (scaled, loss) in enumerate(self.scaled):
+            if scaled is tensor:
+                del self.scaled[place]
+                return loss
+        # Something computed from scaled losses, such as their sum.
+        self.scaled.clear()
+        return tensor if self.scale is None else tensor.detach() / self.scale.to(tensor.device)
+
+    def wrap_scaler(self) -> None:
+        """torch.cuda.amp.GradScaler and torch.cpu.amp.GradScaler derive from torch.amp's since 2.3; before, there is only the first."""
+        scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+        scale, step, probe = scaler.scale, scaler.step, self.probe
+
+        @functools.wraps(scale)
+        def remember(this: Any, outputs: Any) -> Any:
+            result = scale(this, outputs)
+            if isinstance(outputs, torch.Tensor):
+                self.scaled = [(result, outputs.detach())]
+            elif isinstance(outputs, (list, tuple)):
+                self.scaled = [(r, o.detach()) for r, o in zip(result, outputs) if isinstance(o, torch.Tensor)]  # noqa: B905
+            self.scale = getattr(this, "_scale", None)
+            return result
+
+        @functools.wraps(step)
+        def watched(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            steps, start = probe.steps, probe.clock()
+            result = step(this, optimizer, *args, **kwargs)
+            # No hook fired: it found an infinity. It has read that from the device itself, so nothing needs to be asked.
+            if probe.steps == steps and this.is_enabled() and getattr(type(optimizer).step, "hooked", False):
+                now = probe.clock()
+                probe.events.append(("k", start, now, self.number(optimizer), self.rates(optimizer)))
+                probe.step_ended(now)
+            return result
+
+        scaler.scale, scaler.step = opaque(remember), opaque(watched)
