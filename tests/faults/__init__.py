@@ -1,0 +1,138 @@
+"""Rewritten scripts with one fault each, and sound ones: what the verifier must tell apart.
+
+Every fault is one of the silent corruptions that an automatic rewrite can cause (the list in docs/verify.md): the script runs to its end, and
+the loss goes down. ``effect`` is that of the rule in whose work the fault would hide, so that the test of that effect has to find it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """``edits`` are (old text, new text), each of which must occur exactly once in the base script."""
+
+    name: str
+    base: str
+    effect: str
+    edits: tuple[tuple[str, str], ...]
+    sound: bool = False
+
+    @property
+    def path(self) -> Path:
+        return HERE / f"{self.base}.py"
+
+    def text(self) -> str:
+        text = self.path.read_text()
+        for old, new in self.edits:
+            if text.count(old) != 1:
+                raise ValueError(f"{self.name}: {old!r} occurs {text.count(old)} times in {self.path.name}")
+            text = text.replace(old, new)
+        return text
+
+
+def fault(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:
+    return Case(name, base, effect, edits)
+
+
+def sound(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:
+    return Case(name, base, effect, edits, sound=True)
+
+
+_SGD = "torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, weight_decay=1e-3)"
+_ADAMW = "torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.05)"
+_STEP = "            loss.backward()\n            optimizer.step()\n"
+_FORWARD = "            loss = F.cross_entropy(model(image), label)\n"
+_LOOP = "        for image, label in loader:\n"
+
+CASES = [
+    # ---------------------------------------------------------------------------------------------- gradients and their window
+    fault("a dropped / N of gradient accumulation", "classifier", "rounding", ("(loss / WINDOW).backward()", "loss.backward()")),
+    fault("the last, partial window is dropped", "classifier", "rounding", (" or i + 1 == len(loader)", "")),
+    fault("a window one batch too long", "classifier", "rounding", ("(i + 1) % WINDOW == 0", "(i + 1) % (WINDOW + 1) == 0")),
+    fault(
+        "a forgotten zero_grad", "classifier", "rounding",
+        ("            optimizer.step()\n            optimizer.zero_grad()\n", "            optimizer.step()\n"),
+    ),
+    fault(
+        "a doubled zero_grad: only the last batch of a window counts", "classifier", "rounding",
+        ("        loss = criterion(model(x), y)\n", "        optimizer.zero_grad()\n        loss = criterion(model(x), y)\n"),
+    ),
+    fault("clipping left out", "classifier", "rounding", ("            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "")),
+    fault("the gradients of a part are lost (no_grad around it)", "classifier", "rounding",
+          ("        return self.head(self.body(x))", "        with torch.no_grad():\n            x = self.body(x)\n        return self.head(x)")),
+    fault("reduction='sum' in place of the mean", "classifier", "rounding", ("nn.CrossEntropyLoss()", 'nn.CrossEntropyLoss(reduction="sum")')),
+    # ---------------------------------------------------------------------------------------------- optimizer and schedule
+    fault("an optimizer that holds dead parameters (a new head)", "classifier", "rounding",
+          (_SGD, f"{_SGD}\n    torch.manual_seed(9)\n    model.head = nn.Linear(32, 3)")),
+    fault("the scheduler stepped twice", "classifier", "rounding", ("        scheduler.step()\n", "        scheduler.step()\n        scheduler.step()\n")),
+    fault("the scheduler steps with every batch, its horizon in epochs", "classifier", "sampling",
+          ("            optimizer.step()\n", "            optimizer.step()\n            scheduler.step()\n"),
+          ("def train(model, loader, criterion, optimizer):", "def train(model, loader, criterion, optimizer, scheduler):"),
+          ("train(model, train_loader, criterion, optimizer)", "train(model, train_loader, criterion, optimizer, scheduler)"),
+          ("        scheduler.step()\n        print", "        print")),
+    fault("weight decay dropped", "pictures", "sampling", (_ADAMW, "torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)")),
+    fault("Adam in place of AdamW", "pictures", "rounding", (_ADAMW, "torch.optim.Adam(model.parameters(), lr=3e-3, weight_decay=0.05)")),
+    fault("learning rate scaled by the number of processes", "pictures", "sampling", ("lr=3e-3", "lr=6e-3")),
+    # ---------------------------------------------------------------------------------------------- precision
+    fault("clipping before unscaling", "scaled", "rounding", ("            scaler.unscale_(optimizer)\n", "")),
+    fault("scaled backward, plain optimizer.step", "scaled", "rounding",
+          ("            scaler.unscale_(optimizer)\n", ""), ("            scaler.step(optimizer)\n            scaler.update()\n", "            optimizer.step()\n")),
+    fault("autocast around optimizer.step (stale weights)", "scaled", "rounding",
+          ("    for epoch in range(5):\n", '    autocast = torch.autocast("cpu", dtype=torch.float16)\n    autocast.__enter__()\n    for epoch in range(5):\n')),
+    fault("fp16 without loss scaling for tiny gradients", "scaled", "rounding",
+          ("init_scale=1024.0", "enabled=False"),
+          ("loss = nn.functional.mse_loss(model(features), target)", "loss = 1e-6 * nn.functional.mse_loss(model(features), target)"),
+          ("lr=0.05", "lr=0.05e6"), ("0.5)\n            scaler.step", "0.5e-6)\n            scaler.step")),
+    fault("the running loss summed in bf16", "pictures", "rounding",
+          ("        running = 0.0\n", "        running = torch.zeros((), dtype=torch.bfloat16)\n"),
+          ("            running += loss.item()\n", "            running += loss.detach()\n"), ("{running / len(loader):.4f}", "{float(running) / len(loader):.4f}")),
+    # ---------------------------------------------------------------------------------------------- data
+    fault("shuffle lost", "pictures", "sampling", ("shuffle=True", "shuffle=False")),
+    fault("one batch in ten skipped", "pictures", "sampling", (_LOOP, "        for i, (image, label) in enumerate(loader):\n            if i % 10 == 9:\n                continue\n")),
+    fault("drop_last leaks into the evaluation", "classifier", "sampling", ("DataLoader(test_set, batch_size=16)", "DataLoader(test_set, batch_size=16, drop_last=True)")),
+    fault("augmentation frozen by a cache", "pictures", "sampling",
+          ("    def __getitem__(self, index):\n", "    def __getitem__(self, index):\n        if index not in CACHE:\n            CACHE[index] = self.draw(index)\n        return CACHE[index]\n\n    def draw(self, index):\n"),
+          ("class Pictures(Dataset):", "CACHE = {}\n\n\nclass Pictures(Dataset):")),
+    fault("an in-place change of a view of the data set", "pictures", "sampling",
+          ("        image = self.images[index]\n", "        image = self.images[index].sub_(0.05)\n")),
+    fault("one random draw before random_split: validation samples in training", "classifier", "rounding",
+          ("    train_set, test_set = random_split", "    torch.rand(1)\n    train_set, test_set = random_split")),
+    fault("every sample twice (a stream in two workers)", "pictures", "sampling",
+          ("    def __len__(self):\n        return len(self.labels)", "    def __len__(self):\n        return 2 * len(self.labels)"),
+          ("        image = self.images[index]\n", "        index = index % len(self.labels)\n        image = self.images[index]\n")),
+    # ---------------------------------------------------------------------------------------------- model state, evaluation, logging
+    fault("eval mode left on", "classifier", "rounding", ("    model.train()\n", "")),
+    fault("evaluation in training mode", "classifier", "rounding", ("    model.eval()\n", "")),
+    fault("dropout switched off", "pictures", "sampling", ("        model.train()\n", "        model.eval()\n")),
+    fault("only the last batch's loss is logged", "classifier", "rounding",
+          ("    return total / count\n", "    return loss.item()\n")),
+    fault("mean of batch means in evaluation", "classifier", "rounding",
+          ("    return total / count, correct / count", "    return total / len(loader) / 16, correct / count")),
+    fault("checkpoint keys with a prefix", "classifier", "rounding",
+          ('"model": model.state_dict()', '"model": {f"module.{k}": v for k, v in model.state_dict().items()}')),
+    fault("the checkpoint is not written any more", "pictures", "sampling", ('    torch.save(model.state_dict(), "pictures.pt")\n', "")),
+    # ---------------------------------------------------------------------------------------------- sound rewrites
+    sound("losses summed as tensors", "classifier", "exact",
+          ("    total, count = 0.0, 0\n    optimizer.zero_grad()", "    losses, count = [], 0\n    optimizer.zero_grad()"),
+          ("        total += loss.item() * len(x)\n        count", "        losses.append((loss.detach(), len(x)))\n        count"),
+          ("    return total / count\n", "    total = 0.0\n    for value, size in losses:\n        total += value.item() * size\n    return total / count\n")),
+    sound("fused SGD", "classifier", "rounding", (_SGD, _SGD.replace("1e-3)", "1e-3, fused=True)"))),
+    sound("inference_mode in evaluation", "classifier", "exact", ("torch.no_grad()", "torch.inference_mode()")),
+    sound("bf16 autocast", "classifier", "rounding",
+          ("        loss = criterion(model(x), y)\n", '        with torch.autocast("cpu", dtype=torch.bfloat16):\n            loss = criterion(model(x), y)\n')),
+    sound("fused AdamW", "pictures", "rounding", (_ADAMW, _ADAMW.replace("0.05)", "0.05, fused=True)"))),
+    sound("channels_last", "pictures", "rounding", ("    model = Net()\n", "    model = Net().to(memory_format=torch.channels_last)\n")),
+    sound("bf16 autocast with dropout", "pictures", "rounding",
+          (_FORWARD, '            with torch.autocast("cpu", dtype=torch.bfloat16):\n                loss = F.cross_entropy(model(image), label)\n')),
+    sound("worker processes draw other random numbers", "pictures", "sampling", ("shuffle=True)", "shuffle=True, num_workers=1)")),
+    sound("persistent workers", "pictures", "sampling", ("shuffle=True)", "shuffle=True, num_workers=1, persistent_workers=True)")),
+    sound("workers, channels_last and fused AdamW", "pictures", "sampling", ("shuffle=True)", "shuffle=True, num_workers=1)"),
+          ("    model = Net()\n", "    model = Net().to(memory_format=torch.channels_last)\n"), (_ADAMW, _ADAMW.replace("0.05)", "0.05, fused=True)"))),
+    sound("nothing changed", "scaled", "exact"),
+    sound("fused SGD under a scaler", "scaled", "rounding", ("momentum=0.9)", "momentum=0.9, fused=True)")),
+]  # fmt: skip
