@@ -202,24 +202,43 @@ class _WithScriptArguments(click.Command):
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("rewritten", type=click.Path(path_type=Path), required=False)
 @click.option("--steps", type=click.IntRange(0), metavar="N", help="Optimizer steps of a run (0: all).  [default: a few seconds of them]")
-@click.option("--time-budget", "budget", type=click.FloatRange(0), default=900.0, metavar="S", help="Seconds for everything (0: no limit).  [default: 900]")
+@click.option(
+    "--time-budget",
+    "budget",
+    type=click.FloatRange(0),
+    default=900.0,
+    metavar="S",
+    help="Seconds for everything (0: no limit).  [default: 900]",
+)
 @click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
 @click.option("--json", "json_file", metavar="FILE", help="Write all figures to FILE (`-`: standard output).")
 @click.option("--report", "html_file", metavar="FILE", help="Write a page with plots to FILE.")
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-@click.option("--launch", default="", metavar="COMMAND", help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".')
+@click.option(
+    "--launch", default="", metavar="COMMAND", help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".'
+)
 @click.option("--python", default=sys.executable, metavar="EXE", help="The interpreter that has your packages.  [default: this one]")
 @click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Run in DIR itself, not in copies.")
-@click.option("--link", "links", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Do not copy PATH: the scripts only read it.")
+@click.option(
+    "--link", "links", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Do not copy PATH: the scripts only read it."
+)
 @click.option("--scratch", type=click.Path(path_type=Path), metavar="DIR", help="Make the copies here.  [default: the temporary folder]")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads of torch.  [default: half the cores without a GPU]")
 @click.option("--limit", type=click.FloatRange(0), default=0.0, metavar="S", help="End a run after S seconds.  [default: never]")
 @click.option("--seed", type=int, default=0, metavar="N", help="Random generators start from it.  [default: 0]")
 @click.option("--seeds", type=click.IntRange(2), default=12, metavar="N", help="Most seeds that are tried.  [default: 12]")
-@click.option("--margin", type=click.FloatRange(0, min_open=True), default=0.02, metavar="X", help="Share of the loss that counts as no difference.  [default: 0.02]")
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, min_open=True),
+    default=0.02,
+    metavar="X",
+    help="Share of the loss that counts as no difference.  [default: 0.02]",
+)
 @_input_options
-def verify_command(script: Path, rewritten: Path | None, json_file: str | None, html_file: str | None, github: bool, force: bool, **given: Any) -> None:
+def verify_command(
+    script: Path, rewritten: Path | None, json_file: str | None, html_file: str | None, github: bool, force: bool, **given: Any
+) -> None:
     """Prove that a rewritten script is faster and trains the same.
 
     Runs SCRIPT and REWRITTEN side by side, in copies of the project, and compares their times and what they train. Without REWRITTEN, SCRIPT

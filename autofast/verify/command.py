@@ -81,7 +81,9 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     machine = ask(request.python)
     target = request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
     pair = _pair(request, replace(request.config, target=target))
-    threads = request.threads or (max(1, (os.cpu_count() or 2) // 2) if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ else 0)
+    threads = request.threads or (
+        max(1, (os.cpu_count() or 2) // 2) if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ else 0
+    )
     setup = Setup(
         python=request.python,
         arguments=request.arguments,

@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from autofast.read.source import BadInput
 from autofast.verify.record import Detail, Record, Run
@@ -27,7 +28,14 @@ STDERR_LIMIT = 20_000
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 # Launchers that start the Python interpreter themselves and want a script; any other is given an interpreter.
-_SCRIPT_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+_SCRIPT_LAUNCHERS = (
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+)
 # Started by module where possible, so that --python decides which environment is used and no script folder need be on PATH.
 _AS_MODULE = {"torchrun": ["-m", "torch.distributed.run"], "accelerate launch": ["-m", "accelerate.commands.launch"]}
 
@@ -55,7 +63,6 @@ class Setup:
         arguments: of the script. cwd: its working folder, where the user has it.
         launch: words of the launcher's command, empty for none.
         limit: seconds after which a run is ended; 0 for no limit.
-        typed: how the user spelled the script's path, kept where it leads to the same file.
     """
 
     python: str = sys.executable
@@ -67,13 +74,21 @@ class Setup:
     limit: float = 0.0
 
 
+class Process(Protocol):
+    """The part of ``subprocess.Popen`` that a runner needs; the process leads a group of its own."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class Runner:
     """Makes runs, one at a time."""
 
     def __init__(self, setup: Setup, scratch: Scratch):
         self.setup = setup
         self.scratch = scratch
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def command(self, program: Program) -> list[str]:
         """The words of the command line, without the folders of the run."""
@@ -122,24 +137,18 @@ class Runner:
         environment = {**os.environ, **self._environment(), "AUTOFAST_PROBE": json.dumps(options)}
         waited = _waiting_for_cpu()
         start = time.perf_counter()
-        with open(outputs / "stdout", "wb") as out, open(outputs / "stderr", "wb") as err:
-            try:
-                self._process = subprocess.Popen(
-                    self.command(program), cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-                )
-            except OSError as error:
-                raise BadInput(f"{shlex.join(self.command(program)[:1])}: cannot be started ({error.strerror}); see --python and --launch") from None
-            timed_out = False
-            try:
-                code = self._process.wait(setup.limit or None)
-            except subprocess.TimeoutExpired:
-                timed_out = True
-                code = self._end()
-            except BaseException:
-                self._end()
-                raise
-            finally:
-                self._end_group()
+        self._process = self._start(self.command(program), cwd, environment, outputs)
+        timed_out = False
+        try:
+            code = self._process.wait(setup.limit or None)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            code = self._end()
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            self._end_group()
         elapsed = time.perf_counter() - start
         return Run(
             arm=program.arm,
@@ -154,9 +163,23 @@ class Runner:
             timed_out=timed_out,
         )
 
+    def _start(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], outputs: Path) -> Process:
+        with open(outputs / "stdout", "wb") as out, open(outputs / "stderr", "wb") as err:
+            try:
+                return subprocess.Popen(
+                    command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+            except OSError as error:
+                raise BadInput(f"{command[0]}: cannot be started ({error.strerror}); see --python and --launch") from None
+
     def _environment(self) -> dict[str, str]:
         """Equal for all runs: threads, hash seed, no windows, no uploads, temporary files and byte code in the scratch folder."""
-        given = {"PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "WANDB_MODE": "offline", "PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc")}
+        given = {
+            "PYTHONHASHSEED": "0",
+            "MPLBACKEND": "Agg",
+            "WANDB_MODE": "offline",
+            "PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc"),
+        }
         fixed = {name: value for name, value in given.items() if name not in os.environ}
         fixed["TMPDIR"] = str(self.scratch.folder / "tmp")
         if self.setup.threads:
