@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
@@ -13,6 +14,7 @@ from autofast.verify.result import Verification
 LIMIT = 60_000  # characters; GitHub takes 65,536
 DIFF = 24_000  # of these for the diff
 
+_MEANING = re.compile(r"[*_`|@\[\]~\\#$]")  # something, to Markdown or to GitHub
 _MARKS = {
     "good": "🟢",
     "even": "⚪",
@@ -24,14 +26,19 @@ _MARKS = {
 
 def markdown(v: Verification) -> str:
     """The comment."""
-    head = [f"### {_said(words.sentence(v))}", " · ".join(f"{_MARKS[tone]} {text}" for text, tone in words.badges(v)), _names(v)]
+    said = words.sentence(v)
+    head = [
+        f"### {_said(said)}" if len(said) <= 130 else f"**{_said(said)}**",
+        " · ".join(f"{_MARKS[tone]} {text}" for text, tone in words.badges(v)),
+        _names(v),
+    ]
     head += [f"> [!WARNING]\n{''.join(f'> - {_said(w)}{chr(10)}' for w in _warnings(v))}".rstrip()] if _warnings(v) else []
     rows = [(r.label.strip(), r.before, r.after, r.change) for r in facts.comparisons(v)]
     if rows:
         head.append(_table(("", "original", "rewritten", "change"), rows, right=(1, 2, 3)))
     text = "\n\n".join(head) + "\n"
     for title, body in _folded(v):
-        block = f"\n<details><summary>{_said(title)}</summary>\n\n{body}\n\n</details>\n"
+        block = f"\n<details><summary>{_html(title)}</summary>\n\n{body}\n\n</details>\n"
         text += block if len(text) + len(block) <= LIMIT else f"\n*{_said(title)}: too long for a comment.*\n"
     return text
 
@@ -52,9 +59,11 @@ def _folded(v: Verification) -> Iterator[tuple[str, str]]:
     if v.parity is not None:
         outcomes = {"passed": "✓ passed", "identical": "✓ identical", "failed": "✗ **failed**", "not decided": "? not decided"}
         checks = [(_said(c.name), outcomes[facts.outcome(c)], _said(c.text)) for c in v.parity.checks]
-        failed = sum(c.passed is False for c in v.parity.checks)
-        title = f"Does it train the same? {len(checks) - failed} of {len(checks)} checks did not fail"
-        yield title, _raw_table(("check", "outcome", "figures"), checks)
+        number = Counter("passed" if c.passed else facts.outcome(c) for c in v.parity.checks)
+        tally = ", ".join(f"{number[word]} {word}" for word in ("passed", "failed", "not decided") if number[word])
+        yield f"Does it train the same? {tally}", _raw_table(("check", "outcome", "figures"), checks)
+    else:
+        yield "Does it train the same?", "Sameness was not tested."
     evidence = facts.evidence(v)
     if evidence:
         yield "How sure the figure of speed is", _table(("", ""), evidence)
@@ -100,8 +109,13 @@ def _said(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Code in a line; a pipe would end a cell of a table."""
-    return f"<code>{re.sub(r'[*_`|@\[\]~\\#$]', lambda c: f'&#{ord(c[0])};', escape(words.one_line(text, 400), quote=False))}</code>"
+    """Code in a line, also in a cell of a table."""
+    return f"<code>{_html(text)}</code>"
+
+
+def _html(text: str) -> str:
+    """Text for a place where Markdown may or may not be read."""
+    return _MEANING.sub(lambda c: f"&#{ord(c[0])};", escape(words.one_line(text, 400), quote=False))
 
 
 def _fenced(text: str, kind: str) -> str:
