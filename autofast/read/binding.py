@@ -14,6 +14,7 @@ from autofast.read.events import LoopFrame
 from autofast.read.kinds import is_classmethod, is_property, is_static
 from autofast.read.values import (
     NOTHING,
+    Arg,
     Arguments,
     Bound,
     Cls,
@@ -40,6 +41,7 @@ from autofast.read.values import (
 )
 
 BUILTINS = frozenset(dir(builtins))
+PLAIN = frozenset({Const, Num, Ref, Unknown, Tensor, Arg})  # nothing can be reached from these, or set on them
 
 
 class Binding(Core):
@@ -137,7 +139,7 @@ class Binding(Core):
     def forget(self, found: Values, scope: Env, why: str) -> None:
         """Everything that can be reached from ``found`` and by the names of ``scope`` may have been changed."""
         unknown = values(Unknown(why))
-        todo: list[Thing | Env] = [scope, *ordered(found)]
+        todo: list[Thing | Env] = [scope, *found]
         seen: set[int] = set()
         while todo:
             thing = todo.pop()
@@ -147,7 +149,8 @@ class Binding(Core):
             parts: list[Values] = []
             if isinstance(thing, Env):
                 thing.opaque = thing.opaque or why
-                thing.rebound = _rebound(thing.module)
+                source = thing.module.source
+                thing.rebound = source.rebound if source is not None else frozenset()
                 parts = list(thing.vars.values())
                 todo += [thing.outer] if thing.outer is not None else []
             elif isinstance(thing, (Inst, Ext)):
@@ -176,7 +179,7 @@ class Binding(Core):
                 parts = [thing.func, *thing.args.all()]
             elif isinstance(thing, Module):
                 todo.append(thing.env)
-            todo += [t for part in parts for t in ordered(part)]
+            todo += [t for part in parts for t in part if type(t) not in PLAIN]
 
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
         """``vars(x)[key] = found``, ``x.__dict__[key] = found``."""
@@ -402,9 +405,3 @@ class Binding(Core):
             into.open = into.open or thing.open
         else:
             into.widen("it is extended by something that is not known")
-
-
-def _rebound(module: Env) -> set[str]:
-    """The names that some function of the module declares ``global`` or ``nonlocal``."""
-    nodes = ast.walk(module.source.tree) if module.source is not None else ()
-    return {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}

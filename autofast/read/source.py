@@ -95,6 +95,11 @@ class Source:
         return found
 
     @cached_property
+    def rebound(self) -> frozenset[str]:
+        """The names that some function declares ``global`` or ``nonlocal``."""
+        return frozenset(n for node in ast.walk(self.tree) if isinstance(node, (ast.Global, ast.Nonlocal)) for n in node.names)
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Every identifier that occurs anywhere in the file: a new name must be none of them."""
         found: set[str] = set()

@@ -442,7 +442,7 @@ class Env:
     starred: str = ""  # a library of which everything was imported
     owner: Cls | None = None
 
-    rebound: set[str] = field(default_factory=set)  # where it is opaque: names that functions declare global or nonlocal
+    rebound: frozenset[str] = frozenset()  # where it is opaque: names that functions declare global or nonlocal
 
     @property
     def module(self) -> Env:
