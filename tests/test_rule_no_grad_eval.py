@@ -309,3 +309,36 @@ for x, _ in loader:
 
 def _indent(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+# ------------------------------------------------------------------------------------------------ autocast
+SHARED = """\
+def forward(x, y):
+    return F.cross_entropy(model(x.to(device)), y.to(device))
+losses = []
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_function_that_is_also_trained_with_under_autocast() -> None:
+    apart = "    with torch.no_grad():\n        losses.append(forward(*data[:8]).item())\n"
+    check(HEAD + SHARED + apart, "with torch.inference_mode():")
+    nested = '    with torch.no_grad():\n        with torch.autocast("cpu", dtype=torch.bfloat16):\n            losses.append(forward(*data[:8]).item())\n'
+    check(HEAD + SHARED + nested, "with torch.inference_mode():")
+
+
+def test_an_evaluation_within_the_autocast_block_of_training_keeps_no_grad() -> None:
+    inside = "            with torch.no_grad():\n                losses.append(forward(x, y).item())\n"
+    text = HEAD + SHARED.replace("            loss = forward(x, y)\n", inside + "            loss = forward(x, y)\n")
+    refused(text, "the autocast block around it")
+    called = "            losses.append(probe(x, y))\n"
+    text = HEAD + "@torch.no_grad()\ndef probe(x, y):\n    return forward(x, y).item()\n" + SHARED
+    refused(
+        text.replace("            loss = forward(x, y)\n", called + "            loss = forward(x, y)\n"), "the autocast block around it"
+    )

@@ -190,7 +190,7 @@ def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
         or _foreign_model(evaluation)
         or _caches(script, region)
         or _shared_objects(script, region)
-        or _cast_outside(evaluation)
+        or _cast_outside(evaluation, region)
     )
 
 
@@ -264,12 +264,12 @@ def _shared_objects(script: Script, region: Region) -> str:
     return ""
 
 
-def _cast_outside(evaluation: Evaluation) -> str:
+def _cast_outside(evaluation: Evaluation, region: Region) -> str:
     """The cast weights that autocast keeps until its block ends would be used by a training pass in the same block."""
     for site in evaluation.forwards:
-        for occurrence in site:
+        for occurrence in site if region.holds(site.node) else [o for o in site if region.reaches(o.stack)]:
             for frame in occurrence.stack:
-                if frame.node is evaluation.node:
+                if frame.node is evaluation.node or region.holds(frame.node):
                     break
                 if isinstance(frame, WithFrame) and any(is_autocast(found) for _, found in frame.contexts):
                     return (
@@ -298,7 +298,7 @@ def _needs_gradients(script: Script, evaluation: Evaluation, region: Region, tra
             return f"`{ast.unparse(expr)}` (line {_line(expr)}) may carry a gradient that is needed later"
     if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
         return "it reads gradients"
-    return _cast_outside(evaluation)
+    return _cast_outside(evaluation, region)
 
 
 def _trainable(args: Arguments) -> bool:
