@@ -14,6 +14,7 @@ from autofast.read.tensors import tensors_in
 from autofast.read.values import Arguments, Const, Ext, const
 from autofast.script import Optimizer, Script
 
+from ._amp import only_without_bf16
 from ._gradients import comes_late
 from ._pins import at_least, rules_out
 from ._torch import cuda_test, requires_cuda, torch_in, uses_gpu
@@ -101,7 +102,9 @@ def _momentum(script: Script, optimizer: Optimizer, options: Options) -> str:
     if not _has_momentum(script, optimizer):
         return ""
     for site in script.log.of("new"):
-        if any(o.this is not None and is_scaler(o.this) for o in site):
+        scalers = [o for o in site if o.this is not None and is_scaler(o.this)]
+        portable = options.target == "cuda" and options.precision == "auto" and all(only_without_bf16(script, o.args) for o in scalers)
+        if scalers and not portable:
             return f"in steps that the GradScaler of line {_line(site.node)} skips, fused SGD spoils its momentum"
     if framework := next((f for f in script.frameworks if f in ("accelerate", "lightning", "fabric", "hf-trainer")), ""):
         return f"{framework} may scale the loss, and in steps that a GradScaler skips, fused SGD spoils its momentum"

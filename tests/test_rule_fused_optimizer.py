@@ -322,6 +322,32 @@ def test_momentum_and_scalers(parts: dict[str, str], why: str) -> None:
     assert made(ADAM, **parts).fixes
 
 
+AMP_DTYPE = """
+def amp_dtype():
+    if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] < 8:
+        return torch.float16
+    return torch.bfloat16
+
+scaler = torch.amp.GradScaler("cuda", enabled={enabled})
+"""
+
+
+def test_momentum_and_the_scaler_of_grad_scaler() -> None:
+    ours = AMP_DTYPE.format(enabled="amp_dtype() == torch.float16")
+    assert BF16 in joined(made(MOMENTUM, before=ours))
+    for other in (
+        AMP_DTYPE.format(enabled="True"),
+        AMP_DTYPE.format(enabled="amp_dtype() == torch.bfloat16"),
+        AMP_DTYPE.format(enabled="amp_dtype() != torch.float16"),
+        ours.replace("< 8", "< 9"),
+        ours.replace("torch.cuda.is_available() and ", ""),
+        ours + 'second = torch.amp.GradScaler("cuda")',
+    ):
+        assert "GradScaler of line" in made(MOMENTUM, before=other).refusals
+    assert "GradScaler of line" in made(MOMENTUM, before=ours, target="cpu").refusals
+    assert "GradScaler of line" in apply(RULE, script(MOMENTUM, before=ours), precision="bf16").refusals
+
+
 def test_momentum_with_fp16() -> None:
     assert "fp16" in apply(RULE, script(MOMENTUM), precision="fp16").refusals
 
