@@ -12,6 +12,7 @@ from autofast.read.source import block_of, parent_of, source_of, statement_of
 from autofast.read.values import Arg, Const, Ext, Inst, Seq, Thing, Unknown, Values, const, ordered
 from autofast.script import Dataset, Loader, Script
 
+from ._batches import indexed
 from ._setup import setup_place, trained_models
 from ._torch import torch_in, uses_gpu
 
@@ -142,9 +143,9 @@ def _stacks(loader: Loader, dataset: Dataset) -> bool:
 
 
 def one_size(dataset: Dataset) -> bool:
-    """Whether all items certainly have one shape: a set of equal images, or a transform that crops or resizes to a fixed size."""
+    """Whether all items certainly have one shape: rows of tensors, equal images, or a transform that crops or resizes to a fixed size."""
     thing = dataset.thing
-    if dataset.kind == "tensors":
+    if not indexed(dataset):
         return True
     if isinstance(thing, Ext):
         given = frozenset(t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values)

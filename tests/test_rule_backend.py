@@ -179,6 +179,30 @@ def test_benchmark_asks_for_the_last_word_about_the_size(steps: str, fixed: bool
     assert fixed or "one size" in done.advice
 
 
+ROWS = """\
+class Rows(torch.utils.data.Dataset):
+    def __init__(self):
+        self.x = torch.randn(8, 1, 8, 8)
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return {item}
+data = Rows()
+"""
+BATCHES = "batch_size=None, sampler=torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(data), batch_size=4, drop_last=False))"
+
+
+@pytest.mark.parametrize("loader", ["batch_size=4)", "batch_size=4, shuffle=True)", BATCHES])
+def test_benchmark_knows_that_rows_of_a_tensor_have_one_shape(loader: str) -> None:
+    body = BODY.replace("data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n", "").replace(
+        "batch_size=4)", loader
+    )
+    done = apply("cudnn-benchmark", HEAD + ROWS.format(item="self.x[index].float() / 2, 0 * self.x[index]") + body)
+    assert done.fixes
+    cut = apply("cudnn-benchmark", HEAD + ROWS.format(item="self.x[index][..., : 4 + index], 0") + body)
+    assert bool(cut.fixes) is ("shuffle" in loader)  # the default collate function would not stack other shapes
+
+
 def test_benchmark_leaves_other_shapes_alone() -> None:
     resized = BODY.replace(
         "    optimizer.zero_grad()", "    x = nn.functional.interpolate(x, size=int(8 + loss_size))\n    optimizer.zero_grad()"
