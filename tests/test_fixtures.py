@@ -226,17 +226,9 @@ def test_staged_equals_at_once(fixture: Fixture, target: str):
         assert not wrong, f"{', '.join(sorted(first))} first, then {', '.join(sorted(rest))}:\n{wrong}"
 
 
-BEFORE = {
-    "grad-scaler": "fused-optimizer",  # beside a scaler that it has not seen made, fused SGD with momentum is refused: skipped steps spoil it
-    "batched-dataset": "cudnn-benchmark",  # batches that are made at once are not known to have one shape
-    "autocast": "no-grad-eval",  # a method that is also reached from an autocast block keeps no_grad: weights are cast there for training too
-}
-
-
 def _with_needs(plan: Plan, names: frozenset[str]) -> frozenset[str]:
     while True:
         needed = frozenset(rule for finding in plan.fixes if finding.rule in names for rule in finding.needs)
-        needed |= {first for second, first in BEFORE.items() if second in names and first in plan.applied}
         if needed <= names:
             return names
         names |= needed
