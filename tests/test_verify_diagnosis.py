@@ -43,5 +43,8 @@ def test_bounds(made: Run, bound: str, words: str) -> None:
 
 def test_what_remains_is_said() -> None:
     found = diagnose([script(data=6, forward=4)] * 3, [script(data=1, forward=9)] * 3)
-    assert found.sentence == "The original waits for data 60 % of a step; the rewritten script computes on the CPU most of a step (forward 90 %, backward 0 %, optimizer 0 %)."
+    assert (
+        found.sentence
+        == "The original waits for data 60 % of a step; the rewritten script computes on the CPU most of a step (forward 90 %, backward 0 %, optimizer 0 %)."
+    )
     assert sum(found.before.values()) == pytest.approx(1) and set(found.before) == set(PHASES)

@@ -1,0 +1,234 @@
+"""What no rewrite may change, whatever its numbers look like: how many steps, which learning rates, which tensors move, what is saved.
+
+Each function compares the original's first run at seed 0 with the rewritten one's and gives a ``Check``, or None where there is nothing to
+compare. What the original itself does not reproduce is not held against the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from autofast.verify.evidence import Evidence, summed, taken
+from autofast.verify.record import Record, Run, TensorPrint
+from autofast.verify.result import Check, Sameness
+
+BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
+MOVED = 1e-6  # a tensor has moved when it changed by this share of its norm
+
+
+def shown(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def ended(ev: Evidence) -> Check | None:
+    """Every run of the rewritten script came to its proper end."""
+    name = "runs to its end"
+    if not ev.a.ok:
+        return Check(name, None, "the original itself did not run to its end", verdict=Sameness.UNCLEAR)
+    for run in ev.failed:
+        if run.timed_out:
+            text = "the rewritten script did not end in time"
+        elif run.records and any(r.error for r in run.records):
+            text = "the rewritten script stopped with " + next(r.error for r in run.records if r.error)
+        elif run.records and not any(r.steps for r in run.records):
+            text = "the rewritten script made no optimizer step"
+        else:
+            text = f"the rewritten script ended with exit code {run.exit_code}"
+        return Check(name, False, text, verdict=BROKEN)
+    return Check(name, True, f"{len(ev.a.record.steps)} optimizer steps, as the original")
+
+
+def finite(ev: Evidence) -> Check | None:
+    """No loss is infinite or nan where the original's are numbers."""
+    name = "finite losses"
+    for a, b in ev.pairs or ((ev.a, ev.b),):
+        known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
+        for i, loss in enumerate(b.record.losses):
+            if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):
+                return Check(name, False, f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})", verdict=BROKEN)
+    bad = sum(not math.isfinite(x) for x in ev.a.record.losses)
+    return Check(name, True, f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers")
+
+
+def _first(a: Sequence[float], b: Sequence[float]) -> int | None:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
+
+
+def steps(ev: Evidence) -> Check | None:
+    """Numbers of optimizer steps, of backwards in each, and of steps that a GradScaler left out."""
+    name = "optimizer steps and backwards"
+    a, b = ev.a.record, ev.b.record
+    steady = all((len(o.record.steps), o.record.backwards) == (len(a.steps), a.backwards) for o in ev.originals if o.records)
+    if ev.effect == "recipe" or not steady:
+        text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original; {b.backwards} backwards, {a.backwards} in the original"
+        return Check(name, True if steady else None, text)
+    if len(a.steps) != len(b.steps):
+        return Check(name, False, f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original", verdict=BROKEN)
+    place = _first([s.backwards for s in a.steps], [s.backwards for s in b.steps])
+    if place is not None:
+        text = f"step {place + 1} has {b.steps[place].backwards} backwards, {a.steps[place].backwards} in the original"
+        return Check(name, False, text, verdict=BROKEN)
+    if a.backwards != b.backwards:
+        return Check(name, False, f"{b.backwards} backwards, {a.backwards} in the original", verdict=BROKEN)
+    allowed = 0 if ev.effect == "exact" else max(4, len(a.steps) // 50)  # a GradScaler looks for its scale in the first steps
+    if abs(a.skipped - b.skipped) > allowed:
+        return Check(name, False, f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original", verdict=BROKEN)
+    extra = f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)" if a.skipped or b.skipped else ""
+    return Check(name, True, f"{len(a.steps)} steps, {a.backwards} backwards{extra}")
+
+
+def _evaluations(run: Run) -> list[tuple[int, int]]:
+    return sorted((p.samples, p.batches) for r in run.records for p in r.passes if not p.training and p.complete)
+
+
+def samples(ev: Evidence) -> Check | None:
+    """Samples taken for each step, summed over ranks, and for evaluation."""
+    name = "samples for each step"
+    a, b = ev.a, ev.b
+    if ev.effect == "recipe":
+        return None
+    for kind, words in (("samples", "training samples"), ("evaluation_samples", "samples for evaluation")):
+        one, two = summed(a, kind), summed(b, kind)
+        if any(summed(o, kind) != one for o in ev.originals[1:] if o.records):
+            return Check(name, None, f"the {words} vary between two runs of the original")
+        place = _first(one, two)
+        if place is not None:
+            text = f"{two[place]:.0f} {words} were taken for step {place + 1}, {one[place]:.0f} in the original"
+            text += f"; in all {sum(two):.0f} and {sum(one):.0f}"
+            return Check(name, False, text, verdict=BROKEN)
+    before, after = _evaluations(a), _evaluations(b)
+    if before != after and all(_evaluations(o) == before for o in ev.originals if o.records):
+        text = f"{sum(n for n, _ in after)} samples in {len(after)} complete evaluations, {sum(n for n, _ in before)} in {len(before)} in the original"
+        return Check(name, False, text, verdict=BROKEN)
+    total = sum(summed(a, "samples"))
+    if not total:
+        return None
+    return Check(name, True, f"{total:.0f} samples for training, equal at every step")
+
+
+def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:
+    return len(x) == len(y) and all(math.isclose(p, q, rel_tol=1e-6, abs_tol=1e-12) for p, q in zip(x, y, strict=True))
+
+
+def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
+    return [s.lr for s in (run.record.steps if skipped else taken(run))]
+
+
+def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
+    return next((i for i, (x, y) in enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False)) if not _same_lr(x, y)), None)
+
+
+def learning_rates(ev: Evidence) -> Check | None:
+    """The learning rate of every parameter group at every step, to 1e-6. Where steps were skipped, by steps that were made."""
+    name = "learning rates"
+    if ev.effect == "recipe" or not any(_rates(ev.a)):
+        return None
+    if any(_first_rate(ev.a, o) is not None for o in (*ev.originals[1:], *ev.others) if o.records):
+        return Check(name, None, "the original's learning rates depend on the training itself")
+    for a, b in ev.pairs or ((ev.a, ev.b),):
+        place = _first_rate(a, b)
+        if place is not None and (a.record.skipped or b.record.skipped) and _first_rate(a, b, False) is None:
+            place = None
+        if place is not None:
+            before, after = _rates(a)[place], _rates(b)[place]
+            group = next((i for i, (x, y) in enumerate(zip(before, after, strict=False)) if not _same_lr((x,), (y,))), 0)
+            if len(before) != len(after):
+                text = f"{len(after)} parameter groups at step {place + 1}, {len(before)} in the original"
+            else:
+                text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
+            return Check(name, False, text)
+    return Check(name, True, f"equal at all {len(ev.a.record.steps)} steps")
+
+
+def optimizers(ev: Evidence) -> Check | None:
+    """Kinds of optimizers. Whether an optimizer is fused is no kind."""
+    name = "optimizers"
+    before, after = (tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b))
+    words = f"{', '.join(ev.b.record.optimizers) or 'none'}; in the original {', '.join(ev.a.record.optimizers) or 'none'}"
+    if ev.effect == "recipe":
+        return None
+    if before == after:
+        return Check(name, True, ", ".join(ev.a.record.optimizers)) if before else None
+    return Check(name, False, words)
+
+
+def plain(key: str) -> str:
+    """A name without the prefixes of torch.compile and of wrappers for several devices."""
+    return ".".join(part for part in key.replace("/", "/.").split(".") if part not in ("_orig_mod", "module"))
+
+
+def _matched(a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]) -> dict[str, tuple[TensorPrint, TensorPrint]]:
+    other = {plain(k): v for k, v in b.items()}
+    return {k: (v, other[plain(k)]) for k, v in a.items() if plain(k) in other}
+
+
+def tensors(ev: Evidence) -> Check | None:
+    """The model has the same tensors: number, shapes, types."""
+    name = "tensors of the model"
+    a, b = ev.a.record.model, ev.b.record.model
+    if not a or not b:
+        return None
+    one, two = Counter(t.shape for t in a.values()), Counter(t.shape for t in b.values())
+    if one != two:
+        gone, new = list((one - two).elements()), list((two - one).elements())
+        text = f"{len(b)} tensors, {len(a)} in the original; missing shapes: {shown(list(map(str, gone))) or 'none'}"
+        text += f"; new: {shown(list(map(str, new))) or 'none'}"
+        return Check(name, None if ev.effect == "recipe" else False, text)
+    types = [f"{k}: {y.dtype}, was {x.dtype}" for k, (x, y) in _matched(a, b).items() if x.dtype != y.dtype]
+    if types:
+        return Check(name, None if ev.effect in ("recipe", "unknown") else False, f"other types: {shown(types)}")
+    return Check(name, True, f"{len(a)} tensors of equal shapes and types")
+
+
+def _distance(x: TensorPrint, y: TensorPrint) -> float:
+    """Share of the norm by which two prints differ: by their sketches, else 0 or 1 by their bytes."""
+    if x.sha == y.sha:
+        return 0.0
+    if not x.sketch or len(x.sketch) != len(y.sketch):
+        return 1.0
+    return math.dist(x.sketch, y.sketch) / max(x.norm, y.norm, 1e-30)
+
+
+def _moved(record: Record) -> dict[str, float]:
+    pairs = _matched(record.start, record.model)
+    return {plain(k): _distance(x, y) for k, (x, y) in pairs.items()}
+
+
+def movement(ev: Evidence) -> Check | None:
+    """Every tensor that training moves in the original moves, and no other does: an optimizer must hold the parameters that are in use."""
+    name = "every parameter trains"
+    a, b = _moved(ev.a.record), _moved(ev.b.record)
+    if a and b:
+        dead = [k for k, d in a.items() if d > MOVED and b.get(k, 1.0) == 0.0]
+        if dead:
+            return Check(name, False, f"{len(dead)} of {len(a)} tensors never move, though they do in the original: {shown(dead)}")
+        woken = [k for k, d in a.items() if d == 0.0 and b.get(k, 0.0) > MOVED]
+        if woken and ev.effect != "recipe":
+            return Check(name, False, f"{len(woken)} of {len(a)} tensors move, though they never do in the original: {shown(woken)}")
+    lost = sorted({plain(k) for k in ev.b.record.trainable_unused} - {plain(k) for k in ev.a.record.trainable_unused})
+    if lost:
+        return Check(name, False, f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}")
+    if not a or not b:
+        return None
+    return Check(name, True, f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones")
+
+
+def training_mode(ev: Evidence) -> Check | None:
+    """The share of modules in training mode, at every step."""
+    name = "training mode"
+    if ev.effect == "recipe":
+        return None
+    a, b = ev.a.record.steps, ev.b.record.steps
+    seen = [
+        (i, x.training, y.training) for i, (x, y) in enumerate(zip(a, b, strict=False)) if x.training is not None and y.training is not None
+    ]
+    if not seen:
+        return None
+    off = [(i, x, y) for i, x, y in seen if abs(x - y) > 1e-3]
+    if off:
+        i, x, y = off[0]
+        text = f"{100 * y:.0f} % of the modules train at step {i + 1}, {100 * x:.0f} % in the original ({len(off)} of {len(seen)} steps)"
+        return Check(name, False, text)
+    return Check(name, True, f"{100 * seen[-1][1]:.0f} % of the modules in training mode, equal at all steps")

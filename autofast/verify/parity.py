@@ -1,0 +1,200 @@
+"""Does the rewritten script still train the same: which runs tell, which tests they go through, and what comes out.
+
+``wanted`` names the runs to make next, ``judge`` judges those there are; both are functions of the runs alone. The test is chosen by the
+strongest effect of the applied rules:
+
+    exact      bit for bit where the original repeats itself to the bit, else as close to it as it is to itself   (parity_exact)
+    rounding   the first step, the distance that rounding carries, the loss curve against seed noise             (parity_rounding)
+    sampling   equivalence of the loss over seeds, norms of gradients and updates                                (parity_seeds)
+    recipe     the same, without what the recipe changes on purpose
+    unknown    a script that autofast did not write: the strictest of these that it passes is named
+
+Before that, all must keep what no rewrite may change (invariants, parity_data, parity_stdout). The verdict is that of the worst check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from autofast.verify import invariants, parity_data, parity_exact, parity_rounding, parity_seeds, parity_stdout
+from autofast.verify.evidence import DOUBLE, HALF_STEP, ORIGINAL, REWRITTEN, SEEDED, SINGLE_STEP, Evidence, Wish, gather
+from autofast.verify.record import FULL, Run
+from autofast.verify.result import Check, Parity, Sameness
+
+__all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
+
+WORST = (Sameness.BROKEN, Sameness.DIFFERENT, Sameness.SUSPICIOUS, Sameness.UNCLEAR, Sameness.EQUIVALENT, Sameness.IDENTICAL)
+BATCH = 4  # seeds are added by so many
+REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
+
+_STRUCTURE = (
+    invariants.ended,
+    invariants.finite,
+    invariants.steps,
+    invariants.samples,
+    invariants.learning_rates,
+    invariants.optimizers,
+    invariants.tensors,
+    invariants.movement,
+    invariants.training_mode,
+    parity_data.checkpoints,
+    parity_data.order,
+    parity_data.content,
+    parity_data.shuffled,
+    parity_data.repeated,
+    parity_data.random_state,
+)
+
+
+def _structure(ev: Evidence) -> list[Check]:
+    first = invariants.ended(ev)
+    if first is not None and first.passed is not True:
+        return [first]
+    found = [check(ev) for check in _STRUCTURE]
+    return [check for check in found if check] + parity_stdout.checks(ev)
+
+
+def wanted(
+    effect: str, runs: Sequence[Run], *, rules: Iterable[str] | None = None, arm: str = REWRITTEN, seeds: int = 12, margin: float = 0.02
+) -> list[Wish]:
+    """The runs to make next, given those made so far (failed ones too); empty when the judgement cannot be made better.
+
+    Seeds are shifts: 0 runs the script with the seeds it sets itself. ``seeds``: pairs at most.
+    """
+    ev = gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds)
+    wishes = [Wish(ORIGINAL, 0, FULL, "as it is"), Wish(ORIGINAL, 0, FULL, "once more")][len(ev.originals) :]
+    wishes += [Wish(arm, 0, FULL, "as it is")][len(ev.rewritten) :]
+    if wishes or not ev.a.ok or not ev.b.ok:
+        return wishes
+    if any(check.passed is False for check in _structure(ev)):
+        return []
+    same = parity_exact.reproducible(ev)
+    if same and parity_exact.equal(ev.a, ev.b):
+        return []
+    if effect == "exact":
+        again = [] if same else [Wish(ORIGINAL, 0, FULL, "how far it repeats itself")] * (REPEATS - len(ev.originals))
+        return again + ([] if same else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten)))
+    if effect in ("rounding", "unknown"):
+        eps = (
+            HALF_STEP
+            if parity_rounding.tolerance_of(ev, parity_rounding.first_differences(ev.a, ev.b)[0]) is parity_rounding.HALF
+            else SINGLE_STEP
+        )
+        special = [Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")]
+        special.insert(0, Wish(ORIGINAL, 0, DOUBLE, "in double precision"))
+        special = [w for w in special if not any(_same_kind(w, run) for run in runs)]
+        if special:
+            return special
+        if effect == "rounding" and any(c.passed is False for c in parity_rounding.judge(ev)):
+            return []
+    return _more_seeds(ev, arm, _seeds_wanted(ev))
+
+
+def _same_kind(wish: Wish, run: Run) -> bool:
+    return run.arm == ORIGINAL and (run.detail.double, bool(run.detail.perturb)) == (wish.detail.double, bool(wish.detail.perturb))
+
+
+def _seeds_wanted(ev: Evidence) -> int:
+    """How many pairs in all; 0: no more than there are."""
+    if len(ev.pairs) < parity_seeds.LEAST:
+        return parity_seeds.LEAST
+    checks, more = _numeric(ev)
+    if any(c.passed is False for c in checks) or not more:
+        return 0
+    return len(ev.pairs) + BATCH
+
+
+def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
+    """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked for for ever."""
+    paired = {a.seed for a, _ in ev.pairs}
+    tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
+    half_made = [s for s in sorted(tried - paired) if len({name for name, seed, _ in ev.tried if seed == s}) == 1 and s]
+    new = [s for s in range(1, ev.seeds) if s not in tried][: max(0, total - len(ev.pairs) - len(half_made))] if total else []
+    wishes = []
+    for seed in [*half_made, *new]:
+        for name in (ORIGINAL, arm):
+            if not any(key[:2] == (name, seed) for key in ev.tried):
+                wishes.append(Wish(name, seed, SEEDED, f"seed {seed}"))
+    return wishes
+
+
+def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
+    check, more = parity_seeds.equivalence(ev)
+    learns = parity_seeds.learns(ev)
+    return [check, *([learns] if learns else []), *parity_seeds.levels(ev)], more
+
+
+def _rounding(ev: Evidence) -> tuple[list[Check], int]:
+    close = parity_rounding.judge(ev)
+    if parity_rounding.settled(close):
+        curve = parity_seeds.band(ev)
+        return [*close, curve, *parity_seeds.levels(ev)], max(0, parity_seeds.LEAST - len(ev.pairs)) if curve.passed is None else 0
+    over, more = _over_seeds(ev)
+    return [*close, *over], more
+
+
+def _numeric(ev: Evidence) -> tuple[list[Check], int]:
+    """The checks of the numbers, by effect, and how many more pairs of runs they need."""
+    same = parity_exact.reproducible(ev)
+    if same and parity_exact.equal(ev.a, ev.b):
+        return [parity_exact.bitwise(ev)], 0
+    if ev.effect == "exact":
+        return [parity_exact.bitwise(ev) if same else parity_exact.as_close(ev)], 0
+    if ev.effect == "rounding":
+        return _rounding(ev)
+    if ev.effect == "unknown":
+        checks, more = _rounding(ev)
+        if all(c.passed is not False for c in checks) and any(c.passed for c in checks[:2]):
+            return checks, more
+        over, more = _over_seeds(ev)
+        # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
+        return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
+    return _over_seeds(ev)
+
+
+def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
+    found = {Sameness.EQUIVALENT} if decided else {Sameness.UNCLEAR}
+    for check in checks:
+        if check.passed is False:
+            found.add(check.verdict)
+        elif check.passed is None and check.verdict is Sameness.UNCLEAR:
+            found.add(Sameness.UNCLEAR)
+    if found == {Sameness.EQUIVALENT} and any(c.identical and c.name == "bit for bit" for c in checks):
+        return Sameness.IDENTICAL
+    return min(found, key=WORST.index)
+
+
+def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int) -> str:
+    worst = next((c for c in checks if c.passed is False and c.verdict is verdict), None)
+    if verdict is Sameness.IDENTICAL:
+        return "losses and final weights equal bit for bit" if ev.a.record.model else "losses equal bit for bit"
+    if worst is not None:
+        return worst.text if worst.name in ("runs to its end", "finite losses") else f"{worst.name}: {worst.text}"
+    if verdict is Sameness.UNCLEAR:
+        open_ = next((c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR), None)
+        ask = f"about {more} more seeds would tell whether it trains the same" if more else ""
+        return ask or (f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two")
+    if ev.effect == "exact":
+        return "as close to the original as the original to itself"
+    if any(c.name == "loss curve within seed noise" for c in checks):
+        return "equal up to rounding, loss within seed noise"
+    return "loss within seed noise"
+
+
+def judge(
+    effect: str, runs: Sequence[Run], *, rules: Iterable[str] | None = None, arm: str = REWRITTEN, seeds: int = 12, margin: float = 0.02
+) -> Parity:
+    """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied, which tell the precision to expect."""
+    ev = gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds)
+    if not ev.originals or not ev.rewritten:
+        return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
+    checks = _structure(ev)
+    if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
+        verdict = _verdict(checks, False)
+        return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0))
+    numeric, more = _numeric(ev)
+    checks += numeric
+    verdict = _verdict(checks, any(c.passed for c in numeric))
+    more = more if verdict is Sameness.UNCLEAR else 0
+    return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, more), more)

@@ -1,0 +1,201 @@
+"""Tests over several seeds, for rewrites that draw other random numbers or change the recipe, and for where rounding has led in the end.
+
+**Equivalence, not absence of a difference.** That no difference is found says little with four runs. So the question is turned round (two
+one-sided tests: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657-680; Lakens 2017, Soc. Psychol. Personal. Sci. 8, 355-362): the mean
+loss over the last third is equivalent when the whole 90 % interval of its difference lies within a margin. Seeds are paired where that
+lowers the variance (``estimates.difference``).
+
+**Margin.** The larger of the user's share of the loss and 2 seed standard deviations of the original. Two runs of one script differ by 1.4
+of those on average, so 2 is what a user sees from seed to seed anyway; and it can be shown with few runs: unpaired, at no true difference,
+the test passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more than half of what the original learned between its first tenth
+and its last third, where that much is certain: otherwise a script that does not learn at all would be equivalent in a short run.
+
+**Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from the loss under Adam, which divides it out
+(Kingma, Ba 2015, section 2.1). So the mean log of the gradient norm, and of the update norm, must agree to within 25 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autofast.verify.estimates import Difference, difference, fmean, spread
+from autofast.verify.evidence import Evidence, curve, norms
+from autofast.verify.record import Run
+from autofast.verify.result import Check, Sameness
+
+LEAST = 4  # pairs of seeds before anything is judged
+WINDOWS = 10
+CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off: simulated, see tests/test_verify_parity.py
+LEVEL = math.log(1.25)
+
+
+def piece(values: Sequence[float], start: float, end: float) -> float:
+    """Mean of the finite values between two shares of the length; at least one value; nan where none is finite."""
+    low = min(int(start * len(values)), max(0, len(values) - 1))
+    part = [v for v in values[low : max(low + 1, math.ceil(end * len(values)))] if math.isfinite(v)]
+    return fmean(part) if part else math.nan
+
+
+def late(run: Run) -> float:
+    return piece(curve(run), 2 / 3, 1)
+
+
+def drop(run: Run) -> float:
+    """By how much the loss falls from the first tenth to the last third."""
+    return piece(curve(run), 0, 0.1) - late(run)
+
+
+def _columns(ev: Evidence) -> tuple[list[float], list[float]]:
+    both = [(late(a), late(b)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+@dataclass(frozen=True)
+class Tost:
+    """Outcome: "inside", "worse", "better", "open" (more seeds), "none" (no loss). ``more``: pairs still needed, estimated."""
+
+    outcome: str
+    found: Difference
+    margin: float
+    pairs: int
+    more: int
+    mean: float
+    seed_sd: float
+
+
+def tost(ev: Evidence) -> Tost:
+    before, after = _columns(ev)
+    n = len(before)
+    nothing = Difference(math.nan, math.inf, 0, True)
+    if not n:
+        return Tost(
+            "open" if len(ev.pairs) < LEAST and _has_loss(ev) else "none", nothing, math.nan, 0, LEAST - len(ev.pairs), math.nan, math.nan
+        )
+    found, sd, mean = difference(before, after), spread(before), fmean(before)
+    learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    noise = 2 * sd
+    if len(learned) > 1 and fmean(learned) > 3 * spread(learned) / math.sqrt(len(learned)):
+        noise = min(noise, fmean(learned) / 2)
+    margin = max(ev.margin * abs(mean), noise)
+    if n < LEAST:
+        return Tost("open", found, margin, n, LEAST - n, mean, sd)
+    half, size = found.half(0.95), abs(found.value)
+    if size + half <= margin:
+        return Tost("inside", found, margin, n, 0, mean, sd)
+    if size - found.half(0.995) > margin:
+        return Tost("worse" if found.value > 0 else "better", found, margin, n, 0, mean, sd)
+    room = margin - size
+    more = max(1, math.ceil(n * (half / room) ** 2) - n) if room > 0 else 2 * n
+    return Tost("open", found, margin, n, min(more, 1000), mean, sd)
+
+
+def _has_loss(ev: Evidence) -> bool:
+    return any(math.isfinite(v) for v in curve(ev.a))
+
+
+def equivalence(ev: Evidence) -> tuple[Check, int]:
+    """The check, and how many more pairs it needs."""
+    name = "loss over seeds"
+    result = tost(ev)
+    if result.outcome == "none":
+        return Check(name, None, "no loss was seen, so that the two cannot be compared over seeds", verdict=Sameness.UNCLEAR), 0
+    if not result.pairs:
+        return Check(name, None, f"no pair of runs, at least {LEAST} seeds are needed", verdict=Sameness.UNCLEAR), LEAST
+    share = 100 / abs(result.mean) if result.mean else math.nan
+    kind = "paired" if result.found.paired else "unpaired"
+    half = result.found.half(0.95)
+    text = (
+        f"mean loss of the last third {result.mean + result.found.value:.5g}, {result.mean:.5g} in the original: difference "
+        f"{result.found.value * share:+.2g} % ± {half * share:.2g} % (90 %, {kind}, {result.pairs} seeds), margin ±{result.margin * share:.2g} %"
+    )
+    if result.outcome == "inside":
+        return Check(name, True, text), 0
+    if result.outcome == "open":
+        return Check(name, None, f"{text}: not yet clear", verdict=Sameness.UNCLEAR), result.more
+    if result.outcome == "better":
+        return Check(name, False, f"{text}: lower than seeds allow", verdict=Sameness.SUSPICIOUS), 0
+    return Check(name, False, f"{text}: higher than seeds allow"), 0
+
+
+def learns(ev: Evidence) -> Check | None:
+    """The loss falls at least half as far as in the original, where that falls for certain."""
+    name = "it learns"
+    both = [(drop(a), drop(b)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if len(both) < 3 or len(curve(ev.a)) < 3:
+        return None
+    before, after = [x for x, _ in both], [y for _, y in both]
+    fell, gained = fmean(before), fmean(after)
+    if fell <= 3 * spread(before) / math.sqrt(len(before)) or fell <= 0:
+        text = "the original's loss does not fall for certain in so few steps: a script that learns nothing would look the same"
+        return Check(name, None, text + " (more steps would tell)")
+    text = f"the loss falls by {gained:.3g}, by {fell:.3g} in the original, from the first tenth to the last third"
+    error = difference(before, after).half(0.995)
+    return Check(name, not (gained < fell / 2 and fell - gained > error), text)
+
+
+def band(ev: Evidence) -> Check:
+    """The loss curve in WINDOWS windows: the mean difference at equal seed against the scatter of the original over seeds.
+
+    Two independent trainings differ, in the mean over n seeds, by s sqrt(2 / n), s being the standard deviation over seeds; rounding alone
+    stays far below until it has grown to that. Allowed: CRITICAL times that, or the user's margin, or 3 times what one rounding of the
+    parameters did. s is that of the window and of all windows, averaged as variances, because four seeds know it badly.
+    """
+    name = "loss curve within seed noise"
+    if len(ev.pairs) < LEAST:
+        return Check(name, None, f"{len(ev.pairs)} seeds, {LEAST} are needed", verdict=Sameness.UNCLEAR)
+    count = min(WINDOWS, max(1, len(curve(ev.a))))
+    curves = [[(curve(a), curve(b)) for a, b in ev.pairs], [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else []]
+    rows = []
+    for i in range(count):
+        cells, moved = ([(piece(x, i / count, (i + 1) / count), piece(y, i / count, (i + 1) / count)) for x, y in some] for some in curves)
+        cells = [(x, y) for x, y in cells if math.isfinite(x) and math.isfinite(y)]
+        if len(cells) >= 2:
+            before = [x for x, _ in cells]
+            rows.append(
+                (
+                    fmean(y - x for x, y in cells),
+                    spread(before),
+                    fmean(before),
+                    max((abs(y - x) for x, y in moved if math.isfinite(y)), default=0.0),
+                )
+            )
+    if not rows:
+        return Check(name, None, "no loss was seen", verdict=Sameness.UNCLEAR)
+    pooled = fmean(s * s for _, s, _, _ in rows)
+    allowed = [
+        max(CRITICAL * math.sqrt((s * s + pooled) / len(ev.pairs)), ev.margin * abs(mean), 3 * moved) for _, s, mean, moved in rows
+    ]  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
+    worst = max(range(len(rows)), key=lambda i: abs(rows[i][0]) / allowed[i] if allowed[i] else math.inf if rows[i][0] else 0.0)
+    off, _, mean, _ = rows[worst]
+    text = (
+        f"at most {abs(off):.2g} off in one of {len(rows)} windows (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
+    )
+    out = [delta for (delta, _, _, _), most in zip(rows, allowed, strict=True) if abs(delta) > most]
+    if not out:
+        return Check(name, True, text)
+    return Check(name, False, text, verdict=Sameness.SUSPICIOUS if max(out) < 0 else Sameness.DIFFERENT)
+
+
+def _level(run: Run, name: str) -> float:
+    values = [math.log(v) for v in norms(run, name) if v is not None and v > 0 and math.isfinite(v)]
+    return fmean(values) if values else math.nan
+
+
+def level(ev: Evidence, name: str) -> Check | None:
+    """Geometric mean of a norm over all steps, over seeds: within 25 %, or within what the seeds cannot tell apart (99.9 %)."""
+    words = {"grad_norm": "gradient norm", "update_norm": "update norm"}[name]
+    both = [(_level(a, name), _level(b, name)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if ev.effect == "recipe" or len(both) < LEAST:
+        return None
+    found = difference([x for x, _ in both], [y for _, y in both])
+    text = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
+    return Check(f"{words} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text)
+
+
+def levels(ev: Evidence) -> list[Check]:
+    return [check for check in (level(ev, "grad_norm"), level(ev, "update_norm")) if check]

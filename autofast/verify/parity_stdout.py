@@ -1,0 +1,209 @@
+"""What the script prints: the same kinds of lines, and in them the same numbers, as far as the original reproduces them itself.
+
+A *quantity* is one number of one kind of line: ("epoch # loss #", second number). Times, rates and sizes of memory are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from autofast.verify.estimates import fmean, spread
+from autofast.verify.evidence import Evidence
+from autofast.verify.parity_exact import reproducible
+from autofast.verify.record import Run
+from autofast.verify.result import Check
+
+NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I)
+_TIME = re.compile(r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\bin $", re.I)
+_UNIT = re.compile(r"\s*(?:s|sec|secs|seconds?|ms|us|min|mins|minutes?|h|hours?|it/s|s/it|img/s|[a-z]+/s(?:ec)?|[KMG]i?B|%\|)(?![A-Za-z])")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-fA-F]+")
+MOST_LINES = 5000
+
+Quantity = tuple[str, int]
+Printed = dict[Quantity, list[str]]
+
+
+def lines(text: str) -> list[str]:
+    split = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    return [line for line in split if line][:MOST_LINES]
+
+
+def skeleton(line: str) -> str:
+    """A line without its numbers, its spacing, and the names of scripts."""
+    line = re.sub(r"\S+\.py\b", "@.py", _CLOCK.sub("#", line))
+    return re.sub(r"([^\w\s])\1+", r"\1", re.sub(r"\s+", " ", NUMBER.sub("#", line)))
+
+
+def printed(text: str) -> Printed:
+    """Quantity -> its values, as they were written, in order. Those that look like times are left out."""
+    found: Printed = {}
+    for line in lines(text):
+        kind = skeleton(line)
+        bare = _CLOCK.sub(lambda m: " " * len(m.group()), line)
+        for place, match in enumerate(NUMBER.finditer(bare)):
+            before = re.split(r"[,;|()]|\d\s", bare[: match.start()])[-1]
+            if _TIME.search(before) or _UNIT.match(bare, match.end()):
+                continue
+            found.setdefault((kind, place), []).append(match.group())
+    return found
+
+
+def unit(text: str) -> float:
+    """Size of the last digit."""
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    try:
+        return 10.0 ** (int(exponent or 0) - digits)
+    except ValueError:
+        return 0.0
+
+
+def text_of(ev: Evidence) -> Check | None:
+    """Every kind of line that all runs of the original print is printed, under exact rewrites equally often."""
+    name = "printed lines"
+    if not ev.a.stdout.strip() and not ev.b.stdout.strip():
+        return None
+    pairs = ev.pairs or ((ev.a, ev.b),)
+    counts = [Counter(map(skeleton, lines(o.stdout))) for o in (*ev.originals, *(() if ev.effect == "exact" else ev.others))]
+    steady = [kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)]
+    for _, b in pairs:
+        after = Counter(map(skeleton, lines(b.stdout)))
+        for kind in steady:
+            fixed = {c[kind] for c in counts}
+            if kind not in after or (len(fixed) == 1 and ev.effect == "exact" and after[kind] not in fixed):
+                often = "" if kind not in after else f" ({after[kind]} times, {counts[0][kind]} times by the original)"
+                return Check(name, None if ev.effect in ("recipe", "unknown") else False, f"not printed as before: {kind[:80]!r}{often}")
+    return Check(name, True, f"{len(steady)} kinds of lines, all printed") if steady else None
+
+
+def numbers(ev: Evidence) -> Check | None:
+    """Exact: every number that two runs of the original both print is printed, digit by digit."""
+    name = "printed numbers"
+    known = [printed(o.stdout) for o in ev.originals]
+    b = printed(ev.b.stdout)
+    equal = 0
+    for quantity, values in known[0].items():
+        for i, value in enumerate(values):
+            if len(known) < 2 or any(i >= len(k.get(quantity, ())) or k[quantity][i] != value for k in known[1:]):
+                continue
+            other = b.get(quantity, [])
+            if i < len(other) and other[i] != value:
+                return Check(name, False, f"{other[i]} instead of {value} in {quantity[0][:70]!r}")
+            equal += i < len(other)
+    return Check(name, True, f"{equal} numbers are equal digit by digit", identical=True) if equal else None
+
+
+def _values(texts: Sequence[str]) -> list[float]:
+    return [float(t) for t in texts]
+
+
+def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[str, list[float]]:
+    """What a script may have printed ``count`` times from its losses, cut into pieces of ``sizes`` or else evenly."""
+    if len(sizes) < count or sum(sizes[:count]) > len(losses):
+        if len(losses) < count or len(losses) % count:
+            return {}
+        sizes = [len(losses) // count] * count
+    pieces, start = [], 0
+    for size in sizes[:count]:
+        pieces.append(losses[start : start + size])
+        start += size
+    if any(not p or not all(map(math.isfinite, p)) for p in pieces):
+        return {}
+    return {
+        "the mean of the losses": [fmean(p) for p in pieces],
+        "the last loss": [p[-1] for p in pieces],
+        "the first loss": [p[0] for p in pieces],
+        "the sum of the losses": [sum(p) for p in pieces],
+        "the mean of all losses so far": [fmean([x for p in pieces[: i + 1] for x in p]) for i in range(len(pieces))],
+    }
+
+
+def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[str]:
+    sizes = [p.batches for p in run.record.passes if p.training and p.complete]
+    values, found = _values(texts), set()
+    for form, made in _forms(run.record.losses, sizes, len(values)).items():
+        close = [abs(v - m) <= 0.51 * unit(t) + slack * abs(m) for v, m, t in zip(values, made, texts, strict=True)]
+        if all(close):
+            found.add(form)
+    return found
+
+
+def meaning(ev: Evidence) -> Check | None:
+    """A printed number that is, in every run of the original, one and the same thing made of the losses (their mean over a pass, the last
+    one) is still that: this is how "the loss of the last batch is logged in place of the mean" shows without any statistics."""
+    name = "what the printed loss is"
+    originals = [(r, printed(r.stdout)) for r in (*ev.originals, *ev.others) if r.records]
+    rewritten = [(r, printed(r.stdout)) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records]
+    found = []
+    for quantity in originals[0][1] if originals else ():
+        if any(quantity not in p for _, p in (*originals, *rewritten)):
+            continue
+        fits = [_fitting(r, p[quantity], 1e-6) for r, p in originals]
+        both = set.intersection(*fits)
+        if len(both) != 1:
+            continue
+        form = next(iter(both))
+        for run, texts in rewritten:
+            after = _fitting(run, texts[quantity], 5e-3)
+            if form not in after:
+                now = f"; now {next(iter(after))}" if len(after) == 1 else ""
+                return Check(
+                    name, False, f"{quantity[0][:60]!r} shows {form} in the original{now}" + ("" if now else ", and no longer does")
+                )
+        found.append(form)
+    return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
+
+
+def levels(ev: Evidence) -> Check | None:
+    """Over several seeds, every printed quantity has the level and the scatter that it has in the original.
+
+    Level: the mean difference is beyond 3 seed standard deviations, 4 standard errors and 1 %. Scatter: standard deviation over seeds more
+    than 4 times as large or as small, where there are three values a run at least. Constants stay what they are.
+    """
+    name = "printed numbers over seeds"
+    if len(ev.pairs) < 4:
+        return None
+    a_all, b_all = ([printed(pair[k].stdout) for pair in ev.pairs] for k in (0, 1))
+    looked = 0
+    for quantity in a_all[0]:
+        if any(quantity not in p for p in (*a_all, *b_all)):
+            continue
+        text = _quantity([_values(p[quantity]) for p in a_all], [_values(p[quantity]) for p in b_all])
+        looked += 1
+        if text:
+            return Check(name, False, f"{quantity[0][:60]!r}: {text}")
+    return Check(name, True, f"{looked} quantities within the scatter of seeds") if looked else None
+
+
+def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
+    count, n = min(map(len, (*a, *b))), len(a)
+    columns = [([run[i] for run in a], [run[i] for run in b]) for i in range(count)]
+    columns = [(x, y) for x, y in columns if all(map(math.isfinite, (*x, *y)))]
+    if not columns:
+        return ""
+    fixed = next(((x, y) for x, y in columns if len(set(x)) == 1 and len(set(y)) == 1 and x[0] != y[0] and x[0].is_integer()), None)
+    if fixed:
+        return f"{fixed[1][0]:g} under every seed, {fixed[0][0]:g} in the original"
+    means = [[fmean(c[k][s] for c in columns) for s in range(n)] for k in (0, 1)]
+    deltas = [y - x for x, y in zip(*means, strict=True)]
+    shift, wide = fmean(deltas), max(spread(means[0]), spread(means[1]))
+    if wide > 0 and abs(shift) > max(3 * wide, 4 * spread(deltas) / math.sqrt(n), 0.01 * abs(fmean(means[0]))):
+        return f"{fmean(means[1]):.4g} on average, {fmean(means[0]):.4g} ± {spread(means[0]):.2g} in the original"
+    if len(columns) >= 3:
+        one, two = (math.sqrt(fmean(spread(c[k]) ** 2 for c in columns)) for k in (0, 1))
+        if min(one, two) > 0 and max(one, two) > 4 * min(one, two):
+            return f"scatters by {two:.2g} over seeds, by {one:.2g} in the original"
+    return ""
+
+
+def checks(ev: Evidence) -> list[Check]:
+    found = [
+        text_of(ev),
+        numbers(ev) if ev.effect == "exact" and reproducible(ev) else None,
+        meaning(ev),
+        None if ev.effect in ("exact", "recipe") else levels(ev),
+    ]
+    return [check for check in found if check]
