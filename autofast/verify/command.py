@@ -94,7 +94,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     )
     if not setup.cwd.is_dir():
         raise BadInput(f"{request.cwd}: is no folder; --cwd names the folder in which the scripts run")
-    wanted = Wanted(pair.effect, request.steps, request.budget, request.seed, request.seeds, request.margin)
+    wanted = Wanted(pair.effect, pair.rules or None, request.steps, request.budget, request.seed, request.seeds, request.margin)
     with _scratch(request, setup, pair) as scratch:
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell)

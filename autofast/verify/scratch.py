@@ -82,7 +82,7 @@ class Scratch:
             if source.is_dir():
                 copy.mkdir(parents=True, exist_ok=True)
                 continue
-            if copy.is_symlink() or self._stamps.get(copy) != _stamp(copy):
+            if copy.is_symlink() or copy not in self._stamps or self._stamps[copy] != _stamp(copy):
                 _remove(copy)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, copy)
@@ -182,7 +182,7 @@ def _check_size(top: Path, links: tuple[Path, ...]) -> None:
     size = count = 0
     largest: dict[Path, int] = {}
     for path in _files(top, links):
-        if path.is_symlink() or path.is_dir():
+        if path.is_symlink() or path.is_dir() or path in links:
             continue
         here = path.lstat().st_size
         size, count = size + here, count + 1

@@ -40,7 +40,7 @@ class Wanted:
     """What the user asked for.
 
     Attributes:
-        effect: the strongest effect of the applied rules, or "unknown".
+        effect: the strongest effect of the applied rules, or "unknown". rules: their names; None where they are not known.
         steps: optimizer steps of a run; None: as many as the pilot takes in a few seconds; 0: to the script's own end.
         budget: seconds for everything; 0 for no limit.
         seed: random generators of the scripts start from it.
@@ -48,6 +48,7 @@ class Wanted:
     """
 
     effect: str
+    rules: tuple[str, ...] | None = None
     steps: int | None = None
     budget: float = 900.0
     seed: int = 0
@@ -110,7 +111,7 @@ class Series:
     def _sameness(self) -> None:
         wanted = self.wanted
         made: list[Run] = []
-        while wishes := parity.wanted(wanted.effect, made, seeds=wanted.seeds, margin=wanted.margin):
+        while wishes := parity.wanted(wanted.effect, made, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin):
             for wish in wishes:
                 if made and self._out_of_time(share=0.6):
                     self._judge()
@@ -212,8 +213,9 @@ class Series:
     def _judge(self) -> None:
         """From the runs there are."""
         close = [run for run in self.runs if run.detail != LIGHT]
+        wanted = self.wanted
         if close:
-            self.parity = parity.judge(self.wanted.effect, close, seeds=self.wanted.seeds, margin=self.wanted.margin)
+            self.parity = parity.judge(wanted.effect, close, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin)
         if self._ab:
             self.speed = speed.judge(self._aa, self._ab)
 
