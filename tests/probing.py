@@ -1,0 +1,88 @@
+"""Runs scripts of tests/verify_scripts/ with the probe, or without it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autofast.verify.record import Detail, Record
+from autofast.verify.steps import read_record
+
+ROOT = Path(__file__).parent.parent
+PROBE = ROOT / "autofast" / "verify" / "probe"
+SCRIPTS = Path(__file__).parent / "verify_scripts"
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    stdout: str
+    stderr: str
+    records: tuple[Record, ...] = ()
+
+    @property
+    def record(self) -> Record:
+        assert self.records, self.stderr
+        return self.records[0]
+
+    @property
+    def printed(self) -> list[float]:
+        """The losses that the script itself printed."""
+        return [float(value) for value in re.findall(r"^loss (\S+)", self.stdout, re.M)]
+
+
+@functools.cache
+def zygote() -> subprocess.Popen[str]:
+    command = [sys.executable, str(Path(__file__).with_name("verify_zygote.py"))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT})
+    atexit.register(process.kill)
+    return process
+
+
+def options(folder: Path, **given: object) -> str:
+    detail = given.pop("detail", Detail())
+    assert isinstance(detail, Detail)
+    return json.dumps({"out": str(folder / "record-%r.json"), "seed": 1, "scratch": str(folder), "detail": asdict(detail), **given})
+
+
+def command(script: str, *arguments: str, probe: bool) -> list[str]:
+    path = str(SCRIPTS / script) if (SCRIPTS / script).exists() else script
+    return [str(PROBE), path, *arguments] if probe else [path, *arguments]
+
+
+def records(folder: Path) -> tuple[Record, ...]:
+    return tuple(read_record(path) for path in sorted(folder.glob("record-*.json")))
+
+
+def run(folder: Path, script: str, *arguments: str, probe: bool = True, **given: object) -> Ran:
+    """In a fork of a process that has torch."""
+    for old in folder.glob("record-*.json"):
+        old.unlink()
+    job = {
+        "argv": command(script, *arguments, probe=probe),
+        "cwd": str(folder),
+        "environment": {"AUTOFAST_PROBE": options(folder, **given)},
+        "stdout": str(folder / "stdout"),
+        "stderr": str(folder / "stderr"),
+    }
+    process = zygote()
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(job) + "\n")
+    process.stdin.flush()
+    code = int(process.stdout.readline())
+    return Ran(code, (folder / "stdout").read_text(), (folder / "stderr").read_text(), records(folder))
+
+
+def fresh(folder: Path, words: list[str], **given: object) -> Ran:
+    """In a process of its own, ``words`` being its whole command line."""
+    environment = {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return Ran(done.returncode, done.stdout, done.stderr, records(folder))
