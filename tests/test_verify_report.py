@@ -57,7 +57,7 @@ def test_faster_and_equivalent() -> None:
     [
         (SpeedVerdict.SAME, Sameness.IDENTICAL, "No difference in speed shown: 1.00× (95 % CI 0.99–1.01, 12 pairs; noise floor ±1.3 %); losses and weights"),
         (SpeedVerdict.SLOWER, Sameness.EQUIVALENT, "Slower: a step takes 1.25× as long (95 % CI 1.22–1.28, 12 pairs); loss within seed noise"),
-        (SpeedVerdict.UNCLEAR, Sameness.EQUIVALENT, "Speed unclear: 1.04× (95 % CI 0.95–1.13, 3 pairs; noise floor ±1.3 %): the interval is wider"),
+        (SpeedVerdict.UNCLEAR, Sameness.EQUIVALENT, "Speed unclear, 1.04× (95 % CI 0.95–1.13, 3 pairs; noise floor ±1.3 %): the interval is wider"),
         (SpeedVerdict.FASTER, Sameness.DIFFERENT, "Trains differently: gradient norm, step 1: 4.0012 times as large as the original's in all 60 steps; 1.83× faster"),
         (SpeedVerdict.FASTER, Sameness.SUSPICIOUS, "Suspicious, as it converges better than chance allows: loss against seed noise: final loss lower by 0.21"),
         (SpeedVerdict.FASTER, Sameness.BROKEN, "Broken: number of steps and samples: 60 steps in the original, 54 in the other"),
@@ -102,7 +102,9 @@ def test_no_gain_without_proof(fast: SpeedVerdict | None, same: Sameness | None)
         assert "trains the same" not in sentence(v)
 
 
-@pytest.mark.parametrize(("fast", "same"), [(f, s) for f, s in COMBINATIONS if f is not SpeedVerdict.FASTER and s in (None, Sameness.EQUIVALENT)])
+@pytest.mark.parametrize(
+    ("fast", "same"), [(f, s) for f, s in COMBINATIONS if f is not SpeedVerdict.FASTER and s in (None, Sameness.EQUIVALENT)]
+)
 def test_no_gain_on_the_page(fast: SpeedVerdict | None, same: Sameness | None) -> None:
     html = re.sub(r"<style>.*?</style>", "", page(light(fast, same, diff={}, rules=())), flags=re.S)
     assert not GAIN.search(html), GAIN.search(html)
@@ -150,7 +152,18 @@ def test_text_fits_and_is_plain(name: str) -> None:
 
 def test_text_says_what_was_found() -> None:
     told = text(made("rules"), Style())
-    for part in ("40.1 ms", "21.9 ms", "±1.3 %", "loss against seed noise", "not decided", "31 %", "persistent-workers", "no effect shown", "H200", "OOR ROO"):
+    for part in (
+        "40.1 ms",
+        "21.9 ms",
+        "±1.3 %",
+        "loss against seed noise",
+        "not decided",
+        "31 %",
+        "persistent-workers",
+        "no effect shown",
+        "H200",
+        "OOR ROO",
+    ):
         assert part in told, part
     assert "not measured" in text(made("nothing"), Style()) and "not tested" in text(made("nothing"), Style())
 

@@ -227,8 +227,8 @@ def verification(
         rounds.append(tuple(range(first, first + len(one))))
         first += len(one)
     made = Verification(
-        original=Arm("train.py", "train.py", "python train.py --epochs 90 --data data/train"),
-        rewritten=Arm("train_fast.py", "train_fast.py", "python train_fast.py --epochs 90 --data data/train"),
+        original=Arm("original", "train.py", "python train.py --epochs 90 --data data/train"),
+        rewritten=Arm("rewritten", "train_fast.py", "python train_fast.py --epochs 90 --data data/train"),
         speed=fast,
         parity=None if same is None else parity(same),
         diagnosis=DIAGNOSIS,
@@ -312,12 +312,13 @@ def hostile() -> Verification:
     check = Check("loss | <b>bold</b>", False, "`code` | @someone </td></table> ```")
     return verification(
         same=None,
-        original=Arm(name, name, f"python '{name}' --note '</script><svg onload=x> & more'"),
-        rewritten=Arm("b.py", "b.py", "python b.py"),
+        original=Arm("original", name, f"python '{name}' --note '</script><svg onload=x> & more'"),
+        rewritten=Arm("rewritten", "b.py", "python b.py"),
         diff={name: text},
         parity=Parity(Sameness.DIFFERENT, "unknown", (check,), ""),
         environment={"<gpu>": 'A "quoted" & <b>GPU</b> | pipe'},
         warnings=("<script>alert('warn')</script> | pipe",),
+        contributions=(Contribution("<b>$x_1$</b>|\x00&amp;", ratio(1.1, 0.02, 6), None, "<i>`|`</i>"),),
     )
 
 

@@ -120,11 +120,11 @@ def evidence(v: Verification) -> list[tuple[str, str]]:
     s = v.speed
     if s is None:
         return []
-    value, between = words.ratio(s.ratio)
-    rows = [("Original ÷ rewritten", f"{value}, 95 % interval {between}, from {count(s.ratio.pairs, 'pair')} of runs")]
-    noise, around = words.ratio(s.noise)
-    against = f"{noise}, 95 % interval {around}, from {count(s.noise.pairs, 'pair')}" if s.noise.pairs else "not measured"
-    rows.append(("Original against itself", f"{against}: noise floor {words.floor(s.noise)}" if s.noise.pairs else against))
+    rows = [("Original ÷ rewritten", f"{words.ratio(s.ratio)[0]}, {words.evidence(s.ratio, '95 % interval')}")]
+    against = "not measured"
+    if s.noise.pairs:
+        against = f"{words.ratio(s.noise)[0]}, {words.evidence(s.noise, '95 % interval')}: noise floor {words.floor(s.noise)}"
+    rows.append(("Original against itself", against))
     rows.append(("Warm-up", f"{count(s.warm_up, 'step')} left out at the start of each run"))
     rows += [("Break-even", text) for text in words.pays_back(s)]
     if s.reason:

@@ -53,6 +53,7 @@ def page(v: Verification, *, date: str = "") -> str:
         plots=drawn,
         comparisons=[(r.label, r.before, r.after, r.change) for r in facts.comparisons(v)],
         evidence=facts.evidence(v),
+        floor=words.floor_of(v.speed.noise) if v.speed else None,
         checks=[(c, facts.outcome(c)) for c in v.parity.checks] if v.parity else [],
         sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
         shares=facts.shares(v),
@@ -76,10 +77,10 @@ def _tiles(v: Verification) -> list[Tile]:
     s = v.speed
     tiles = []
     if s is not None:
-        value, between = words.ratio(s.ratio)
+        value = words.ratio(s.ratio)[0]
         tiles.append(Tile("Time per step", words.seconds(s.step_after), words.seconds(s.step_before), s.statistic))
-        floor = f"noise floor {words.floor(s.noise)}"
-        tiles.append(Tile("Original ÷ rewritten", f"{value}×" if value != words.NONE else value, "", f"95 % CI {between}\n{floor}"))
+        sure = f"{words.evidence(s.ratio)}\nnoise floor {words.floor(s.noise)}"
+        tiles.append(Tile("Original ÷ rewritten", f"{value}×" if value != words.NONE else value, "", sure))
         back = ", ".join(words.pays_back(s))
         tiles.append(Tile("Start to end of first step", words.seconds(s.first_step_after), words.seconds(s.first_step_before), back))
     rows = {row.label: row for row in facts.comparisons(v)}
@@ -98,7 +99,7 @@ def _captions(v: Verification, drawn: Mapping[str, Any]) -> dict[str, str]:
             f"Above: the step times of {by}, in the order in which they were made; line from the 5th to the 95th percentile, bar from the "
             f"25th to the 75th, ring at the {'mean' if v.speed and 'mean' in v.speed.statistic else 'median'}. "
             "Below: the ratio of each round; the line is the estimate, the blue band its 95 % interval, the grey band the noise floor. "
-            "A blue band that touches the grey one shows no difference."
+            "Where the two bands touch, no difference is shown."
         )
     if "losses" in drawn:
         said["losses"] = _about_losses(v)

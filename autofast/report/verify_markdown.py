@@ -44,7 +44,8 @@ def markdown(v: Verification) -> str:
 
 
 def _names(v: Verification) -> str:
-    return f"{_code(v.original.path)} → {_code(v.rewritten.path)}"
+    same = v.original.path == v.rewritten.path
+    return f"{_code(v.original.path)} → {'its rewritten form' if same else _code(v.rewritten.path)}"
 
 
 def _warnings(v: Verification) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import PurePath
 
 from autofast.report.style import count
 from autofast.verify.record import Run
@@ -92,6 +93,13 @@ def interval(r: Ratio | None) -> str:
     return value if value == NONE else f"{value} ({between})"
 
 
+def evidence(r: Ratio, what: str = "95 % CI") -> str:
+    """``95 % CI 1.76–1.90, 6 pairs``."""
+    if not math.isfinite(r.high - r.low):
+        return f"{count(r.pairs, 'pair')}, too few for an interval"
+    return f"{what} {ratio(r)[1]}, {count(r.pairs, 'pair')}"
+
+
 def floor_of(noise: Ratio) -> float | None:
     """How far the original strays from itself, as a share; None where that was not measured."""
     widest = max(abs(noise.high - 1), abs(1 - noise.low))
@@ -116,19 +124,17 @@ def speed_clause(speed: Speed | None) -> str:
     """What was found out about speed."""
     if speed is None:
         return "speed not measured"
-    value, between = ratio(speed.ratio)
-    evidence = f"95 % CI {between}, {count(speed.ratio.pairs, 'pair')}"
+    value, sure = ratio(speed.ratio)[0], evidence(speed.ratio)
     noise = f"noise floor {floor(speed.noise)}"
     if speed.verdict is SpeedVerdict.FASTER:
-        return f"{value}× faster ({evidence})"
+        return f"{value}× faster ({sure})"
     if speed.verdict is SpeedVerdict.SAME:
-        return f"no difference in speed shown: {value}× ({evidence}; {noise})"
+        return f"no difference in speed shown: {value}× ({sure}; {noise})"
     if speed.verdict is SpeedVerdict.SLOWER:
-        value, between = ratio(upside_down(speed.ratio))
-        return f"slower: a step takes {value}× as long (95 % CI {between}, {count(speed.ratio.pairs, 'pair')})"
-    if value == NONE:
-        return "speed unclear" + (f": {one_line(speed.reason)}" if speed.reason else "")
-    return f"speed unclear: {value}× ({evidence}; {noise})" + (f": {one_line(speed.reason)}" if speed.reason else "")
+        other = upside_down(speed.ratio)
+        return f"slower: a step takes {ratio(other)[0]}× as long ({evidence(other)})"
+    why = f": {one_line(speed.reason).replace('; ', ', ')}" if speed.reason else ""
+    return f"speed unclear{why}" if value == NONE else f"speed unclear, {value}× ({sure}; {noise}){why}"
 
 
 def parity_clause(parity: Parity | None) -> str:
@@ -154,7 +160,7 @@ def sentence(v: Verification) -> str:
     """One sentence: what failed first, else the speed; then sameness, the break-even, and whether it was ended early."""
     clauses = _clauses(v)
     text = "; ".join(clauses)
-    return text[:1].upper() + text[1:] if text[:1].islower() and not text.startswith(v.original.name) else text
+    return text[:1].upper() + text[1:]
 
 
 def _clauses(v: Verification) -> list[str]:
@@ -190,11 +196,17 @@ def _failed(parity: Parity) -> str:
 
 def script_error(v: Verification) -> str:
     """Why a script's run failed, in one line: the original's failure first, as nothing can be said then."""
-    for arm, shown in ((ORIGINAL, v.original), (REWRITTEN, v.rewritten)):
+    for arm, shown in zip((ORIGINAL, REWRITTEN), names(v), strict=True):
         for run in v.runs:
             if run.arm == arm and not run.ok:
-                return f"{shown.name} {_failure(run)}"
+                return f"{shown} {_failure(run)}"
     return ""
+
+
+def names(v: Verification) -> tuple[str, str]:
+    """What the two scripts are called in a sentence: by their files, where these have different names."""
+    before, after = (PurePath(arm.path).name for arm in (v.original, v.rewritten))
+    return (before, after) if before != after else (f"the original {before}", f"the rewritten {after}")
 
 
 def _failure(run: Run) -> str:
