@@ -186,7 +186,7 @@ def test_start_and_break_even() -> None:
 
 def test_pairs_needed() -> None:
     assert pairs_close(speed.pairs_needed(0.08, 0.05), (NormalDist().inv_cdf(0.975) * 0.08 / 0.05) ** 2 / 0.955)
-    assert speed.pairs_needed(0.001, 0.05) == speed.LEAST_PAIRS
+    assert speed.pairs_needed(0.001, 0.05) == speed.FIRST
 
 
 def pairs_close(found: int, value: float) -> bool:
@@ -198,3 +198,13 @@ def test_busy() -> None:
     assert speed.busy(loaded, [calm, calm, loaded]) and not speed.busy(calm)
     assert not speed.busy(loaded, [timed([1.0], pressure=35.0), timed([1.0], pressure=30.0)]), "this script does that by itself"
     assert not speed.busy(timed([1.0]))
+
+
+def test_following_keeps_both_kinds_growing() -> None:
+    one, other = timed([0.01] * 9), timed([0.011] * 9, "rewritten")
+    noisy = [(timed([0.01 * f] * 9), other) for f in (0.7, 1.3) * 20]
+    assert speed.following([], []) == (6, 6)
+    assert speed.following([(one, one)] * 4, noisy[:6]) == (2, 4) or speed.following([(one, one)] * 4, noisy[:6])[0] >= 2
+    assert speed.following([(one, one)] * 6, noisy[:6]) == (2, 4)
+    assert speed.following([(one, one)] * 7, noisy[:8]) == (1, 2), "after a pair was dropped"
+    assert speed.following([(one, one)] * 23, noisy[:40]) == (0, 0)

@@ -41,6 +41,7 @@ class Script:
     draws: int = 0  # other random numbers for shuffling and dropout, not for the weights
     masks: int = 0  # other random numbers for dropout alone
     noise: float = 0.0  # what a GPU adds from run to run
+    steps: int = 0  # ends after so many
     augment: bool = False
     shuffle: bool = True
     schedule: bool = True
@@ -129,6 +130,7 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
         grads = {"b.weight": hidden.T @ d, "b.bias": sum_rows(d), "a.weight": x.T @ back, "a.bias": sum_rows(back)}
         return float(loss), {k: low(v).astype(kind) for k, v in grads.items()}, logits
 
+    stopped = False
     for epoch in range(script.epochs):
         if script.shuffle and not has("shuffle lost") and not (has("same order each epoch") and epoch):
             order = order_rng.permutation(script.samples)
@@ -210,7 +212,13 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
             if not has("no zero_grad"):
                 made = {k: np.zeros_like(v) for k, v in w.items()}
             pending, taken, evaluated, row_losses = 0, 0, 0, []
-        passes.append(Pass(0, True, len(batches), sum(map(len, batches)), True, 0, tuple(checksums) if detail.batches else ()))
+            stopped = len(steps) == script.steps
+            if stopped:
+                break
+        seen = sum(map(len, batches[: len(checksums)]))
+        passes.append(Pass(0, True, len(checksums), seen, not stopped, 0, tuple(checksums) if detail.batches else ()))
+        if stopped:
+            break
         x_eval, y_eval = (x_val[:48], y_val[:48]) if has("half evaluation") else (x_val, y_val)
         _, _, logits = forward(x_eval, y_eval, np.ones((len(y_eval), 16), kind), w)
         evaluated = len(y_eval)
@@ -227,7 +235,7 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
     saved = (Checkpoint("last.pt", {f"model/{prefix}{k}": f"Tensor {v.dtype} {v.shape}" for k, v in w.items()} | {"epoch": "int"}, True),)
     states = {"numpy": str(order_rng.bit_generator.state)[:80] + str(mask_rng.integers(1 << 30))}
     record = Record(
-        1, 0, 1, "error" if has("crash") else "end", 0, Moments(1, 2, 3, 4), tuple(steps), tuple(losses), len(losses), 0, (script.optimizer.upper(),), tuple(passes),
+        1, 0, 1, "error" if has("crash") else "steps" if stopped else "end", 0, Moments(1, 2, 3, 4), tuple(steps), tuple(losses), len(losses), 0, (script.optimizer.upper(),), tuple(passes),
         model, {f"0/{k}": v for k, v in start.items()} if detail.state else {}, saved if detail.state else (), random_state=states if detail.state else {},
         error="RuntimeError: no" if has("crash") else "",
     )  # fmt: skip

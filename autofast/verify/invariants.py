@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from autofast.verify.estimates import median
 from autofast.verify.evidence import Evidence, summed, taken
 from autofast.verify.record import Record, Run, TensorPrint
 from autofast.verify.result import Check, Sameness
@@ -83,12 +84,28 @@ def _evaluations(run: Run) -> list[tuple[int, int]]:
     return sorted((p.samples, p.batches) for r in run.records for p in r.passes if not p.training and p.complete)
 
 
+def _evaluated(ev: Evidence) -> Check | None:
+    """Complete evaluations take the same samples; under a recipe each of them does, however many there are."""
+    before, after = _evaluations(ev.a), _evaluations(ev.b)
+    if not before or any(_evaluations(o) != before for o in ev.originals if o.records):
+        return None
+    name = "samples for evaluation"
+    if ev.effect == "recipe":
+        one, two = ({n for n, _ in found} for found in (before, after))
+        if two - one:
+            return Check(name, False, f"an evaluation takes {min(two - one)} samples, {max(one)} in the original", verdict=BROKEN)
+    elif before != after:
+        text = f"{sum(n for n, _ in after)} samples in {len(after)} complete evaluations, {sum(n for n, _ in before)} in {len(before)} in the original"
+        return Check(name, False, text, verdict=BROKEN)
+    return Check(name, True, f"{sum(n for n, _ in after)} samples in {len(after)} evaluations")
+
+
 def samples(ev: Evidence) -> Check | None:
     """Samples taken for each step, summed over ranks, and for evaluation."""
     name = "samples for each step"
     a, b = ev.a, ev.b
     if ev.effect == "recipe":
-        return None
+        return _evaluated(ev)
     for kind, words in (("samples", "training samples"), ("evaluation_samples", "samples for evaluation")):
         one, two = summed(a, kind), summed(b, kind)
         if any(summed(o, kind) != one for o in ev.originals[1:] if o.records):
@@ -98,10 +115,9 @@ def samples(ev: Evidence) -> Check | None:
             text = f"{two[place]:.0f} {words} were taken for step {place + 1}, {one[place]:.0f} in the original"
             text += f"; in all {sum(two):.0f} and {sum(one):.0f}"
             return Check(name, False, text, verdict=BROKEN)
-    before, after = _evaluations(a), _evaluations(b)
-    if before != after and all(_evaluations(o) == before for o in ev.originals if o.records):
-        text = f"{sum(n for n, _ in after)} samples in {len(after)} complete evaluations, {sum(n for n, _ in before)} in {len(before)} in the original"
-        return Check(name, False, text, verdict=BROKEN)
+    wrong = _evaluated(ev)
+    if wrong is not None and wrong.passed is False:
+        return wrong
     total = sum(summed(a, "samples"))
     if not total:
         return None
@@ -175,7 +191,7 @@ def tensors(ev: Evidence) -> Check | None:
         gone, new = list((one - two).elements()), list((two - one).elements())
         text = f"{len(b)} tensors, {len(a)} in the original; missing shapes: {shown(list(map(str, gone))) or 'none'}"
         text += f"; new: {shown(list(map(str, new))) or 'none'}"
-        return Check(name, None if ev.effect == "recipe" else False, text)
+        return Check(name, False, text)
     types = [f"{k}: {y.dtype}, was {x.dtype}" for k, (x, y) in _matched(a, b).items() if x.dtype != y.dtype]
     if types:
         return Check(name, None if ev.effect in ("recipe", "unknown") else False, f"other types: {shown(types)}")
@@ -218,9 +234,13 @@ def movement(ev: Evidence) -> Check | None:
 def training_mode(ev: Evidence) -> Check | None:
     """The share of modules in training mode, at every step."""
     name = "training mode"
-    if ev.effect == "recipe":
-        return None
     a, b = ev.a.record.steps, ev.b.record.steps
+    if ev.effect == "recipe":  # other numbers of steps: the usual share, in the second half
+        usual = [[s.training for s in steps[len(steps) // 2 :] if s.training is not None] for steps in (a, b)]
+        if not all(usual):
+            return None
+        before, after = map(median, usual)
+        return Check(name, abs(before - after) <= 1e-3, f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original")
     seen = [
         (i, x.training, y.training) for i, (x, y) in enumerate(zip(a, b, strict=False)) if x.training is not None and y.training is not None
     ]

@@ -189,6 +189,5 @@ def checkpoints(ev: Evidence) -> Check | None:
             return Check(name, False, f"{path} does not load: {b[path].error}", verdict=Sameness.BROKEN)
         misfit = _misfit(a[path].keys, b[path].keys)
         if misfit and not any(_misfit(a[path].keys, k[path].keys) for k in known[1:]):
-            text = f"{path} {misfit}"
-            return Check(name, None if ev.effect == "recipe" else False, text, verdict=Sameness.BROKEN)
+            return Check(name, False, f"{path} {misfit}", verdict=Sameness.BROKEN)
     return Check(name, True, f"{len(steady)} files with the same keys, types and shapes: either script loads the other's")

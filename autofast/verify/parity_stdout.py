@@ -43,8 +43,9 @@ def printed(text: str) -> Printed:
     for line in lines(text):
         kind = skeleton(line)
         bare = _CLOCK.sub(lambda m: " " * len(m.group()), line)
+        end = 0
         for place, match in enumerate(NUMBER.finditer(bare)):
-            before = re.split(r"[,;|()]|\d\s", bare[: match.start()])[-1]
+            before, end = re.split(r"[,;|()]", bare[end : match.start()])[-1], match.end()
             if _TIME.search(before) or _UNIT.match(bare, match.end()):
                 continue
             found.setdefault((kind, place), []).append(match.group())

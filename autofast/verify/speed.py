@@ -35,7 +35,7 @@ Pair = tuple[Run, Run]
 
 MINIMUM = 0.01
 SAME, SAME_MOST = 0.03, 0.05
-LEAST_PAIRS, MORE, MORE_NOISE, MOST = 6, 4, 2, 40
+FIRST, MORE, MORE_NOISE, MOST = 6, 4, 2, 40
 NARROW = 0.05
 BUSY = 10.0  # per cent of the time in which a process waited for a CPU
 
@@ -165,14 +165,14 @@ def pairs_needed(sd: float, width: float) -> int:
 
     0.955 = 3 / pi is the efficiency of the Hodges-Lehmann centre against the mean under normal noise; it is higher under heavy tails.
     """
-    return max(LEAST_PAIRS, math.ceil((normal.inv_cdf(0.975) * sd / width) ** 2 * math.pi / 3)) if width > 0 else 10**6
+    return max(FIRST, math.ceil((normal.inv_cdf(0.975) * sd / width) ** 2 * math.pi / 3)) if width > 0 else 10**6
 
 
 def _wanting(noise: Ratio, found: Ratio) -> int:
     """Pairs in all until the verdict is clear, if the centre stays where it is: both half-widths shrink with the root of their number."""
     effect, own, other = abs(math.log(found.value)), half_width(found), half_width(noise)
     if math.isinf(own + other) or found.pairs < 3:
-        return LEAST_PAIRS
+        return FIRST
     claim = found.pairs * ((own + other) / effect) ** 2 if effect > math.log1p(MINIMUM) else math.inf
     room = math.log1p(SAME) - effect
     same = found.pairs * (own / room) ** 2 if room > 0 else math.inf
@@ -187,7 +187,7 @@ def _reason(noise: Ratio, found: Ratio) -> str:
         return "the original was not run against itself, so the noise of this machine is not known"
     floor = floor_of(noise)
     if math.isinf(floor) or math.isinf(half_width(found)):
-        return f"too few pairs: {found.pairs} and {noise.pairs} of the original against itself, at least {LEAST_PAIRS} of each are needed"
+        return f"too few pairs: {found.pairs} and {noise.pairs} of the original against itself, at least {FIRST} of each are needed"
     more = _wanting(noise, found) - found.pairs
     ask = f"about {more} more pairs would make it clear" if more <= 400 else "more pairs would hardly help: steadier conditions are needed"
     if floor - 1 > SAME_MOST:
@@ -235,22 +235,17 @@ def ratio_of(pairs: Sequence[Pair], warm_up: int | None = None) -> Ratio | None:
     return ratio(_values(good, window([run for pair in good for run in pair], warm_up))) if good else None
 
 
-def wants_noise(aa: Sequence[Pair], ab: Sequence[Pair]) -> bool:
-    """Whether the next pair should come with one of the original against itself: half as many as of the others from six on."""
-    return len(aa) < LEAST_PAIRS or (len(aa) - LEAST_PAIRS) * MORE < (len(ab) - LEAST_PAIRS + 1) * MORE_NOISE
-
-
 def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> str:
     """Why no more pairs are needed; empty: go on.
 
     A claim may stop at an interval of a quarter of its effect: nobody needs 1.93x to the last 5 %. Looks only at 6, 10, 14 ... pairs however
     often it is asked.
     """
-    if LEAST_PAIRS <= len(ab) < MOST and (len(ab) - LEAST_PAIRS) % MORE:
+    if FIRST <= len(ab) < MOST and (len(ab) - FIRST) % MORE:
         return ""
     speed = judge(aa, ab, warm_up)
     noise, found = speed.noise, speed.ratio
-    if found.pairs < LEAST_PAIRS or noise.pairs < LEAST_PAIRS:
+    if found.pairs < FIRST or noise.pairs < FIRST:
         return f"{len(ab)} pairs made, too many of them failed" if len(ab) >= MOST else ""
     width = half_width(found)
     if speed.verdict is SpeedVerdict.SAME:
@@ -259,7 +254,7 @@ def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -
         return f"the interval is narrow enough (±{100 * width:.1f} %) after {found.pairs} pairs"
     if found.pairs >= MOST:
         return f"{found.pairs} pairs are made"
-    if speed.verdict is SpeedVerdict.UNCLEAR and found.pairs >= LEAST_PAIRS + 2 * MORE and _wanting(noise, found) > 10 * MOST:
+    if speed.verdict is SpeedVerdict.UNCLEAR and found.pairs >= FIRST + 2 * MORE and _wanting(noise, found) > 10 * MOST:
         return f"the machine is too noisy: ±{100 * width:.0f} % after {found.pairs} pairs"
     return ""
 
@@ -268,9 +263,9 @@ def following(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None
     """How many pairs to make next: (A/A, A/B), in one shuffled batch; (0, 0) when ``enough`` has a reason."""
     if enough(aa, ab, warm_up):
         return 0, 0
-    if len(aa) < LEAST_PAIRS or len(ab) < LEAST_PAIRS:
-        return max(0, LEAST_PAIRS - len(aa)), max(0, LEAST_PAIRS - len(ab))
-    return MORE_NOISE, min(MORE, MOST - len(ab)) or 1
+    total = FIRST if len(ab) < FIRST else min(MOST, len(ab) + MORE - (len(ab) - FIRST) % MORE)
+    noise = FIRST + (total - FIRST) * MORE_NOISE // MORE
+    return max(0, noise - len(aa)), max(1, total - len(ab))
 
 
 def busy(run: Run, others: Sequence[Run] = ()) -> bool:

@@ -1,0 +1,371 @@
+"""Sameness: every seeded fault is flagged, whatever the rewrite claims to be; no sound pair is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autofast.verify import invariants, parity, parity_data, parity_stdout
+from autofast.verify.evidence import SEEDED, gather
+from autofast.verify.record import FULL, Checkpoint, Pass, Run, TensorPrint
+from autofast.verify.result import Check, Sameness
+from tests.verify_runs import record, run, step
+from tests.verify_training import Script, faulty, train, verification
+
+GOOD = {Sameness.IDENTICAL, Sameness.EQUIVALENT}
+BASE = Script()
+ADAM = replace(BASE, optimizer="adam", lr=0.03)
+SHORT = replace(BASE, steps=12)
+WINDOWS = replace(BASE, accumulate=4)
+DROPOUT = replace(BASE, dropout=0.3)
+
+# (effect, original, what the sound rewrite changes, applied rules, worst verdict that is right)
+SOUND: list[tuple[str, Script, dict[str, Any], tuple[str, ...] | None]] = [
+    ("exact", BASE, {}, None),
+    ("exact", replace(BASE, noise=1e-7), {}, None),
+    ("exact", replace(ADAM, noise=1e-7), {}, None),
+    ("rounding", BASE, {"sums": "reversed"}, ("fused-optimizer",)),
+    ("rounding", ADAM, {"sums": "reversed"}, None),
+    ("rounding", SHORT, {"precision": "half"}, ("autocast",)),
+    ("rounding", ADAM, {"precision": "half"}, None),
+    ("rounding", replace(BASE, noise=1e-7), {"sums": "reversed"}, None),
+    ("rounding", DROPOUT, {"masks": 3, "precision": "half"}, ("autocast",)),
+    ("rounding", replace(WINDOWS, augment=True), {"precision": "half"}, None),
+    ("rounding", replace(BASE, lr=1.2), {"sums": "reversed"}, None),
+    ("sampling", BASE, {"draws": 5}, None),
+    ("sampling", replace(DROPOUT, augment=True, batch=32), {"draws": 5}, None),
+    ("sampling", replace(ADAM, clip=1.0), {"draws": 5}, None),
+    ("sampling", replace(BASE, accumulate=5, decimals=3), {"draws": 5}, None),
+    ("sampling", replace(DROPOUT, shuffle=False), {"masks": 5}, None),
+    ("recipe", BASE, {"draws": 5}, None),
+    ("unknown", BASE, {}, None),
+    ("unknown", BASE, {"sums": "reversed"}, None),
+    ("unknown", BASE, {"precision": "half"}, None),
+    ("unknown", SHORT, {"draws": 5}, None),
+]
+
+FAULTS: list[tuple[str, Script]] = [
+    ("division dropped", WINDOWS),
+    ("division dropped", replace(WINDOWS, optimizer="adam", lr=0.03)),
+    ("no zero_grad", BASE),
+    ("no zero_grad", ADAM),
+    ("zero_grad in the window", WINDOWS),
+    ("zero_grad in the window", replace(WINDOWS, optimizer="adam", lr=0.03)),
+    ("scheduler twice", BASE),
+    ("scheduler each step", BASE),
+    ("one in ten skipped", BASE),
+    ("shuffle lost", BASE),
+    ("same order each epoch", BASE),
+    ("shuffle per seed lost", BASE),
+    ("batch frozen", BASE),
+    ("batches twice", BASE),
+    ("data scaled", BASE),
+    ("evaluation mode", DROPOUT),
+    ("half evaluation", BASE),
+    ("last loss logged", BASE),
+    ("last loss logged", replace(BASE, decimals=2)),
+    ("dead parameters", BASE),
+    ("frozen layer", BASE),
+    ("clip before unscale", replace(BASE, clip=1.0)),
+    ("clip before unscale", replace(ADAM, clip=1.0)),
+    ("stale weights", BASE),
+    ("stale weights", ADAM),
+    ("last window dropped", replace(BASE, accumulate=5)),
+    ("checkpoint keys", BASE),
+    ("labels leak", BASE),
+    ("scaled by 4", BASE),
+    ("scaled by 4", ADAM),
+    ("nan", BASE),
+    ("crash", BASE),
+]
+
+NOT_BY_RECIPE = {
+    "division dropped",
+    "scheduler twice",
+    "scheduler each step",
+    "one in ten skipped",
+    "clip before unscale",
+    "last window dropped",
+    "scaled by 4",
+}
+"""A recipe may change exactly these: what is left is the loss, which does not always show them."""
+
+
+@pytest.mark.parametrize("effect, original, changes, rules", SOUND)
+def test_sound_pairs_pass(effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None) -> None:
+    for base in range(3):
+        found, runs = verification(effect, original, replace(original, **changes), rules, base)
+        bad = [f"{c.name}: {c.text}" for c in found.checks if c.passed is False]
+        assert not bad
+        assert found.verdict in GOOD or (found.verdict is Sameness.UNCLEAR and found.more_runs and len(runs) > 20)
+        assert found.summary and (found.verdict is Sameness.IDENTICAL) == (not changes and not original.noise)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effect, original, changes, rules", SOUND)
+def test_sound_pairs_pass_under_many_seeds(effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None) -> None:
+    found = [verification(effect, original, replace(original, **changes), rules, base)[0] for base in range(10, 40)]
+    assert not [f.summary for f in found if f.verdict not in GOOD | {Sameness.UNCLEAR}]
+    assert sum(f.verdict is Sameness.UNCLEAR for f in found) <= 2
+
+
+@pytest.mark.parametrize("fault, original", FAULTS)
+def test_faults_are_flagged(fault: str, original: Script) -> None:
+    for effect, changes in (
+        ("exact", {}),
+        ("rounding", {"sums": "reversed"}),
+        ("rounding", {"precision": "half"}),
+        ("sampling", {"draws": 5}),
+        ("unknown", {}),
+        ("unknown", {"draws": 5}),
+        ("recipe", {"draws": 5}),
+    ):
+        if effect == "recipe" and fault in NOT_BY_RECIPE:
+            continue
+        found, _ = verification(effect, original, replace(faulty(original, fault), **changes), base=2)
+        assert found.verdict not in GOOD, f"{fault} passes as {effect}"
+        if effect != "recipe":
+            assert found.verdict in (Sameness.DIFFERENT, Sameness.BROKEN, Sameness.SUSPICIOUS)
+
+
+def test_better_than_seeds_allow_is_suspicious() -> None:
+    found, _ = verification("recipe", BASE, faulty(replace(BASE, draws=3), "labels leak"))
+    assert found.verdict is Sameness.SUSPICIOUS and "lower than seeds allow" in found.summary
+
+
+def test_runs_are_asked_for_until_they_decide() -> None:
+    first = parity.wanted("sampling", [])
+    assert [(w.arm, w.seed, w.detail) for w in first] == [("original", 0, FULL), ("original", 0, FULL), ("rewritten", 0, FULL)]
+    assert all(w.reason for w in first)
+    runs = [train(replace(BASE, draws=2 * (w.arm != "original")), w.arm, w.seed, w.detail) for w in first]
+    assert {(w.arm, w.seed, w.detail) for w in parity.wanted("sampling", runs)} == {
+        (arm, s, SEEDED) for arm in ("original", "rewritten") for s in (1, 2, 3)
+    }
+    assert parity.wanted("sampling", runs, seeds=2) and not parity.wanted("sampling", runs, seeds=1)
+    early = parity.judge("sampling", runs)
+    assert early.verdict is Sameness.UNCLEAR and early.more_runs == 3 and "3 more seeds" in early.summary
+    crashed = [*runs[:2], train(faulty(BASE, "crash"), "rewritten", 0, FULL)]
+    assert parity.wanted("sampling", crashed) == []
+    assert parity.judge("sampling", crashed).verdict is Sameness.BROKEN
+
+
+def test_a_crash_under_another_seed_is_a_crash() -> None:
+    runs = [train(BASE, arm, seed, FULL) for seed in range(4) for arm in ("original", "rewritten")]
+    runs.append(train(BASE, "original", 0, FULL))
+    runs[-2] = train(faulty(BASE, "crash"), "rewritten", 3, FULL)
+    found = parity.judge("sampling", runs)
+    assert found.verdict is Sameness.BROKEN and "RuntimeError" in found.summary
+
+
+def test_runs_that_cannot_be_made_are_not_asked_for_again() -> None:
+    """Double precision fails; so does seed 2 of the original."""
+    runs: list[Run] = []
+    for _ in range(12):
+        wishes = parity.wanted("rounding", runs)
+        if not wishes:
+            break
+        for w in wishes:
+            bad = w.detail.double or (w.arm, w.seed) == ("original", 2)
+            runs.append(
+                train(
+                    faulty(BASE, "crash") if bad else replace(BASE, sums="forward" if w.arm == "original" else "reversed"),
+                    w.arm,
+                    w.seed,
+                    w.detail,
+                )
+            )
+    assert not wishes and parity.judge("rounding", runs).verdict is Sameness.EQUIVALENT
+
+
+# hand-made runs
+
+
+def two(a: Run, b: Run, effect: str = "exact") -> parity.Evidence:
+    return gather(effect, [a, a, replace(b, arm="rewritten")])
+
+
+def simple(count: int = 6, **more: Any) -> Run:
+    return run(
+        record(
+            [
+                step(i, 0.01, samples=4, batches=1, backwards=1, losses=(1.0 / (i + 1),), lr=(0.1,), grad_norm=1.0, update_norm=0.1)
+                for i in range(count)
+            ],
+            **more,
+        )
+    )
+
+
+def check(found: Check | None) -> Check:
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("effect", ["exact", "rounding", "sampling", "recipe", "unknown"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        run([]),
+        run(record([])),
+        run(record([], losses=(1.0, 2.0), backwards=2)),
+        run(record([step(0, 0.01)])),
+        run(record([step(0, 0.01, losses=(1.0,), backwards=1)])),
+        run(record([step(i, 0.01, losses=(math.nan,), backwards=1, grad_norm=math.inf) for i in range(4)])),
+        run(record([step(i, 0.01, backwards=2, losses=(0.0, 0.0), update_norm=0.0, grad_norm=0.0) for i in range(4)])),
+        run([simple().record, simple().record]),
+        simple(),
+    ],
+)  # fmt: skip
+def test_nothing_is_taken_for_granted(effect: str, made: Run) -> None:
+    """Little or nothing was recorded: no exception, and no sameness out of nothing."""
+    other = replace(made, arm="rewritten")
+    for runs in (
+        [],
+        [made],
+        [made, made],
+        [made, made, other],
+        [other],
+        [made, made, other, *(replace(r, seed=s) for s in (1, 2, 3) for r in (made, other))],
+    ):
+        parity.wanted(effect, runs)
+        found = parity.judge(effect, runs)
+        if not made.ok or len(runs) < 3:
+            assert found.verdict not in GOOD
+        elif made.record.losses:
+            assert found.verdict is Sameness.IDENTICAL
+        else:
+            assert found.verdict is Sameness.UNCLEAR
+
+
+def test_ranks_are_summed() -> None:
+    one = simple().record
+    short = replace(one, rank=1, steps=tuple(replace(s, samples=2) for s in one.steps))
+    assert check(invariants.samples(two(run([one, one]), run([one, one])))).passed
+    found = check(invariants.samples(two(run([one, one]), run([one, short]))))
+    assert found.passed is False and "6 training samples" in found.text and found.verdict is Sameness.BROKEN
+    assert (
+        parity.judge("exact", [run([one, one])] * 2 + [run([one, replace(one, losses=(9.0,) * 6)], "rewritten")]).verdict
+        is Sameness.DIFFERENT
+    )
+
+
+def test_steps_that_a_scaler_leaves_out() -> None:
+    """The first step is skipped, so a scheduler that waits for it is one step behind: no fault. Many skipped steps are."""
+    rates = [0.1 * 0.9**i for i in range(8)]
+    a = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i],)) for i in range(8)]))
+    b = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[max(0, i - 1)],), skipped=i == 0) for i in range(8)]))
+    assert check(invariants.learning_rates(two(a, b, "rounding"))).passed
+    assert check(invariants.steps(two(a, b, "rounding"))).passed
+    assert check(invariants.steps(two(a, b, "exact"))).passed is False
+    ahead = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i] * 0.9,)) for i in range(8)]))
+    found = check(invariants.learning_rates(two(a, ahead, "rounding")))
+    assert found.passed is False and "0.09 at step 1, 0.1" in found.text
+
+
+def test_a_rate_that_follows_the_loss_is_not_held_against_it() -> None:
+    a, other = simple(), simple()
+    other = replace(other, seed=1, records=(replace(other.record, steps=tuple(replace(s, lr=(0.05,)) for s in other.record.steps)),))
+    ev = gather("sampling", [a, a, replace(other, seed=0, arm="rewritten"), other])
+    assert check(invariants.learning_rates(ev)).passed is None
+
+
+def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoints() -> None:
+    assert invariants.plain("0/_orig_mod.module.layer.weight") == invariants.plain("0/layer.weight")
+    old, new, other = (TensorPrint((2,), "float32", sha, 1.0, (0.1,) * 4) for sha in "abc")
+    moved = TensorPrint((2,), "float32", "d", 1.0, (0.3,) * 4)
+    a = simple(start={"0/l.w": old, "0/m.w": old}, model={"0/l.w": moved, "0/m.w": moved})
+    b = simple(start={"0/_orig_mod.l.w": old, "0/_orig_mod.m.w": old}, model={"0/_orig_mod.l.w": moved, "0/_orig_mod.m.w": moved})
+    assert check(invariants.movement(two(a, b))).passed and check(invariants.tensors(two(a, b))).passed
+    dead = simple(start={"0/l.w": old, "0/m.w": old}, model={"0/l.w": moved, "0/m.w": old})
+    found = check(invariants.movement(two(a, dead)))
+    assert found.passed is False and "1 of 2" in found.text
+    assert check(invariants.movement(two(dead, a))).passed is False
+    assert check(invariants.movement(two(a, simple(trainable_unused=("m.w",))))).passed is False
+    assert new.sha != other.sha
+
+
+@pytest.mark.parametrize(
+    "saved, passed",
+    [
+        ({"model/l": "Tensor float32 (2,)", "epoch": "int"}, True),
+        ({"model/l": "Tensor float32 (2,)", "epoch": "int", "scaler/scale": "float"}, True),
+        ({"model/module.l": "Tensor float32 (2,)", "epoch": "int"}, False),
+        ({"model/l": "Tensor float16 (2,)", "epoch": "int"}, False),
+        ({"model/l": "Tensor float32 (2,)", "model/bias": "Tensor float32 (2,)", "epoch": "int"}, False),
+        ({"model/l": "Tensor float32 (2,)"}, False),
+    ],
+)
+def test_checkpoints(saved: dict[str, str], passed: bool) -> None:
+    a = simple(checkpoints=(Checkpoint("a_17.pt", {"model/l": "Tensor float32 (2,)", "epoch": "int"}, True),))
+    again = simple(checkpoints=(Checkpoint("a_18.pt", a.record.checkpoints[0].keys, True),))
+    b = simple(checkpoints=(Checkpoint("a_19.pt", saved, True),))
+    assert check(parity_data.checkpoints(gather("exact", [a, again, replace(b, arm="rewritten")]))).passed is passed
+    gone = check(parity_data.checkpoints(two(a, simple())))
+    assert gone.passed is False and gone.verdict is Sameness.BROKEN
+    broken = simple(checkpoints=(replace(a.record.checkpoints[0], loads=False, error="EOF"),))
+    assert check(parity_data.checkpoints(two(a, broken))).passed is False
+
+
+def test_copies_of_a_random_generator() -> None:
+    def passes(sums: tuple[float, ...]) -> Run:
+        return simple(passes=(Pass(0, True, len(sums), 4 * len(sums), True, 2, sums),))
+
+    assert check(parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 6.0, 7.0, 8.0))))).passed
+    assert check(parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 5.0, 7.0, 7.0))))).passed is False
+
+
+# what is printed
+
+
+@pytest.mark.parametrize(
+    "line, kind, kept",
+    [
+        ("Epoch 3/10, loss: 0.1234 (12.3 s)", "Epoch #/#, loss: # (# s)", ["3", "10", "0.1234"]),
+        ("[2026-11-21 15:00:01] step 5 lr 1e-05 time 0.12", "[# #] step # lr # time #", ["5", "1e-05"]),
+        ("acc nan, 250.0 images/sec, 3 GiB", "acc #, # images/sec, # GiB", ["nan"]),
+        ("saved to run/train_fast.py.log layer1.weight", "saved to @.py.log layer1.weight", []),
+        ("took 3.5s for 12 steps", "took #s for # steps", ["12"]),
+    ],
+)
+def test_lines(line: str, kind: str, kept: list[str]) -> None:
+    assert parity_stdout.skeleton(line) == kind
+    assert [v for values in parity_stdout.printed(line).values() for v in values] == kept
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=80, deadline=None)
+def test_any_text_can_be_read(text: str) -> None:
+    for values in parity_stdout.printed(text).values():
+        assert all(parity_stdout.unit(v) >= 0 and isinstance(float(v), float) for v in values)
+
+
+def printing(text: str) -> Run:
+    return replace(simple(), stdout=text)
+
+
+def test_printed_text() -> None:
+    a = printing("start\nepoch 1 loss 0.50 in 3.1 s\nepoch 2 loss 0.40 in 3.2 s\ndone\n")
+    assert check(parity_stdout.text_of(two(a, printing("start\nepoch 1 loss 0.5 in 9 s\nepoch 2 loss 0.4 in 8.2 s\ndone\n")))).passed
+    lost = check(parity_stdout.text_of(two(a, printing("start\ndone\n"))))
+    assert lost.passed is False and "epoch" in lost.text
+    wrong = check(parity_stdout.numbers(two(a, printing("start\nepoch 1 loss 0.50 in 2 s\nepoch 2 loss 0.41 in 2 s\ndone\n"))))
+    assert wrong.passed is False and "0.41 instead of 0.40" in wrong.text
+
+
+def test_the_meaning_of_the_printed_loss() -> None:
+    losses = (1.0, 0.9, 0.7, 0.6, 0.5, 0.3)
+    mean, last = "epoch 1 loss 0.8667\nepoch 2 loss 0.4667\n", "epoch 1 loss 0.7000\nepoch 2 loss 0.3000\n"
+
+    def script(text: str) -> Run:
+        return replace(run(record([step(i, 0.01, losses=(x,), backwards=1) for i, x in enumerate(losses)])), stdout=text)
+
+    assert "mean of the losses" in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+    found = check(parity_stdout.meaning(two(script(mean), script(last), "sampling")))
+    assert found.passed is False and "now the last loss" in found.text
+    assert check(parity_stdout.meaning(two(script(last), script(mean), "sampling"))).passed is False
+    assert parity_stdout.meaning(two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")) is None
