@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +37,10 @@ class Wish:
                 raise BadInput(f"{path}: its folder does not exist; make it first")
         if self.html == STDOUT:
             raise BadInput("--report: name a file for the page")
+        if self.html is not None:
+            missing = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
+            if missing:
+                raise BadInput(f"--report: needs {' and '.join(missing)}; pip install 'autofast[verify]'")
         if self.json == STDOUT and self.github:
             raise BadInput("--json - and --github: only one can have standard output; name a file for the JSON")
 
@@ -47,7 +53,7 @@ def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, l
     if wish.json not in (None, STDOUT):
         outputs.append(Output(Path(str(wish.json)), verify_json.text(result).encode()))
     if wish.html is not None:
-        outputs.append(Output(Path(wish.html), verify_html.page(result).encode()))
+        outputs.append(Output(Path(wish.html), verify_html.page(result, date=date.today().isoformat()).encode()))
     write_all(outputs, force=wish.force)
     if wish.json == STDOUT:
         product = verify_json.text(result)

@@ -112,6 +112,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         diff=pair.diff,
         rules=pair.rules,
         runs=tuple(series.runs),
+        rounds=tuple(series.rounds),
         dropped=series.dropped,
         steps=series.steps,
         interrupted=series.interrupted,

@@ -73,6 +73,7 @@ class Series:
     parity: Parity | None = None
     speed: Speed | None = None
     contributions: list[Contribution] = field(default_factory=list)
+    rounds: list[tuple[int, ...]] = field(default_factory=list)
     _aa: list[tuple[Run, Run]] = field(default_factory=list)
     _ab: list[tuple[Run, Run]] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
@@ -141,6 +142,7 @@ class Series:
         order = list(range(len(programs)))
         self._order.shuffle(order)
         made: dict[int, Run] = {}
+        first = len(self.runs)
         for place in order:
             made[place] = self._run(programs[place], LIGHT)
             if not made[place].ok:
@@ -151,6 +153,7 @@ class Series:
             return True
         if effect:
             self._ab.append((made[0], made[1]))
+            self.rounds.append(tuple(range(first, len(self.runs))))
         if noise:
             self._aa.append((made[0], made[len(programs) - 1]))
         return True

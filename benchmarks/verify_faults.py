@@ -1,0 +1,59 @@
+"""Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
+
+    python -m benchmarks.verify_faults [--write]
+
+Takes some minutes on two cores. ``--write`` puts the table into docs/verify.md, with today's date and the version of torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.faults import CASES
+from tests.test_verify_faults import FINE, Bench
+
+PAGE = Path(__file__).parent.parent / "docs" / "verify.md"
+MARKS = "<!-- faults: made by benchmarks/verify_faults.py -->", "<!-- /faults -->"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    args = parser.parse_args()
+    rows, wrong = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        for case in (case for case in CASES if args.only in case.name):
+            found = bench.judge(case)
+            right = (found.verdict in FINE) == case.sound
+            wrong += not right
+            print("right" if right else "WRONG", case.name, found.verdict.value, found.summary, sep=" | ", flush=True)
+            rows.append((case, found))
+        bench.close()
+    if args.write:
+        lines = [
+            f"{date.today().isoformat()}, CPU, torch {version('torch')}, at most 12 seeds: "
+            f"{sum(not case.sound for case, _ in rows)} faults, {sum(case.sound for case, _ in rows)} sound rewrites, {wrong} judged wrongly.",
+            "",
+            "| script | what was done to it | effect tested for | verdict | because |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for case, found in rows:
+            name = f"*sound:* {case.name}" if case.sound else case.name
+            because = re.sub(r"([|<>*_])", r"\\\1", found.summary)
+            lines.append(f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |")
+        text = PAGE.read_text()
+        start, end = (text.index(mark) for mark in MARKS)
+        PAGE.write_text(text[: start + len(MARKS[0])] + "\n" + "\n".join(lines) + "\n" + text[end:])
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

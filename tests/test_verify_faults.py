@@ -1,0 +1,60 @@
+"""Every seeded fault is flagged, no sound rewrite is (the table: docs/verify.md, made by benchmarks/verify_faults.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autofast.verify import parity, scratch
+from autofast.verify.record import Run
+from autofast.verify.result import Parity, Sameness
+from autofast.verify.runs import Program, Setup
+from tests.faults import CASES, HERE, Case
+from tests.forked import ForkRunner
+
+FINE = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
+
+
+class Bench:
+    """Runs the cases; the runs of an original are made once for all its cases."""
+
+    def __init__(self, folder: Path):
+        self.scratch = scratch.make([HERE], parent=folder)
+        self.runner = ForkRunner(Setup(cwd=HERE, threads=1, limit=120), self.scratch)
+        self._known: dict[tuple[object, ...], Run] = {}
+
+    def judge(self, case: Case, seeds: int = 12) -> Parity:
+        runs: list[Run] = []
+        while wishes := parity.wanted(case.effect, runs, seeds=seeds):
+            for wish in wishes:
+                original = wish.arm == "original"
+                overlay = {} if original else {case.path: case.text().encode()}
+                again = sum(1 for run in runs if (run.arm, run.seed, run.detail) == (wish.arm, wish.seed, wish.detail))
+                key = (case.path, wish.seed, wish.detail, again) if original else (case.name, wish.seed, wish.detail, again)
+                if key not in self._known:
+                    program = Program(wish.arm, case.path, overlay)
+                    self._known[key] = self.runner.run(program, seed=wish.seed, shift=wish.seed, detail=wish.detail, steps=0)
+                runs.append(self._known[key])
+        return parity.judge(case.effect, runs, seeds=seeds)
+
+    def close(self) -> None:
+        self.runner.close()
+        self.scratch.close()
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("faults"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_faults_are_flagged_and_sound_rewrites_are_not(bench: Bench, case: Case):
+    found = bench.judge(case)
+    failed = [f"{check.name}: {check.text}" for check in found.checks if check.passed is False]
+    assert (found.verdict in FINE) == case.sound, f"{found.verdict.value}: {found.summary}\n" + "\n".join(failed)
+    if not case.sound:
+        assert failed and found.verdict is not Sameness.UNCLEAR
