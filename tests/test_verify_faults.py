@@ -27,7 +27,7 @@ class Bench:
 
     def judge(self, case: Case, seeds: int = 12) -> Parity:
         runs: list[Run] = []
-        while wishes := parity.wanted(case.effect, runs, seeds=seeds):
+        while wishes := parity.wanted(case.effect, runs, rules=case.rules, seeds=seeds):
             for wish in wishes:
                 original = wish.arm == "original"
                 overlay = {} if original else {case.path: case.text().encode()}
@@ -37,7 +37,7 @@ class Bench:
                     program = Program(wish.arm, case.path, overlay)
                     self._known[key] = self.runner.run(program, seed=wish.seed, shift=wish.seed, detail=wish.detail, steps=0)
                 runs.append(self._known[key])
-        return parity.judge(case.effect, runs, seeds=seeds)
+        return parity.judge(case.effect, runs, rules=case.rules, seeds=seeds)
 
     def close(self) -> None:
         self.runner.close()

@@ -6,7 +6,7 @@ the loss goes down. ``effect`` is that of the rule in whose work the fault would
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -14,13 +14,15 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """``edits`` are (old text, new text), each of which must occur exactly once in the base script."""
+    """``edits`` are (old text, new text), each of which must occur exactly once in the base script. ``rules``: as if these had been
+    applied; they tell which precision to expect."""
 
     name: str
     base: str
     effect: str
     edits: tuple[tuple[str, str], ...]
     sound: bool = False
+    rules: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -35,12 +37,25 @@ class Case:
         return text
 
 
+_RULES = {
+    "exact": ("no-grad-eval",),
+    "rounding": ("fused-optimizer",),
+    "half": ("autocast",),
+    "sampling": ("fused-optimizer", "num-workers"),
+    "half and sampling": ("autocast", "num-workers"),
+}
+
+
 def fault(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, effect, edits)
+    return Case(name, base, {"half": "rounding", "half and sampling": "sampling"}.get(effect, effect), edits, rules=_RULES[effect])
 
 
 def sound(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, effect, edits, sound=True)
+    return replace(fault(name, base, effect, *edits), sound=True)
+
+
+# A fault hides best among the differences that 16 bits make.
+_BF16 = ("        loss = criterion(model(x), y)\n", '        with torch.autocast("cpu", dtype=torch.bfloat16):\n            loss = criterion(model(x), y)\n')
 
 
 _SGD = "torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, weight_decay=1e-3)"
@@ -65,6 +80,13 @@ CASES = [
     fault("clipping left out", "classifier", "rounding", ("            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "")),
     fault("the gradients of a part are lost (no_grad around it)", "classifier", "rounding",
           ("        return self.head(self.body(x))", "        with torch.no_grad():\n            x = self.body(x)\n        return self.head(x)")),
+    fault("autocast, and a dropped / N", "classifier", "half", _BF16, ("(loss / WINDOW).backward()", "loss.backward()")),
+    fault("autocast, and the last window is dropped from the mean", "classifier", "half", _BF16, ("(loss / WINDOW).backward()", "(loss / (WINDOW + 1)).backward()")),
+    fault("autocast, workers, and a dropped / N", "classifier", "half and sampling", _BF16, ("(loss / WINDOW).backward()", "loss.backward()")),
+    fault("autocast, and a forgotten zero_grad", "classifier", "half", _BF16,
+          ("            optimizer.step()\n            optimizer.zero_grad()\n", "            optimizer.step()\n")),
+    fault("autocast, and clipping left out", "classifier", "half", _BF16, ("            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "")),
+    fault("autocast, and evaluation in training mode", "classifier", "half", _BF16, ("    model.eval()\n", "")),
     fault("reduction='sum' in place of the mean", "classifier", "rounding", ("nn.CrossEntropyLoss()", 'nn.CrossEntropyLoss(reduction="sum")')),
     # ---------------------------------------------------------------------------------------------- optimizer and schedule
     fault("an optimizer that holds dead parameters (a new head)", "classifier", "rounding",
@@ -79,15 +101,15 @@ CASES = [
     fault("Adam in place of AdamW", "pictures", "rounding", (_ADAMW, "torch.optim.Adam(model.parameters(), lr=3e-3, weight_decay=0.05)")),
     fault("learning rate scaled by the number of processes", "pictures", "sampling", ("lr=3e-3", "lr=6e-3")),
     # ---------------------------------------------------------------------------------------------- precision
-    fault("clipping before unscaling", "scaled", "rounding", ("            scaler.unscale_(optimizer)\n", "")),
-    fault("scaled backward, plain optimizer.step", "scaled", "rounding",
+    fault("clipping before unscaling", "scaled", "half", ("            scaler.unscale_(optimizer)\n", "")),
+    fault("scaled backward, plain optimizer.step", "scaled", "half",
           ("            scaler.unscale_(optimizer)\n", ""), ("            scaler.step(optimizer)\n            scaler.update()\n", "            optimizer.step()\n")),
-    fault("autocast around optimizer.step (stale weights)", "scaled", "rounding",
+    fault("autocast around optimizer.step (stale weights)", "scaled", "half",
           ("    for epoch in range(5):\n", '    autocast = torch.autocast("cpu", dtype=torch.float16)\n    autocast.__enter__()\n    for epoch in range(5):\n')),
-    fault("fp16 without loss scaling for tiny gradients", "scaled", "rounding",
+    fault("fp16 without loss scaling for tiny gradients", "scaled", "half",
           ("init_scale=1024.0", "enabled=False"),
           ("loss = nn.functional.mse_loss(model(features), target)", "loss = 1e-6 * nn.functional.mse_loss(model(features), target)"),
-          ("lr=0.05", "lr=0.05e6"), ("0.5)\n            scaler.step", "0.5e-6)\n            scaler.step")),
+          ("lr=0.1", "lr=0.1e6"), ("5.0)\n            scaler.step", "5e-6)\n            scaler.step")),
     fault("the running loss summed in bf16", "pictures", "rounding",
           ("        running = 0.0\n", "        running = torch.zeros((), dtype=torch.bfloat16)\n"),
           ("            running += loss.item()\n", "            running += loss.detach()\n"), ("{running / len(loader):.4f}", "{float(running) / len(loader):.4f}")),
@@ -123,11 +145,10 @@ CASES = [
           ("    return total / count\n", "    total = 0.0\n    for value, size in losses:\n        total += value.item() * size\n    return total / count\n")),
     sound("fused SGD", "classifier", "rounding", (_SGD, _SGD.replace("1e-3)", "1e-3, fused=True)"))),
     sound("inference_mode in evaluation", "classifier", "exact", ("torch.no_grad()", "torch.inference_mode()")),
-    sound("bf16 autocast", "classifier", "rounding",
-          ("        loss = criterion(model(x), y)\n", '        with torch.autocast("cpu", dtype=torch.bfloat16):\n            loss = criterion(model(x), y)\n')),
+    sound("bf16 autocast", "classifier", "half", _BF16),
     sound("fused AdamW", "pictures", "rounding", (_ADAMW, _ADAMW.replace("0.05)", "0.05, fused=True)"))),
     sound("channels_last", "pictures", "rounding", ("    model = Net()\n", "    model = Net().to(memory_format=torch.channels_last)\n")),
-    sound("bf16 autocast with dropout", "pictures", "rounding",
+    sound("bf16 autocast with dropout", "pictures", "half",
           (_FORWARD, '            with torch.autocast("cpu", dtype=torch.bfloat16):\n                loss = F.cross_entropy(model(image), label)\n')),
     sound("worker processes draw other random numbers", "pictures", "sampling", ("shuffle=True)", "shuffle=True, num_workers=1)")),
     sound("persistent workers", "pictures", "sampling", ("shuffle=True)", "shuffle=True, num_workers=1, persistent_workers=True)")),
