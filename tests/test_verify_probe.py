@@ -273,3 +273,24 @@ def test_torchrun(tmp_path: Path) -> None:
     assert first.losses != second.losses
     assert first.model == second.model and set(first.model) == {"0/weight", "0/bias"}
     assert first.steps[2].phases["communication"] > 0 and first.steps[2].samples == 8
+
+
+def test_compiled_optimizer_step(tmp_path: Path) -> None:
+    ran = run(tmp_path, "unusual.py", "compiled step")
+    record = check(ran.record)
+    assert ran.code == 0 and len(record.steps) == 3 and list(record.losses) == ran.printed, ran.stderr
+    assert record.steps[0].lr == pytest.approx((0.1,)), "a learning rate that is a tensor"
+
+
+def test_parameters_that_no_optimizer_holds(tmp_path: Path) -> None:
+    record = check(run(tmp_path, "unusual.py", "dead parameters", detail=FULL).record)
+    assert record.trainable_unused == ("0/weight", "0/bias")
+
+
+def test_without_settings_or_script(tmp_path: Path) -> None:
+    """The probe is a program of its own: no record where none is asked for, and a word on how to call it."""
+    ran = fresh(tmp_path, [sys.executable, str(PROBE)])
+    assert ran.code == 1 and "usage" in ran.stderr and not ran.records
+    (tmp_path / "script.py").write_text("import sys\nsys.exit('no data')\n")
+    ran = fresh(tmp_path, [sys.executable, str(PROBE), "script.py"], out="")
+    assert (ran.code, ran.stderr, ran.records) == (1, "no data\n", ())

@@ -42,6 +42,7 @@ class Iteration:
 
     loader: int = -1
     workers: int = 0
+    length: int = 0  # batches of a whole pass, where known
     start: float = math.inf
     end: float = 0.0
     sizes: list[int] = field(default_factory=list)
@@ -145,7 +146,7 @@ def passes(spans: list[Span]) -> dict[int, Iteration]:
         one = found.setdefault(span.rest[0], Iteration())
         one.start, one.end = min(one.start, span.start), max(one.end, span.end)
         if span.kind == "i":
-            _, one.loader, one.workers = span.rest
+            _, one.loader, one.workers, one.length = span.rest
         elif span.kind == "n":
             one.sizes.append(span.rest[1])
             one.first, one.last = min(one.first, span.end), max(one.last, span.end)
@@ -156,6 +157,7 @@ def passes(spans: list[Span]) -> dict[int, Iteration]:
     fetches = [span.start for span in spans if span.kind in "ne"]
     for one in found.values():
         next_sign = after(signs, one.last)
+        one.complete = one.complete or 0 < one.length <= len(one.sizes)
         one.training = bool(one.sizes) and (after(signs, one.first) <= one.end or next_sign < after(fetches, one.last))
     return found
 
@@ -226,7 +228,7 @@ def row(
             phases[KINDS.get(span.kind, "data")] += max(0.0, span.end - span.start - span.inside)
     gaps(index, start, [span for span in spans if span.top], quiet, phases)
     step = last.kind != "b"
-    extras = last.rest[2] if last.kind == "o" else {}
+    extras = (last.rest[2] if last.kind == "o" else None) or {}
     backwards = [span for span in spans if span.kind == "b"]
     skipped = last.kind == "k" or bool(extras.get("inf"))
     return Step(

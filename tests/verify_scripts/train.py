@@ -68,7 +68,7 @@ def main():
         model.eval()
         with torch.no_grad():
             right = sum((network(x).argmax(1) == y).sum().item() for x, y in test)
-        print("right", right, random.random(), np.random.rand())
+        print("epoch", epoch, right, random.random(), np.random.rand())
     if args.save:
         torch.save({"model": model.state_dict(), "epoch": epoch}, args.save)
         torch.save(model, args.save + ".whole")

@@ -91,3 +91,17 @@ elif kind == "functional":
         optimizer.zero_grad()
         nn.functional.mse_loss(x @ weight, y).backward()
         optimizer.step()
+elif kind == "compiled step":
+    optimizer = torch.optim.Adam(model.parameters(), torch.tensor(0.1), foreach=False)
+    step = torch.compile(optimizer.step, backend="eager", fullgraph=False)
+    for _ in range(3):
+        loss().backward()
+        step()
+        model.zero_grad()
+elif kind == "dead parameters":
+    optimizer = torch.optim.SGD(nn.Linear(8, 1).parameters(), 0.1)
+    for _ in range(3):
+        model.zero_grad()
+        loss().backward()
+        optimizer.step()
+        model.zero_grad()

@@ -2,7 +2,7 @@
 
 An event is a tuple: a letter, two times, and what belongs to it. Times are ``time.perf_counter``.
 
-    i  iterator of a loader made: pass, loader, workers          n  fetch: pass, samples
+    i  iterator of a loader made: pass, loader, workers, length  n  fetch: pass, samples
     e  iterator came to its end: pass                            b  backward: loss
     f  closure given to an optimizer (forward and backward)      t  transfer to another device
     o  optimizer step: optimizer, learning rates, extras         c  communication between processes

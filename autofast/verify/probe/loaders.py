@@ -84,6 +84,14 @@ def in_double(batch: Any) -> Any:
     return batch
 
 
+def length(loader: Any) -> int:
+    """Batches of a whole pass, 0 where that is not known: who knows it (Lightning) never asks for the end."""
+    try:
+        return len(loader) if loader._dataset_kind == dataloader._DatasetKind.Map else 0
+    except Exception:  # a sampler of the user's without __len__
+        return 0
+
+
 class Loaders:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -107,7 +115,8 @@ class Loaders:
             end = probe.clock()
             number = self.numbers.setdefault(loader, len(self.numbers))
             iterator.__dict__[PASS] = self.passes
-            probe.events.append(("i", start if threading.get_ident() == probe.main else end, end, self.passes, number, loader.num_workers))
+            start = start if threading.get_ident() == probe.main else end
+            probe.events.append(("i", start, end, self.passes, number, loader.num_workers, length(loader)))
             self.passes += 1
             return iterator
 

@@ -75,6 +75,7 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
         steps.constructed.append(models.constructed)
         if wanted.state:
             steps.training_share = models.training_share
+            steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
             writer.parts.append(lambda: {"model": models.prints(), "start": models.start, "trainable_unused": models.unused()})
     import torch

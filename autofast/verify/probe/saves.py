@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
 import sys
@@ -88,11 +89,13 @@ class Saves:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
             original(obj, f, *args, **kwargs)
             path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
-            if not isinstance(path, (str, os.PathLike)) or not self.probe.ours:
+            if isinstance(f, io.BytesIO):  # as Lightning does, which then writes the bytes by fsspec
+                path = f"buffer {len(self.checkpoints)}"
+            elif not isinstance(path, (str, os.PathLike)):
                 return
-            if self.probe.settings.scratch:
+            elif self.probe.settings.scratch:
                 self.opened(path)
-            if self.probe.settings.state:
+            if self.probe.settings.state and self.probe.ours:
                 self.checkpoint(obj, f, os.fspath(path))
 
         torch.save = torch.serialization.save = save
@@ -100,12 +103,13 @@ class Saves:
     def checkpoint(self, obj: Any, file: Any, path: str) -> None:
         import torch
 
-        name = os.path.relpath(os.path.realpath(path), os.path.realpath(self.folder))
+        buffer = io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else None
+        name = path if buffer else os.path.relpath(os.path.realpath(path), os.path.realpath(self.folder))
         entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
         self.checkpoints[name] = entry  # the last one under this name
         try:
             if hasattr(file, "flush"):
                 file.flush()
-            torch.load(path)
+            torch.load(buffer or path)
         except Exception as error:
             entry["loads"], entry["error"] = False, re.sub(r"\x1b\[[0-9;]*m", "", described(error))  # torch prints this one in bold

@@ -6,7 +6,6 @@ torch.compile) are taken off, so that names agree between a script that has them
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import torch
@@ -45,7 +44,8 @@ class State:
         self.outer: set[int] = set()
         self.inner: set[int] = set()
         self.called = self.trained = 0
-        self.optimizers: list[Any] = []  # weak references
+        self.optimizers: list[Any] = []  # kept as well: at the end of a script's main() they would be gone
+        self.orphans: dict[str, Any] = {}
         self.start: dict[str, Any] = {}
         self.printer: Printer | None = None
         self.perturbed: dict[int, Any] = {}
@@ -64,7 +64,7 @@ class State:
         return before
 
     def seen(self, module: Any, gradients: bool) -> None:
-        if id(module) in self.inner:
+        if id(module) in self.inner or getattr(module, "_is_replica", False):  # a copy that DataParallel makes at every call
             return
         if id(module) not in self.outer:
             model = bare(module)
@@ -104,7 +104,7 @@ class State:
 
     def constructed(self, optimizer: Any) -> None:
         """Tensors that are no module's parameters are perturbed here: nothing tells of their first use."""
-        self.optimizers.append(weakref.ref(optimizer))
+        self.optimizers.append(optimizer)
         if self.probe.settings.perturb:
             for tensor in parameters(optimizer):
                 if not isinstance(tensor, torch.nn.Parameter):
@@ -123,25 +123,22 @@ class State:
                 done.add(id(tensor))
                 if not getattr(torch.nn.parameter, "is_lazy", lambda _: False)(tensor):
                     result[f"{number}/{plain(name)}"] = printer(tensor)
-        for number, reference in enumerate(self.optimizers):
-            optimizer = reference()
-            for place, group in enumerate(optimizer.param_groups if optimizer is not None else ()):
+        for number, optimizer in enumerate(self.optimizers):
+            for place, group in enumerate(optimizer.param_groups):
                 for index, tensor in enumerate(group["params"]):
                     if id(tensor) not in done:
                         done.add(id(tensor))
                         result[f"o{number}/{place}.{index}"] = printer(tensor)
         return result
 
+    def look(self) -> None:
+        """At the first step of each optimizer, and at the end: parameters with a gradient that no optimizer holds (yet)."""
+        for number, model in enumerate(self.models):
+            for name, tensor in model.named_parameters():
+                if tensor.grad is not None:
+                    self.orphans[f"{number}/{plain(name)}"] = tensor
+
     def unused(self) -> list[str]:
-        """Parameters with a gradient that no optimizer holds. Looked at when the run ends: nothing has cleared what no optimizer holds,
-        unless the script clears by ``model.zero_grad()``."""
-        optimizers = [reference() for reference in self.optimizers]
-        held = {id(tensor) for optimizer in optimizers if optimizer is not None for tensor in parameters(optimizer)}
-        if not held:
-            return []
-        return [
-            f"{number}/{plain(name)}"
-            for number, model in enumerate(self.models)
-            for name, tensor in model.named_parameters()
-            if tensor.grad is not None and id(tensor) not in held
-        ]
+        self.look()
+        held = {id(tensor) for optimizer in self.optimizers for tensor in parameters(optimizer)}
+        return [name for name, tensor in self.orphans.items() if id(tensor) not in held] if held else []

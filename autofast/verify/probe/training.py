@@ -49,6 +49,7 @@ class Training:
         self.detailed = probe.settings.detailed
         self.watch: Any = None  # gradients.Watch
         self.training_share: Callable[[], float | None] = lambda: None  # state.State
+        self.first_of_optimizer: Callable[[], None] = lambda: None
         self.first_backward: list[Callable[[], None]] = []
         self.constructed: list[Callable[[Any], None]] = []
         optim.register_optimizer_step_pre_hook(opaque(self.before_hook()))
@@ -65,8 +66,10 @@ class Training:
             self.probe.optimizers.append(type(optimizer).__name__)
         return number
 
-    def rates(self, optimizer: Any) -> list[Any]:
-        return [rate if type(rate) is float else kept(rate) for rate in [group.get("lr", 0.0) for group in optimizer.param_groups]]
+    def rates(self, optimizer: Any) -> tuple[Any, ...]:
+        """As a tuple: the garbage collector stops looking at one of plain numbers, and thousands of lists would slow its rounds."""
+        rates = [group.get("lr", 0.0) for group in optimizer.param_groups]
+        return tuple([rate if type(rate) is float else kept(rate) for rate in rates])
 
     def wrap_construction(self) -> None:
         original = optim.Optimizer.__init__
@@ -135,9 +138,11 @@ class Training:
                 if self.watch is not None:
                     self.watch.after(optimizer, extras)
                 share = self.training_share()
+                if NUMBER not in optimizer.__dict__:
+                    self.first_of_optimizer()
                 if share is not None:
                     extras["training"] = share
-            probe.events.append(("o", start, now, self.number(optimizer), rates, extras))
+            probe.events.append(("o", start, now, self.number(optimizer), rates, extras or None))
             probe.step_ended(now)
 
         return after
