@@ -369,3 +369,25 @@ def test_the_meaning_of_the_printed_loss() -> None:
     assert found.passed is False and "now the last loss" in found.text
     assert check(parity_stdout.meaning(two(script(last), script(mean), "sampling"))).passed is False
     assert parity_stdout.meaning(two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")) is None
+
+
+def test_what_is_printed_of_a_divided_loss() -> None:
+    """Two backwards a step, of half the loss each; and training that is equal to the bit does not excuse a wrong print."""
+    losses = [0.5, 0.45, 0.35, 0.3, 0.25, 0.15, 0.2, 0.1]
+
+    def script(text: str) -> Run:
+        return replace(run(record([step(i, 0.01, losses=tuple(losses[2 * i : 2 * i + 2]), backwards=2) for i in range(4)])), stdout=text)
+
+    mean, last = "epoch 1 loss 0.8000\nepoch 2 loss 0.3500\n", "epoch 1 loss 0.6000\nepoch 2 loss 0.2000\n"
+    assert "times 2" in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+    assert check(parity_stdout.meaning(two(script(mean), script(last), "sampling"))).passed is False
+    for effect in ("exact", "rounding", "sampling", "recipe", "unknown"):
+        runs = [script(mean), script(mean), replace(script(last), arm="rewritten")]
+        assert parity.judge(effect, runs).verdict is Sameness.DIFFERENT and not parity.wanted(effect, runs)
+
+
+def test_settings_of_an_optimizer_may_change_their_kind() -> None:
+    a = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "float"}, True),))
+    b = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "bool", "opt/lr": "float"}, True),))
+    c = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "Tensor float32 []"}, True),))
+    assert check(parity_data.checkpoints(two(a, b))).passed and check(parity_data.checkpoints(two(a, c))).passed is False

@@ -78,7 +78,7 @@ def wanted(
     if effect in ("rounding", "unknown"):
         eps = (
             HALF_STEP
-            if parity_rounding.tolerance_of(ev, parity_rounding.first_differences(ev.a, ev.b)[0]) is parity_rounding.HALF
+            if parity_rounding.tolerance_of(ev, parity_rounding.first_differences(ev.a, ev.b)) is parity_rounding.HALF
             else SINGLE_STEP
         )
         special = [Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")]
@@ -194,6 +194,8 @@ def judge(
         verdict = _verdict(checks, False)
         return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0))
     numeric, more = _numeric(ev)
+    if any(c.passed is False for c in checks):  # no more runs were asked for then: what was not looked at is not shown
+        numeric = [c for c in numeric if c.passed is not None]
     checks += numeric
     verdict = _verdict(checks, any(c.passed for c in numeric))
     more = more if verdict is Sameness.UNCLEAR else 0

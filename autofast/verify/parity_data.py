@@ -154,6 +154,11 @@ def _named(saved: Sequence[Checkpoint], masked: bool) -> dict[str, Checkpoint]:
     return {re.sub(r"\d+", "#", c.path) if masked else c.path: c for c in saved}
 
 
+def _option(kind: str) -> bool:
+    """A plain value: ``fused`` of an optimizer's settings is None before and True after."""
+    return kind in ("NoneType", "bool", "int", "float", "str")
+
+
 def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     """Why what has keys ``b`` cannot be loaded in place of what has keys ``a``, or the other way round."""
     gone = [k for k in a if k not in b]
@@ -163,7 +168,7 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     new = [k for k in b if k not in a and ("/" not in k or k.split("/")[0] in parts)]
     if new:
         return f"has {shown(new)} besides"
-    other = [f"{k}: {b[k]}, was {a[k]}" for k in a if a[k] != b[k]]
+    other = [f"{k}: {b[k]}, was {a[k]}" for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]
     return f"has {shown(other)}" if other else ""
 
 

@@ -74,11 +74,12 @@ def first_differences(a: Run, b: Run) -> tuple[float, float, float]:
     return max(losses, default=math.nan), gradient, median(updates) if updates else math.nan
 
 
-def tolerance_of(ev: Evidence, loss: float) -> Tolerance:
-    """By the applied rules; where they are not known, the stricter one if the loss keeps it."""
+def tolerance_of(ev: Evidence, found: tuple[float, float, float]) -> Tolerance:
+    """By the applied rules; where they are not known, the stricter one if all that was seen keeps it."""
     if ev.half is not None:
         return HALF if ev.half else SINGLE
-    return SINGLE if not loss > SINGLE.loss else HALF
+    beyond = [x > most for x, most in zip(found, (SINGLE.loss, SINGLE.gradient, SINGLE.update), strict=True)]  # nan is not
+    return HALF if any(beyond) else SINGLE
 
 
 def first_step(ev: Evidence) -> Check:
@@ -89,7 +90,7 @@ def first_step(ev: Evidence) -> Check:
     loss, gradient, update = first_differences(ev.a, ev.b)
     if math.isnan(loss) and math.isnan(gradient):
         return Check(name, None, "no loss and no gradient was seen at the first step")
-    known = tolerance_of(ev, loss)
+    known = tolerance_of(ev, (loss, gradient, update))
     words = [
         f"{what} differs by {100 * value:.2g} % (allowed {100 * most:g} %)"
         for what, value, most in (("loss", loss, known.loss), ("gradient norm", gradient, known.gradient), ("update", update, known.update))
@@ -98,9 +99,9 @@ def first_step(ev: Evidence) -> Check:
     text = f"{'; '.join(words)}, for {known.name}"
     if loss > known.loss:
         return Check(name, None, f"{text}: more than rounding, so either random masks are drawn differently or something else is computed")
-    limit = 5 if known is HALF else 10  # well beyond what is allowed: no rounding does that to a gradient
     if gradient > known.gradient or update > known.update:
-        wrong = not math.isnan(loss) and (gradient > min(0.5, limit * known.gradient) or update > min(0.5, limit * known.update))
+        limit = 2 if known is HALF else 10  # the masks are the same: beyond that, it is no rounding
+        wrong = not math.isnan(loss) and (gradient > limit * known.gradient or update > limit * known.update)
         return Check(name, False if wrong else None, text)
     return Check(name, True, text)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import Evidence
-from autofast.verify.parity_exact import reproducible
+from autofast.verify.parity_exact import equal, reproducible
 from autofast.verify.record import Run
 from autofast.verify.result import Check
 
@@ -125,10 +125,12 @@ def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[st
 def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[str]:
     sizes = [p.batches for p in run.record.passes if p.training and p.complete]
     values, found = _values(texts), set()
+    often = max((s.backwards for s in run.record.steps), default=1)  # a loss that was divided for accumulation may be printed undivided
     for form, made in _forms(run.record.losses, sizes, len(values)).items():
-        close = [abs(v - m) <= 0.51 * unit(t) + slack * abs(m) for v, m, t in zip(values, made, texts, strict=True)]
-        if all(close):
-            found.add(form)
+        for factor in {1, often}:
+            pairs = [(v, factor * m, t) for v, m, t in zip(values, made, texts, strict=True)]
+            if all(abs(v - m) <= 0.51 * unit(t) + slack * abs(m) for v, m, t in pairs):
+                found.add(form if factor == 1 else f"{form} times {factor}")
     return found
 
 
@@ -201,9 +203,11 @@ def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
 
 
 def checks(ev: Evidence) -> list[Check]:
+    """Where training is the same to the bit, so is what is printed, whatever the rewrite was allowed to change."""
+    exactly = reproducible(ev) and (ev.effect == "exact" or equal(ev.a, ev.b))
     found = [
         text_of(ev),
-        numbers(ev) if ev.effect == "exact" and reproducible(ev) else None,
+        numbers(ev) if exactly else None,
         meaning(ev),
         None if ev.effect in ("exact", "recipe") else levels(ev),
     ]
