@@ -24,6 +24,8 @@ def both(folder: Path, kind: str) -> Ran:
     assert sum(step.samples for step in record.steps) == 128
     assert all(step.grad_norm and step.training == 1 for step in record.steps)
     assert all(min(step.phases[name] for name in ("data", "forward", "backward", "optimizer")) > 0 for step in record.steps)
+    cut = run(folder, "frameworks.py", kind, steps=3)
+    assert cut.code == 0 and cut.record.ending == "steps" and cut.record.losses == record.losses[:3], cut.stderr
     training = [one for one in record.passes if one.training]
     assert [(one.batches, one.samples, one.complete) for one in training] == [(4, 64, True)] * 2
     return full

@@ -99,7 +99,7 @@ class Probe:
 
     def resumed(self) -> None:
         """A step begins. After StopRun that means that a bare ``except:`` swallowed it: the script would train on for ever."""
-        if self.stopping and self.ours and threading.get_ident() == self.main:
+        if self.stopping and self.ours:
             self.note("a bare except: in the script swallowed the end of the run; finally blocks and atexit functions did not run")
             self.write("steps")
             leave(0, orderly=False)

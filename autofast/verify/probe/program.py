@@ -80,7 +80,7 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
             writer.parts.append(lambda: {"model": models.prints(), "start": models.start, "trainable_unused": models.unused()})
     import torch
 
-    if torch.cuda.is_available():
+    if surroundings.gpu_possible():
         from .device import Device
 
         probe.device = Device(probe)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .core import Probe
+from .surroundings import gpu_possible
 from .training import opaque
 
 COLLECTIVES = (
@@ -24,7 +25,7 @@ COLLECTIVES = (
 class Spans:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        if torch.cuda.is_available():
+        if gpu_possible():
             for name in ("to", "cuda", "cpu"):
                 self.transfer(torch.Tensor, name)
             for name in ("to", "cuda"):
@@ -35,14 +36,15 @@ class Spans:
 
     def transfer(self, owner: Any, name: str) -> None:
         """Only what changes the device: a mere cast is computation."""
-        original, events, clock = getattr(owner, name), self.probe.events, self.probe.clock
+        original, probe, clock = getattr(owner, name), self.probe, self.probe.clock
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
         @functools.wraps(original)
         def moved(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             start = clock()
             result = original(tensor, *args, **kwargs)
-            if result is not tensor and not torch.compiler.is_compiling() and result.device != tensor.device:
-                events.append(("t", start, clock()))
+            if result is not tensor and not compiling() and result.device != tensor.device:
+                probe.events.append(("t", start, clock()))
             return result
 
         setattr(owner, name, moved)

@@ -91,6 +91,13 @@ def environment() -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
+def gpu_possible() -> bool:
+    """Without asking CUDA: ``torch.cuda.is_available()`` may start it, after which forks fail and CUDA_VISIBLE_DEVICES has no effect."""
+    torch: Any = sys.modules["torch"]
+    built = torch.version.cuda is not None or getattr(torch.version, "hip", None) is not None
+    return built and any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
+
+
 def cpu() -> str:
     try:
         with open("/proc/cpuinfo") as file:
