@@ -22,6 +22,7 @@ from autofast.verify.runs import Program, Runner
 PILOT_SECONDS = 6.0
 PILOT_STEPS = 2000  # a run takes no more steps than this unless asked
 LEAST_STEPS = 12
+LEAST_RUNS = 3  # the original twice and the rewritten script once are run whatever the budget says
 BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else kept the machine busy
 LIGHT = Detail()
 ORIGINAL, REWRITTEN = "original", "rewritten"
@@ -114,7 +115,7 @@ class Series:
         made: list[Run] = []
         while wishes := parity.wanted(wanted.effect, made, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin):
             for wish in wishes:
-                if made and self._out_of_time(share=0.6):
+                if len(made) >= LEAST_RUNS and self._out_of_time(share=0.6):
                     self._judge()
                     return
                 program = self.original if wish.arm == ORIGINAL else self.rewritten
