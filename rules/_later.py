@@ -12,6 +12,7 @@ the last bit, on every device: sums in float64 on the device would not be possib
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from ._turns import (
     in_body,
     is_parameter,
     leaves_early,
+    loop_of,
     mentions,
     stored_in,
     tries_around,
@@ -85,6 +87,8 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
         case ast.Assign(targets=[ast.Name() as target], value=value) if _names(value, target.id) or target.id in passed:
             sink, parts = Sink(statement, reads, target, _kind(script, value)), [value]
         case ast.AugAssign(target=ast.Subscript() as target, value=value) | ast.Assign(targets=[ast.Subscript() as target], value=value):
+            if any(isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
+                raise Unfit("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
             if why := _not_a_keeper(script, func):
@@ -284,10 +288,20 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             raise Unfit(f"`{_text(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})")
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
     needs.after = any(not isinstance(getattr(n, "ctx", None), ast.Store) for n in outside) or sink.kind != "number"
+    needs.after = needs.after or _goes_on(sink, loop, outside)
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
         raise Unfit(f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read")
     return needs
+
+
+def _goes_on(sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
+    """Whether the loop is come to again with what it has left in a variable: no loop around it begins with another value."""
+    outer = loop_of(loop)
+    if outer is None:
+        return False
+    begins = [s for s in outer.body if s.lineno < loop.lineno and isinstance(s, (ast.Assign, ast.AnnAssign))]
+    return not any(within(n, s) and isinstance(getattr(n, "ctx", None), ast.Store) for n in outside for s in begins)
 
 
 def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.Try | None:
@@ -382,11 +396,20 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
     running = functions_in(script, loop)
     for source in script.sources:
         for node in ast.walk(source.tree):
+            if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
+                raise Unfit(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
             if isinstance(node, ast.Attribute) and node.attr == holder.attr:
                 home = function_of(node)
                 if home is not function_of(holder) and id(home) in running:
                     raise Unfit(f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step")
                 yield node
+
+
+def _shows_all(script: Script, node: ast.AST) -> bool:
+    """``vars(x)``, ``x.__dict__``, ``getattr(x, name)``: what comes to attributes without their names."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "__dict__"
+    return isinstance(node, ast.Call) and any(t in (Ref("builtins.vars"), Ref("builtins.getattr")) for t in script.values(node.func))
 
 
 def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST]:
@@ -395,20 +418,49 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
         raise Unfit(f"what `{_text(holder)}` is is not known")
     holding = _holding(script, objects)
-    own = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
-    running = functions_in(script, loop)
+    own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}  # whatever comes to their methods, comes by way of the object
+    holders = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
+    mine = function_of(holder)
+    running, often = functions_in(script, loop), functions_in(script, loop, each=True)
     for source in script.sources:
         for node in ast.walk(source.tree):
             if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
                 continue
             if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
                 continue
-            if any(id(a) in own for a in ancestors(node)):
-                continue
             home = function_of(node)
-            if home is not function_of(holder) and id(home) in running:
+            around = {id(a) for a in ancestors(node)} if home is not mine else set()
+            seldom = id(home) not in often
+            if around & own or (around & holders and seldom and id(home) in running):
+                continue
+            gated = home is mine and within(node, loop) and gate_of(node, loop) is not None
+            if _passes_by(script, node, objects, holding, methods=not gated and (home is mine or id(home) in running)):
+                continue
+            if home is not mine and id(home) in running:
                 raise Unfit(f"`{_text(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step")
             yield node
+
+
+def _passes_by(script: Script, node: ast.expr, objects: frozenset[Thing], holding: set[Thing], methods: bool) -> bool:
+    """``self.step`` of an object that only holds the one in question, elsewhere; with ``methods`` also ``self.update``, which is looked at itself."""
+    parent = parent_of(node)
+    if not isinstance(parent, ast.Attribute) or parent.value is not node:
+        return False
+    for thing in script.values(node):
+        if (
+            not isinstance(thing, Inst)
+            or thing in objects
+            or thing.open
+            or any(thing.cls.find(n) for n in ("__getattribute__", "__setattr__"))
+        ):
+            return False
+        member = thing.cls.find(parent.attr) or frozenset()
+        data = thing.attrs.get(parent.attr, frozenset())
+        if not data and methods and member and all(isinstance(t, Func) and not t.decorators for t in member):
+            continue
+        if not data or not all(isinstance(t, Const) for t in member) or any(t in holding for t in data if isinstance(t, (Inst, Seq, Dict))):
+            return False
+    return True
 
 
 def _holding(script: Script, objects: frozenset[Thing]) -> set[Thing]:
@@ -447,8 +499,7 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
     tensors = [p for p in payload if ast.dump(p) in cores]
     payload = [*tensors, *(p for p in payload if ast.dump(p) not in cores)]
     names = _fresh_names(sinks, payload, len(tensors))
-    words = {_word(s.holder) for s in sinks if s.kind != "passed"}
-    unread = source.fresh(f"unread_{words.pop()}" if len(words) == 1 else "unread")
+    unread = source.fresh(f"unread_{_word(next((s for s in sinks if s.kind != 'passed'), sinks[0]).holder)}")
     items = [_kept(script, sinks, p).replace("{core}", f"{{p{k}}}") if k < len(tensors) else f"{{p{k}}}" for k, p in enumerate(payload)]
     one = len(items) == 1
     append = f"{unread}.append({items[0] if one else '(' + ', '.join(items) + ')'})"
@@ -497,10 +548,21 @@ def _fresh_names(sinks: list[Sink], payload: list[ast.expr], tensors: int) -> li
 
 
 def _word(holder: ast.expr) -> str:
-    """A word for a holder: its variable or attribute."""
+    """A word for a holder that no other holder in its function gets: its variable or attribute, else all its names."""
+    holder = _bare(holder)
+    word = holder.id if isinstance(holder, ast.Name) else holder.attr if isinstance(holder, ast.Attribute) else ""
+    long = re.sub(r"\W+", "_", ast.unparse(holder)).strip("_")
+    shared = any(
+        word in (getattr(n, "id", ""), getattr(n, "attr", "")) and ast.unparse(n) != ast.unparse(holder)
+        for n in ast.walk(function_of(holder))
+    )
+    return long if shared or not word else word
+
+
+def _bare(holder: ast.expr) -> ast.expr:
     while isinstance(holder, ast.Subscript):
         holder = holder.value
-    return holder.id if isinstance(holder, ast.Name) else holder.attr if isinstance(holder, ast.Attribute) else "values"
+    return holder
 
 
 def _again(sink: Sink, slots: dict[str, str]) -> str:

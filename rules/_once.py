@@ -64,8 +64,10 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         if not fixed or statement is fixed[0]:
             break
         sink = movable[id(statement)]
-        if not works_between(script, statement, fixed[0]) or not _may_move(sink, fixed[0]):
+        if not works_between(script, statement, fixed[0]):
             break
+        if not _may_move(sink, fixed[0]):
+            raise Unfit("")  # the host would wait for all at the first of them
         moved.append(sink)
         first = fixed[0]
     start = min(repeated.statements, key=position)

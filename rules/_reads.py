@@ -111,7 +111,7 @@ def is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> b
         return True
     if isinstance(expr, ast.Call):
         return _makes_fresh(script, expr, loop, depth)
-    if isinstance(expr, ast.Name):
+    if isinstance(expr, ast.Name) and depth < 8:
         return _is_stable(script, expr, loop, depth)
     return False
 

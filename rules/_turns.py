@@ -182,15 +182,20 @@ def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
     return False
 
 
-def functions_in(script: Script, loop: ast.AST) -> set[int]:
-    """The project's functions that run in the loop, by the id of their nodes."""
+def functions_in(script: Script, loop: ast.AST, each: bool = False) -> set[int]:
+    """The project's functions that run in the loop, by the id of their nodes; with ``each`` those that may run in every turn."""
     found: set[int] = set()
     for _, site in script.log.each():
         for occurrence in site:
             stack = occurrence.stack
             start = next((i for i, f in enumerate(stack) if f.node is loop), None)
-            if start is not None:
-                found.update(id(f.func.node) for f in stack[start:] if isinstance(f, CallFrame))
+            if start is None:
+                continue
+            for frame in stack[start:]:
+                if each and isinstance(frame, BranchFrame) and frame.arm and not frame.known and rare(frame.node):
+                    break
+                if isinstance(frame, CallFrame):
+                    found.add(id(frame.func.node))
     return found
 
 

@@ -180,7 +180,7 @@ def test_a_meter_that_others_hold() -> None:
     same(HEAD + text + training(step, "meter = Meter()\nprogress = Progress(meter)", "progress.show()"), "unread_meter.clear()")
     refused(
         HEAD + text + training(step.replace("if i % 3 == 0", "if True"), "meter = Meter()\nprogress = Progress(meter)"),
-        "used in every step",
+        "show(), which runs in every step",
     )
 
 
@@ -208,6 +208,86 @@ for _ in range(2):
 """
     same(HEAD + text, "unread_total")
     refused(HEAD + text.replace("item()\n", "item()\n            self.report()\n", 1), "report(), which runs in every step")
+
+
+HOLDS = """\
+class Trainer:
+    def __init__(self):
+        self.losses, self.meter, self.best = [], Meter(), {}
+        self.steps = self.total = 0
+
+    def last(self):
+        return self.losses[-1:]
+
+    def count(self, n):
+        self.steps += n
+
+    def epoch(self):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            loss.backward()
+            optimizer.step()
+            STORE
+            USE
+
+trainer = Trainer()
+for _ in range(2):
+    trainer.epoch()
+    print(trainer.losses, trainer.meter, trainer.best, trainer.total, trainer.steps)
+"""
+STORES = {
+    "losses": "self.losses.append(loss.item())",
+    "meter": "self.meter.update(loss.item())",
+    "best": "self.best[i] = loss.item()",
+    "total": "self.total += loss.item()",
+}
+USES = {  # what looks at which of them in every step; * at all
+    "self.steps += 1": "",
+    "self.count(2)": "",
+    "print(self.losses[-1:])": "losses",
+    "print(self.last())": "losses",
+    "print(trainer.losses)": "losses",
+    "h = self.losses; print(h)": "losses",
+    "print(self.meter)": "meter",
+    "print(trainer.meter.avg)": "meter",
+    "print(len(self.losses), self.best)": "losses best",
+    "print(self.total)": "total",
+    "print({k: str(v) for k, v in vars(self).items()})": "*",
+    "if i == 2: print(self.losses, self.meter, self.best, self.total)": "",
+    "if i % 2: self.losses = []": "",
+    "if i % 2 == 1: self.meter.reset()": "",
+    "if i % 2:\n                pass\n            else:\n                print(self.last(), self.meter)": "losses meter",
+}
+
+
+@pytest.mark.parametrize("held", STORES)
+@pytest.mark.parametrize("use", USES)
+def test_what_an_object_holds(use: str, held: str) -> None:
+    text = HEAD + METER + HOLDS.replace("STORE", STORES[held]).replace("USE", use)
+    if held in USES[use].split() or USES[use] == "*":
+        refused(text, "every step")
+    else:
+        same(text, "unread_")
+
+
+def test_sums_of_one_name() -> None:
+    step = "total += loss.item()\nstate.total += out.mean().item()"
+    text = HEAD + METER + "state = Meter()\nstate.total = 0\n" + training(step, "total = 0", "print(total, state.total)")
+    same(text, "unread_total.append(", "unread_state_total.append(")
+
+
+def test_what_the_last_epoch_has_left() -> None:
+    step = "total += loss.item()\nif i % 3 == 0:\n    print(total)\nif i == 4:\n    break"
+    same(HEAD + "total = 0\n" + training(step), "for value in unread_total")
+
+
+def test_a_loss_that_replaces_itself() -> None:
+    same(HEAD + training("loss = loss.detach()\ntotal += loss.item()", "total = 0", "print(total)"), "unread_total.append(")
+
+
+def test_places_of_a_list() -> None:
+    untouched(HEAD + training("total[-1:] = [loss.item()]", "total = []", "print(total)"))
 
 
 def test_micro_batches() -> None:
