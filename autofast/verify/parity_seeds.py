@@ -27,7 +27,7 @@ from autofast.verify.result import Check, Sameness
 
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
-CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off: simulated, see tests/test_verify_parity.py
+CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
 LEVEL = math.log(1.25)
 
 
