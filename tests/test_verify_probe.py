@@ -241,6 +241,8 @@ def test_double_and_perturbed(tmp_path: Path) -> None:
     assert double.losses == pytest.approx(single.losses, rel=1e-5), "the same draws, dropout and initial weights included"
     assert all(one != other for one, other in zip(single.losses, double.losses, strict=True))
     assert {one.dtype for one in double.model.values()} == {"float64"}
+    scaled, unscaled = (run(tmp_path, "scaler.py", "on", detail=Detail(double=double)).record for double in (False, True))
+    assert unscaled.losses == pytest.approx(scaled.losses, rel=1e-5) and unscaled.steps, unscaled.error
     moved, same = (run(tmp_path, "train.py", detail=Detail(perturb=1e-4)).record for _ in range(2))
     assert moved.losses == same.losses != single.losses
     assert moved.losses == pytest.approx(single.losses, rel=1e-2)

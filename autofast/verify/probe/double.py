@@ -6,6 +6,7 @@ where the two meet, and lets random operators draw as they would have drawn in f
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -30,9 +31,23 @@ def tensors(value: Any) -> list[Any]:
     return [tensor for entry in value for tensor in tensors(entry)] if isinstance(value, (list, tuple)) else []
 
 
+def unscaled() -> None:
+    """Every GradScaler is a disabled one: float64 needs none, and its kernel takes factors in float32 only."""
+    scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+    original = scaler.__init__
+
+    @functools.wraps(original)
+    def construct(this: Any, *args: Any, **kwargs: Any) -> None:
+        original(this, *args, **kwargs)
+        this._enabled = False
+
+    scaler.__init__ = construct
+
+
 class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __enter__(self) -> Any:
         torch.set_default_dtype(BIG)
+        unscaled()
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
