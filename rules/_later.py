@@ -97,6 +97,8 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
         case _:
             raise Unfit("")
     collector = _Collector(script, sink, loop, passed)
+    if not isinstance(sink.holder, ast.Name) and not collector.is_one(sink.holder):
+        raise Unfit(f"`{_text(sink.holder)}` may be another one in each step")
     for part in parts:
         collector.visit(part)
     return sink
@@ -210,6 +212,14 @@ class _Collector:
             fixed = (Ext, Inst, Tensor)
             return self.is_same_later(expr.args[0]) and all(isinstance(t, fixed) for t in self.script.values(expr.args[0]))
         return False
+
+    def is_one(self, holder: ast.expr) -> bool:
+        """Whether what holds the numbers is found by the same way later (that nothing else is put there is asked elsewhere)."""
+        if isinstance(holder, ast.Attribute):
+            return self.is_one(holder.value)
+        if isinstance(holder, ast.Subscript):
+            return self.is_one(holder.value) and self.is_same_later(holder.slice)
+        return isinstance(holder, ast.Name) and holder.id not in self.changing
 
     def is_set_inside(self, name: str) -> bool:
         sites = self.script.log.of("set_attribute", "set_elsewhere", "set_flag")

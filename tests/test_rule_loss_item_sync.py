@@ -286,6 +286,24 @@ def test_a_loss_that_replaces_itself() -> None:
     same(HEAD + training("loss = loss.detach()\ntotal += loss.item()", "total = 0", "print(total)"), "unread_total.append(")
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "lists[i % 2].append(loss.item())",
+        "lists[i % 2][0] += loss.item()",
+        "table.setdefault(i % 2, []).append(loss.item())",
+        "one = lists[i % 2]\none.append(loss.item())",
+        "meter = meters[i % 2]\nmeter.sum += loss.item()",
+        "meters[i % 2].sum += loss.item()",
+        "table['a'] = table['a'] if i % 2 else [0]\ntable['a'].append(loss.item())",
+    ],
+)
+def test_one_of_several_holders(step: str) -> None:
+    head = HEAD + METER + "lists, table, meters = [[0], [0]], {'a': [0]}, [Meter(), Meter()]\n"
+    text = head + training(step, "", "print(lists, table, [m.sum for m in meters])")
+    assert output(apply("loss-item-sync", text).text) == output(text)
+
+
 def test_places_of_a_list() -> None:
     untouched(HEAD + training("total[-1:] = [loss.item()]", "total = []", "print(total)"))
 
