@@ -31,6 +31,7 @@ from autofast.read.values import (
 DEPTH = 24  # nested calls of project functions
 BUDGET = 160_000  # evaluated expressions for one script
 SHARE = 0.6  # of what is left, for one call: a deep helper cannot starve the training loop
+MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
 
 
@@ -111,6 +112,7 @@ class Core:
         self.registered: dict[int, int] = {}
         self.model_changes = 0  # the same for attributes of modules: their forward may give something else then
         self.cut = ""  # a function or file that was not followed to its end
+        self.cuts = 0
         self.changes = 0  # how often a thing got a value it did not have: loops run until there are no more
         self.ever: dict[tuple[Hashable, ...], Values] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
@@ -125,6 +127,9 @@ class Core:
         self.note(f"{what} is too large to follow to the end")
         self.cut = self.cut or what
         self.changes += 1
+        self.cuts += 1
+        if self.cuts > MOST_CUTS:
+            self.limits = [0] * len(self.limits)
         self.forget(given, env, f"{what} is too large to follow")
 
     def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,

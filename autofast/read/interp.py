@@ -12,7 +12,7 @@ import ast
 
 from autofast.read import torchlib
 from autofast.read.calls import Calls
-from autofast.read.core import BUDGET, Record, TooDeep, values
+from autofast.read.core import BUDGET, MOST_CUTS, Record, TooDeep, values
 from autofast.read.expressions import Expressions
 from autofast.read.kinds import is_static
 from autofast.read.loops import Loops
@@ -95,6 +95,8 @@ class Interpreter(Loops, Expressions, Calls):
                 self.enter_unknown(func, inst)
 
     def enter_unknown(self, func: Func, this: Thing | None = None) -> None:
+        if self.cuts > MOST_CUTS:
+            raise TooDeep
         target: Thing = Bound(func, this) if this is not None and not is_static(func) else func
         try:
             self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * 0.2))
