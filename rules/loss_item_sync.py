@@ -200,13 +200,13 @@ def passed_on(statement: ast.stmt, mine: list[Read], loop: Loop) -> tuple[str, l
 
 def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
     """Statements that read the same tensor, one of which at least cannot wait."""
-    keys = {r.key for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement)}
+    keys = {(r.key, r.how) for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement)}
     for key in sorted(keys):
-        members = [r for _, mine, _ in fixed for r in mine if r.key == key and is_always(r.node, r.statement)]
-        own = [s for s in sinks if any(r.key == key for r in s.reads) and len(s.reads) == 1]
+        members = [r for _, mine, _ in fixed for r in mine if (r.key, r.how) == key and is_always(r.node, r.statement)]
+        own = [s for s in sinks if any((r.key, r.how) == key for r in s.reads) and len(s.reads) == 1]
         members += [r for s in own for r in s.reads]
         statements = sorted({id(r.statement): r.statement for r in members}.values(), key=lambda s: s.lineno)
-        if len(members) < 2 or len({r.how for r in members}) > 1:
+        if len(members) < 2:
             continue
         try:
             parts = read_once(script, Repeated(statements, members, own))

@@ -559,6 +559,12 @@ def test_and_not_between_forward_and_backward() -> None:
     assert done.text.index("optimizer.step()") < done.text.index("loss_value = loss.item()")
 
 
+def test_each_in_its_own_way() -> None:
+    step = "kept.append(float(loss))\nprint(i, loss.item())\nbar = {'loss': loss.item()}\nprint(bar)"
+    done = same(HEAD + training(step, "kept = []", "print(kept)"), "unread_kept.append(", "loss_value = loss.item()")
+    assert done.text.count(".item()") == 1
+
+
 def test_but_where_it_changes_in_between() -> None:
     untouched(HEAD + training("print(loss.item())\nloss = loss * 2\nprint(loss.item())"))
     untouched(HEAD + training("print(loss.item())\nloss.data.mul_(2)\nprint(loss.item())"))
