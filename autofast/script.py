@@ -274,6 +274,7 @@ class Script:
     frameworks: dict[str, ast.AST] = field(default_factory=dict)  # accelerate, lightning, hf-trainer, apex, deepspeed: first place
     deterministic: list[ast.AST] = field(default_factory=list)  # places where determinism is asked for
     guarded: bool = True  # the entry trains only below a main guard (or is a library)
+    unread: str = ""  # why there is code that the reader has not followed: what is not found may be there
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
 
     def calls(self, *names: str) -> list[Site]:

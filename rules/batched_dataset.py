@@ -61,6 +61,8 @@ def _is_batched(loader: Loader) -> bool:
 # ------------------------------------------------------------------------------------------------ reasons against
 def against(script: Script, loader: Loader) -> str:
     """Why batches must be collated item by item; empty where nothing speaks against."""
+    if script.unread:
+        return script.unread  # who looks at the loader may be missing
     if not all(isinstance(t, Ext) for t in loader.things):
         return "the loader is of a class of its own"
     if managed(script, loader):

@@ -31,6 +31,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return  # on the CPU, nothing waits for anything
     every = reads(script)
     taken: set[int] = set()
+    if script.unread:  # who looks at a sum, or calls a function, may be missing
+        for statement, mine in by_statement(every):
+            if any(in_each_step(script, r) for r in mine):
+                yield Finding(statement, said(mine), refusal=script.unread)
+        return
     for finding, used in (*in_functions(script, every), *in_dicts(script, every), *in_loops(script, every)):
         if not taken & used:
             taken |= used if finding.edits else set()

@@ -381,6 +381,14 @@ def test_globals() -> None:
     refused(HEAD + text, "a function of its own")
 
 
+def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "def long(show):\n    b = 0\n" + "".join(f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400)) + "    print(show)\n"
+    text = HEAD + long + "def main():\n    long(0)\n" + indented(training("total += loss.item()", "total = 0", "print(total)"), 4) + "main()\n"
+    assert apply("loss-item-sync", text).fixes
+    monkeypatch.setattr("autofast.read.core.BUDGET", 4_000)
+    refused(text, "long() is too large to follow to the end")
+
+
 def test_lists_of_the_caller() -> None:
     text = "def train(total):\n" + indented(training("total.append(loss.item())"), 4) + "total = []\ntrain(total)\nprint(total)\n"
     refused(HEAD + text, "belongs to the caller")

@@ -88,9 +88,9 @@ def build(interp: Interpreter, source: object) -> Script:
     script.loaders = _loaders(interp, script)
     script.optimizers = _optimizers(interp, script)
     script.evaluations = evaluations(script)
-    missing = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
-    for evaluation in script.evaluations if missing else ():
-        evaluation.unknown = evaluation.unknown or missing
+    script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
+    for evaluation in script.evaluations if script.unread else ():
+        evaluation.unknown = evaluation.unknown or script.unread
     script.syncs = _syncs(script)
     training = [o for step in script.steps for b in step.backwards for o in b.site]
     script.guarded = all(_guarded(o.stack, entry) for o in training)
