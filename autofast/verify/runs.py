@@ -132,6 +132,7 @@ class Runner:
             "seed": seed,
             "shift": shift,
             "scratch": str(cwd if scratch.in_place else scratch.folder),
+            "guard": [str(tree.source.parent if tree.source.parent != tree.source.parent.parent else tree.source) for tree in scratch.trees],
             "detail": asdict(detail),
         }
         environment = {**os.environ, **self._environment(), "AUTOFAST_PROBE": json.dumps(options)}

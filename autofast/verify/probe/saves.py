@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import os
@@ -66,11 +67,21 @@ class Saves:
         elif event == "os.rename":
             self.opened(arguments[1])
 
+    def guarded(self, where: str) -> bool:
+        """In a folder of the user's, and no cache or setting (a hidden name)."""
+        for folder in self.probe.settings.guard:
+            inside = where[len(folder) :] if where.startswith(folder + os.sep) else ""
+            if inside and os.sep + "." not in inside:
+                return True
+        return False
+
     def opened(self, path: Any) -> None:
         try:
             where = os.path.realpath(os.fsdecode(path))
         except (TypeError, ValueError, OSError):
             return
+        if not where.startswith(self.allowed) and os.path.isfile(where) and self.guarded(where):
+            raise PermissionError(errno.EPERM, "kept from writing over a file outside of the copies made for autofast verify", where)
         if (
             len(self.outside) < MOST
             and not where.startswith(self.allowed)
@@ -87,14 +98,14 @@ class Saves:
 
         @functools.wraps(original)
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-            original(obj, f, *args, **kwargs)
             path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
+            if isinstance(path, (str, os.PathLike)) and self.probe.settings.scratch:
+                self.opened(path)
+            original(obj, f, *args, **kwargs)
             if isinstance(f, io.BytesIO):  # as Lightning does, which then writes the bytes by fsspec
                 path = f"buffer {len(self.checkpoints)}"
             elif not isinstance(path, (str, os.PathLike)):
                 return
-            elif self.probe.settings.scratch:
-                self.opened(path)
             if self.probe.settings.state and self.probe.ours:
                 self.checkpoint(obj, f, os.fspath(path))
 

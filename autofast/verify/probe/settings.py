@@ -14,7 +14,8 @@ class Settings(NamedTuple):
 
     out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for all. seconds: soft limit from the first
     step's end on; 0 for none. seed: for all generators before the script starts; None leaves them. shift: added, times a prime, to seeds that
-    the script sets. scratch: the working folder outside of which no file should be written.
+    the script sets. scratch: the working folder outside of which no file should be written. guard: folders of the user's in which no file
+    that exists may be written to.
     """
 
     out: str = ""
@@ -23,6 +24,7 @@ class Settings(NamedTuple):
     seed: int | None = None
     shift: int = 0
     scratch: str = ""
+    guard: tuple[str, ...] = ()
     gradients: bool = False
     batches: bool = False
     state: bool = False
@@ -46,4 +48,5 @@ def read() -> Settings:
     given.update(given.pop("detail", None) or {})
     settings = Settings(**given)
     scratch = os.path.realpath(settings.scratch) if settings.scratch else ""
-    return settings._replace(out=settings.out.replace("%r", str(rank())), scratch=scratch)
+    guard = tuple(os.path.realpath(folder) for folder in settings.guard)
+    return settings._replace(out=settings.out.replace("%r", str(rank())), scratch=scratch, guard=guard)

@@ -1,0 +1,126 @@
+"""Runs: commands, environment, time limit, a clean end, and what they leave behind (nothing)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from autofast.read.source import BadInput
+from autofast.verify import runs, scratch
+from autofast.verify.record import Detail, Run
+from autofast.verify.runs import Program, Runner, Setup
+
+SCRIPT = """
+import os
+import sys
+import torch
+
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    loss = model(torch.ones(4, 2)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"loss {loss.item():.6f}")
+open("last.txt", "w").write("done")
+EXTRA
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "around" / "project"
+    folder.mkdir(parents=True)
+    (folder / "train.py").write_text(SCRIPT.replace("EXTRA", ""))
+    (folder.parent / "kept.txt").write_text("the user's")
+    return folder
+
+
+def run(project: Path, extra: str = "", arguments: tuple[str, ...] = ("5",), steps: int = 0, **setup: object) -> Run:
+    made = scratch.make([project], parent=project.parent.parent)
+    runner = Runner(Setup(arguments=arguments, cwd=project, threads=1, **setup), made)  # type: ignore[arg-type]
+    script = project / "train.py"
+    overlay = {script: SCRIPT.replace("EXTRA", extra).encode()} if extra else {}
+    try:
+        return runner.run(Program("original", script, overlay), seed=0, shift=0, detail=Detail(), steps=steps)
+    finally:
+        made.close()
+
+
+def test_a_run_is_recorded_and_leaves_nothing(project: Path):
+    before = sorted(project.rglob("*"))
+    done = run(project, "print(os.environ['OMP_NUM_THREADS'], os.environ['PYTHONHASHSEED'], os.path.basename(os.getcwd()), sys.argv)")
+    assert done.ok and done.exit_code == 0 and len(done.record.steps) == 5
+    printed = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("loss")]
+    assert printed == pytest.approx(list(done.record.losses), abs=1e-6)
+    assert done.stdout.splitlines()[-1] == "1 0 project ['train.py', '5']"
+    assert sorted(project.rglob("*")) == before
+
+
+def test_a_run_ends_after_the_steps_that_are_wanted(project: Path):
+    done = run(project, arguments=("1000000",), steps=7)
+    assert done.ok and len(done.record.steps) == 7 and done.record.ending == "steps"
+
+
+def test_a_script_is_kept_from_the_users_files_outside_of_the_copy(project: Path):
+    done = run(project, "open('../kept.txt', 'a').write('overwritten')")
+    assert not done.ok and "kept from writing over" in done.record.error and "kept.txt" in done.record.error
+    done = run(project, f"torch.save(model.state_dict(), {str(project / 'train.py')!r})")
+    assert not done.ok and "train.py" in done.record.error
+    assert (project.parent / "kept.txt").read_text() == "the user's"
+    assert (project / "train.py").read_text() == SCRIPT.replace("EXTRA", "")
+
+
+def test_a_run_beyond_its_limit_is_ended_with_all_its_children(project: Path):
+    (project / "train.py").write_text(
+        "import os, signal, time\nchild = os.fork()\nif child:\n    print('child', child, flush=True)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "while True:\n    time.sleep(100)\n"
+    )
+    done = run(project, limit=2.0)
+    assert done.timed_out and not done.ok
+    status = Path(f"/proc/{done.stdout.split()[1]}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_an_error_of_the_script_is_its_own(project: Path):
+    done = run(project, "raise RuntimeError('out of luck')")
+    assert not done.ok and done.exit_code == 1
+    assert done.record.error == "RuntimeError: out of luck" and "train.py" in done.record.traceback and "probe" not in done.record.traceback
+    assert len(done.record.steps) == 5
+
+
+@pytest.mark.parametrize(
+    ("launch", "start"),
+    [
+        ("", ["PY", "PROBE"]),
+        ("torchrun --nproc-per-node=2", ["PY", "-m", "torch.distributed.run", "--nproc-per-node=2", "MAIN"]),
+        ("/opt/bin/torchrun --standalone", ["PY", "-m", "torch.distributed.run", "--standalone", "MAIN"]),
+        ("python3 -m torch.distributed.run --standalone", ["python3", "-m", "torch.distributed.run", "--standalone", "MAIN"]),
+        ("accelerate launch --cpu", ["PY", "-m", "accelerate.commands.launch", "--cpu", "MAIN"]),
+        ("srun --gres=gpu:1", ["srun", "--gres=gpu:1", "PY", "MAIN"]),
+        ("uv run python", ["uv", "run", "python", "MAIN"]),
+        ("srun -n 1 torchrun --nproc-per-node=4", ["srun", "-n", "1", "torchrun", "--nproc-per-node=4", "MAIN"]),
+    ],
+)
+def test_launchers_get_what_they_start(project: Path, launch: str, start: list[str]):
+    made = scratch.make([project], parent=project.parent.parent)
+    runner = Runner(Setup(python="PY", arguments=("--lr", "1"), cwd=project, launch=tuple(launch.split())), made)
+    command = runner.command(Program("original", project / "train.py"))
+    names = {str(runs.PROBE): "PROBE", str(runs.PROBE / "__main__.py"): "MAIN"}
+    assert [names.get(word, word) for word in command] == [*start, "train.py", "--lr", "1"]
+    assert runner.shown(Program("original", project / "train.py")) == f"{launch or 'python'} train.py --lr 1"
+    made.close()
+
+
+def test_an_interpreter_without_torch_is_one_line(tmp_path: Path):
+    with pytest.raises(BadInput, match="--python"):
+        runs.ask(str(tmp_path / "nothing"))
+    empty = tmp_path / "python"
+    empty.write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")
+    empty.chmod(0o755)
+    with pytest.raises(BadInput, match="cannot import torch .*--python"):
+        runs.ask(str(empty))
