@@ -1,0 +1,173 @@
+"""``autofast verify`` from the command line: what it compares, what it says, its exit codes and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from autofast.cli import cli
+from autofast.verify import command
+from autofast.verify.record import Run
+from tests.forked import ForkRunner
+
+SCRIPT = """import sys
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+features = torch.randn(64, 8)
+loader = DataLoader(TensorDataset(features, features.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(int(sys.argv[1]) if len(sys.argv) > 1 else 4):
+    total = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(f"epoch {epoch} loss {total / len(loader):.4f}")
+torch.save(model.state_dict(), "last.pt")
+"""
+
+
+@pytest.fixture(scope="module")
+def runners() -> Iterator[list[ForkRunner]]:
+    """One process with torch for all tests of this file."""
+    made: list[ForkRunner] = []
+    yield made
+    for runner in made:
+        runner.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runners: list[ForkRunner]) -> Path:
+    top = tmp_path / "project"
+    top.mkdir()
+    (top / "train.py").write_text(SCRIPT)
+    monkeypatch.chdir(top)
+
+    def forked(setup: Any, scratch: Any) -> ForkRunner:
+        if not runners:
+            runners.append(ForkRunner(setup, scratch))
+        runners[0].setup, runners[0].scratch = setup, scratch
+        return runners[0]
+
+    monkeypatch.setattr(command, "Runner", forked)
+    monkeypatch.setattr(command, "ask", lambda python: {"device": "cpu", "python": "3", "torch": "2", "gpu": "", "executable": python})
+    return top
+
+
+def verify(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["verify", *arguments])
+
+
+def words(text: str) -> str:
+    """Without the line ends that fit it to the width."""
+    return " ".join(text.split())
+
+
+def test_a_script_against_itself_is_identical_and_its_files_are_written(folder: Path):
+    before = sorted(folder.iterdir())
+    done = verify("train.py", "train.py", "--json", "out.json", "--report", "out.html", "--time-budget", "5", "--", "3")
+    assert "losses and final weights equal bit for bit" in words(done.stdout), done.stdout + done.stderr
+    read = json.loads((folder / "out.json").read_text())
+    assert read["parity"]["verdict"] == "identical" and read["speed"]["verdict"] in ("same", "unclear")
+    assert done.exit_code == (0 if read["speed"]["verdict"] == "same" else 1)
+    assert len(read["runs"][0]["records"][0]["steps"]["end"]) == 24 and read["original"]["command"] == "python train.py 3"
+    assert (folder / "out.html").read_text().startswith("<!DOCTYPE html>")
+    assert sorted(set(folder.iterdir()) - set(before)) == [folder / "out.html", folder / "out.json"]  # no checkpoint
+
+
+def test_the_rewritten_script_is_made_where_none_is_given(folder: Path):
+    done = verify("train.py", "--select", "fused-optimizer", "--time-budget", "5", "--github")
+    assert "fused=True" in done.stdout and "fused-optimizer" in done.stdout, done.stdout + done.stderr
+    assert "different" not in done.stdout.lower().splitlines()[0]
+    assert "no GPU was found" in words(done.stdout)
+    assert (folder / "train.py").read_text() == SCRIPT
+
+
+def test_autofasts_own_output_is_recognised_by_its_text(folder: Path):
+    CliRunner().invoke(cli, ["rewrite", "train.py", "-o", "fast.py", "--target", "cpu", "--select", "fused-optimizer"])
+    done = verify("train.py", "fast.py", "--select", "fused-optimizer", "--time-budget", "5", "--json", "-")
+    read = json.loads(done.stdout)
+    assert read["rules"] == ["fused-optimizer"] and read["parity"]["effect"] == "rounding"
+
+
+def test_what_each_rule_contributes_is_measured(folder: Path):
+    done = verify("train.py", "--select", "fused-optimizer,batched-dataset", "--by-rule", "--time-budget", "5", "--json", "-")
+    read = json.loads(done.stdout)
+    assert {one["rule"] for one in read["contributions"]} == set(read["rules"]) == {"fused-optimizer", "batched-dataset"}
+    assert all(one["alone"]["pairs"] for one in read["contributions"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("    print(f", "    raise ValueError('no luck')\n    print(f"), "ValueError: no luck"),
+        (("lr=0.01", "lr=0.05"), "learning rate"),
+        (("        optimizer.zero_grad()\n", ""), "differ"),
+        (("shuffle=True", "shuffle=False"), "differ"),
+    ],
+)
+def test_a_wrong_script_is_flagged(folder: Path, change: tuple[str, str], said: str):
+    (folder / "wrong.py").write_text(SCRIPT.replace(*change))
+    done = verify("train.py", "wrong.py", "--effect", "rounding", "--time-budget", "5")
+    assert done.exit_code == 1 and said in words(done.stdout), done.stdout + done.stderr
+
+
+def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Path):
+    (folder / "train.py").write_text(SCRIPT.replace("optimizer.step()", "optimizer.stop()"))
+    done = verify("train.py", "train.py")
+    assert done.exit_code == 2 and not done.stdout
+    assert "Traceback" in done.stderr and "has no attribute 'stop'" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("autofast: train.py: the original script does not run: AttributeError")
+    (folder / "train.py").write_text("print('no training here')\n")
+    done = verify("train.py", "train.py")
+    assert done.exit_code == 2 and "without an optimizer step" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing.py"], "no such file"),
+        (["train.py", "nothing.py"], "autofast rewrite train.py -o nothing.py"),
+        (["train.py", "--select", "grad-scaler"], "changes nothing"),
+        (["train.py", "--json", "train.py"], "--force"),
+        (["train.py", "--report", "-"], "name a file"),
+        (["train.py", "--report", "no/folder.html"], "folder does not exist"),
+        (["train.py", "--json", "-", "--github"], "standard output"),
+        (["train.py", "--cwd", "no/folder", "--select", "fused-optimizer"], "--cwd"),
+        (["train.py", "--link", "nothing", "--select", "fused-optimizer"], "does not exist"),
+        (["train.py", "--scratch", "nothing", "--select", "fused-optimizer"], "--scratch"),
+        (["train.py", "--steps", "-1"], "--steps"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(folder: Path, arguments: list[str], said: str):
+    done = verify(*arguments)
+    assert done.exit_code == 2 and said in done.stderr and not done.stdout, done.stderr
+    assert (folder / "train.py").read_text() == SCRIPT
+
+
+def test_ctrl_c_judges_what_there_is(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    original, made = ForkRunner.run, []
+
+    def run(self: ForkRunner, *args: Any, **kwargs: Any) -> Run:
+        if len(made) == 7:  # the pilot, three for sameness, one round of three
+            raise KeyboardInterrupt
+        made.append(1)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(ForkRunner, "run", run)
+    monkeypatch.setattr("autofast.verify.series.BUSY_REPEATS", 0)
+    done = verify("train.py", "train.py", "--json", "-")
+    read = json.loads(done.stdout)
+    assert read["interrupted"] == "ended by Ctrl-C" and done.exit_code == 1
+    assert read["parity"]["verdict"] == "identical" and read["speed"]["ratio"]["pairs"] == 1
