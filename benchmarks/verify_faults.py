@@ -15,11 +15,9 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.pages import put
 from tests.faults import CASES
 from tests.test_verify_faults import FINE, Bench
-
-PAGE = Path(__file__).parent.parent / "docs" / "verify.md"
-MARKS = "<!-- faults: made by benchmarks/verify_faults.py -->", "<!-- /faults -->"
 
 
 def main() -> int:
@@ -49,9 +47,7 @@ def main() -> int:
             name = f"*sound:* {case.name}" if case.sound else case.name
             because = re.sub(r"([|<>*_])", r"\\\1", found.summary)
             lines.append(f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |")
-        text = PAGE.read_text()
-        start, end = (text.index(mark) for mark in MARKS)
-        PAGE.write_text(text[: start + len(MARKS[0])] + "\n" + "\n".join(lines) + "\n" + text[end:])
+        put("faults", lines)
     return 1 if wrong else 0
 
 

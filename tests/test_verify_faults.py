@@ -52,7 +52,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_faults_are_flagged_and_sound_rewrites_are_not(bench: Bench, case: Case):
+def test_faults_are_flagged_and_sound_rewrites_are_not(bench: Bench, case: Case) -> None:
     found = bench.judge(case)
     failed = [f"{check.name}: {check.text}" for check in found.checks if check.passed is False]
     assert (found.verdict in FINE) == case.sound, f"{found.verdict.value}: {found.summary}\n" + "\n".join(failed)

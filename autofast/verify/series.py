@@ -96,6 +96,11 @@ class Series:
             self.interrupted = "ended by Ctrl-C"
             self._judge()
 
+    def measure(self) -> None:
+        """The pilot and the speed alone."""
+        self._pilot()
+        self._speed()
+
     def _pilot(self) -> None:
         self.tell("pilot: the original alone")
         steps = self.wanted.steps

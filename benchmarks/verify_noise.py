@@ -1,0 +1,69 @@
+"""A/A: scripts against themselves, again and again. FASTER or SLOWER would be a false claim.
+
+    python -m benchmarks.verify_noise [--times 20] [--write]
+
+Five fixtures, each judged ``--times`` times with the real order of runs and the real rules for stopping. Runs start in a fork of a process that has
+imported torch, which saves two seconds each; everything else is as in ``autofast verify``. ``--write`` puts the table into docs/verify.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+from autofast.verify import scratch
+from autofast.verify.result import SpeedVerdict
+from autofast.verify.runs import Program, Setup
+from autofast.verify.series import ORIGINAL, REWRITTEN, Series, Wanted
+from benchmarks.pages import put
+from tests.forked import ForkRunner
+
+FIXTURES = {"tabular": (), "trainer_class": (), "gan": (), "item_sums": (), "module_level": ()}
+ROOT = Path(__file__).parent.parent / "fixtures"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
+    args = parser.parse_args()
+    rows, wrong = [], 0
+    for name, arguments in FIXTURES.items():
+        found: Counter[SpeedVerdict] = Counter()
+        ratios, pairs = [], []
+        for _ in range(args.times):
+            with tempfile.TemporaryDirectory() as folder:
+                made = scratch.make([ROOT / name], parent=Path(folder))
+                runner = ForkRunner(Setup(arguments=arguments, cwd=ROOT / name, threads=1, limit=120), made)
+                script = ROOT / name / "train.py"
+                series = Series(runner, Program(ORIGINAL, script), Program(REWRITTEN, script), Wanted("exact", steps=0, budget=0))
+                series.measure()
+                runner.close()
+            assert series.speed is not None
+            found[series.speed.verdict] += 1
+            ratios.append(series.speed.ratio.value)
+            pairs.append(series.speed.ratio.pairs)
+            print(name, series.speed.verdict.value, f"{ratios[-1]:.3f}", pairs[-1], flush=True)
+        wrong += found[SpeedVerdict.FASTER] + found[SpeedVerdict.SLOWER]
+        counts = " | ".join(str(found[verdict]) for verdict in (SpeedVerdict.SAME, SpeedVerdict.UNCLEAR, SpeedVerdict.FASTER, SpeedVerdict.SLOWER))
+        rows.append(f"| {name} | {counts} | {min(ratios):.3f} to {max(ratios):.3f} | {min(pairs)} to {max(pairs)} |")
+    table = [
+        f"{date.today().isoformat()}, CPU, torch {version('torch')}, {args.times} verifications of each fixture against itself: {wrong} false claims.",
+        "",
+        "| fixture | SAME | UNCLEAR | FASTER | SLOWER | ratios | pairs |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *rows,
+    ]
+    print("\n".join(table))
+    if args.write:
+        put("noise", table)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
