@@ -49,7 +49,10 @@ EFFECTS = [
     ),
     Effect(
         "batches taken out of memory at once", "table", "sampling",
-        (("DataLoader(data, batch_size=128, shuffle=True)", "DataLoader(data, sampler=BatchSampler(RandomSampler(data), 128, False), batch_size=None)"),),
+        (
+            ("import DataLoader, TensorDataset", "import BatchSampler, DataLoader, RandomSampler, TensorDataset"),
+            ("DataLoader(data, batch_size=128, shuffle=True)", "DataLoader(data, sampler=BatchSampler(RandomSampler(data), 128, False), batch_size=None)"),
+        ),
         SpeedVerdict.FASTER,
     ),
     Effect(

@@ -1,7 +1,7 @@
 """Rows in memory, fetched one by one: fetching costs more than the model."""
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 features = torch.randn(12800, 64)
