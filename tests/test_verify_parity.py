@@ -391,3 +391,101 @@ def test_settings_of_an_optimizer_may_change_their_kind() -> None:
     b = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "bool", "opt/lr": "float"}, True),))
     c = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "Tensor float32 []"}, True),))
     assert check(parity_data.checkpoints(two(a, b))).passed and check(parity_data.checkpoints(two(a, c))).passed is False
+
+
+# what optimizers, batches and counters tell
+
+
+def test_settings_of_optimizers() -> None:
+    kept = {"0/first/0/weight_decay": "0.05", "0/last/0/weight_decay": "0.05", "0/first/0/betas": "0.9, 0.999", "0/first/0/nesterov": "False"}
+    a = simple(optimizers=("AdamW",), settings=kept)
+    same = simple(optimizers=("AdamW",), settings={**kept, "0/first/0/betas": "0.9, 0.9990000001", "0/first/0/bias_correction": "True"})
+    assert check(invariants.settings(two(a, same))).passed
+    found = check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/0/weight_decay": "0.0"}))))
+    assert found.passed is False and found.text == "weight_decay 0.0 in group 0 at the first step, 0.05 in the original"
+    late = {**kept, "0/last/0/weight_decay": "0.1"}
+    assert check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed is False
+    assert check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/1/eps": "1.0"})))).passed is False
+    assert invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe")) is None
+    assert invariants.settings(two(a, simple(optimizers=("AdamW",)))) is None
+
+
+def normed(*values: float) -> Run:
+    return run(record([step(i, 0.01, backwards=1, losses=(1.0,), grad_norm=x, optimizer=0) for i, x in enumerate(values)]))
+
+
+def test_clipping_leaves_a_fingerprint() -> None:
+    free, clipped, tighter = normed(3.0, 2.0, 1.5, 0.9, 0.7), normed(1.0, 1.0, 1.0, 0.9, 0.7), normed(0.5, 0.5, 0.5, 0.5, 0.5)
+    assert check(invariants.clipping(two(clipped, normed(1.0, 1.0, 0.999999, 0.8, 0.3)))).passed
+    assert invariants.clipping(two(free, normed(3.1, 1.9, 1.4, 0.8, 0.7))) is None
+    lost = check(invariants.clipping(two(clipped, free)))
+    assert lost.passed is False and "3 of 5 gradient norms exceed 1, up to 3" in lost.text
+    new = check(invariants.clipping(two(free, clipped)))
+    assert new.passed is False and "3 of 5 of the original's exceed that" in new.text
+    assert check(invariants.clipping(two(clipped, tighter))).passed is False
+    assert invariants.clipping(two(clipped, free, "recipe")) is None
+
+
+def test_counters() -> None:
+    def counted(number: float, **more: Any) -> Run:
+        return simple(model={"0/bn.num_batches_tracked": TensorPrint((), "int64", str(number), number, (number,), True)}, **more)
+
+    assert check(invariants.counters(two(counted(6), counted(6)))).passed
+    assert check(invariants.counters(two(counted(6), counted(12)))).passed is False
+    assert invariants.counters(gather("exact", [counted(6), counted(7), replace(counted(12), arm="rewritten")])) is None
+
+
+def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
+    def modes(training: float, evaluating: float | None, *shares: float) -> Run:
+        return run(record([step(0, 0.01, backwards=1, losses=(1.0,), training=training, evaluating=evaluating, modes=shares)]))
+
+    a = modes(1.0, 0.0, 0.0, 1.0)
+    assert check(invariants.training_mode(two(a, a))).passed
+    assert check(invariants.training_mode(two(a, modes(1.0, 1.0, 1.0)))).passed is False
+    assert check(invariants.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, "evaluated with gradients"
+    assert check(invariants.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
+    assert check(invariants.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
+
+
+def drawn(images: list[list[float]], labels: list[list[float]], **more: Any) -> Run:
+    """A run of passes over two items, images and labels."""
+    passes = [
+        Pass(0, True, len(x), 4 * len(x), True, 0, tuple(p + q for p, q in zip(x, y, strict=True)), (tuple(x), tuple(y)))
+        for x, y in zip(images, labels, strict=True)
+    ]
+    return simple(passes=tuple(passes), **more)
+
+
+def test_labels_tell_of_the_order_where_images_are_random() -> None:
+    images = [[k + 0.37 * i + 0.01 * (7 * i * k % 5) for i in range(6)] for k in range(5)]
+    labels = [[float((i * (k + 2) + k * k) % 11) for i in range(6)] for k in range(5)]
+    a = drawn(images, labels)
+    assert check(parity_data.shuffled(two(a, drawn(images, labels[1:] + labels[:1]), "sampling"))).passed
+    lost = check(parity_data.shuffled(two(a, drawn(images, [labels[0]] * 5), "sampling")))
+    assert lost.passed is False and "item 2" in lost.text
+    coarse = [[1.0, 1.0, 1.0], [1.0, 0.0, 2.0]]
+    few = drawn([[0.1, 0.2, 0.3], [0.5, 0.4, 0.1]], coarse)
+    lucky = drawn([[0.4, 0.2, 0.3], [0.5, 0.4, 0.7]], [coarse[0]] * 2)
+    found = parity_data.shuffled(two(few, lucky, "sampling"))
+    assert found is None or found.passed, "three small integers may be equal by accident"
+
+
+def test_random_items_that_became_fixed_or_drift() -> None:
+    labels = [[1.0, 2.0, 3.0, 4.0]] * 6
+    images = [[10.0 + 0.1 * ((5 * k + 3 * i) % 7) for i in range(4)] for k in range(6)]
+    a, frozen = drawn(images, labels), drawn([images[0]] * 6, labels)
+    assert check(parity_data.drawn_anew(two(a, a, "sampling"))).passed and check(parity_data.level(two(a, a, "sampling"))).passed
+    assert check(parity_data.drawn_anew(two(a, frozen, "sampling"))).passed is False
+    later = drawn([images[1], *[images[0]] * 5], labels)
+    assert check(parity_data.drawn_anew(two(a, later, "sampling"))).passed is False, "a cache is filled in the first pass"
+    drifting = drawn([[x - 3 * k for x in row] for k, row in enumerate(images)], labels)
+    assert check(parity_data.level(two(a, drifting, "sampling"))).passed is False
+
+
+def test_batches_that_scatter_otherwise() -> None:
+    def scattered(wide: float) -> Run:
+        return drawn([[wide * math.sin(37.0 * (k * 10 + i) ** 1.5) for i in range(10)] for k in range(6)], [[1.0] * 10] * 6)
+
+    assert check(parity_data.scatter(two(scattered(1.0), scattered(1.1), "sampling"))).passed
+    assert check(parity_data.scatter(two(scattered(1.0), scattered(3.0), "sampling"))).passed is False
+    assert check(parity_data.scatter(two(scattered(1.0), scattered(0.2), "sampling"))).passed is False

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from autofast.verify.estimates import median
 from autofast.verify.evidence import Evidence, summed, taken
-from autofast.verify.record import Record, Run, TensorPrint
+from autofast.verify.record import Record, Run, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
 
 BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
@@ -170,9 +170,108 @@ def optimizers(ev: Evidence) -> Check | None:
     return Check(name, False, words)
 
 
+def settings(ev: Evidence) -> Check | None:
+    """Every other setting of every parameter group, at the first step and at the last: weight decay, momentum, betas, how many parameters.
+
+    Settings that only one of the two has are left out (a fused kind may have names of its own), and the last step's where steps were
+    skipped: a schedule of the momentum is then behind.
+    """
+    name = "optimizer settings"
+    if ev.effect == "recipe" or len(ev.a.record.optimizers) != len(ev.b.record.optimizers):
+        return None
+    a, b = ev.a.record.settings, ev.b.record.settings
+    steady = [k for k in a if all(o.record.settings.get(k) == a[k] for o in ev.originals if o.records)]
+    moved = bool(ev.a.record.skipped or ev.b.record.skipped)
+    steady = [k for k in steady if k in b and not (moved and k.split("/")[1] == "last")]
+    if not steady:
+        return None
+    sizes = [len({(k.split("/")[0], k.split("/")[2]) for k in one}) for one in (a, b)]
+    if sizes[0] != sizes[1]:
+        return Check(name, False, f"{sizes[1]} parameter groups, {sizes[0]} in the original")
+    for key in sorted(steady, key=lambda k: k.split("/")[1]):
+        if not _same_setting(a[key], b[key]):
+            number, when, group, what = key.split("/", 3)
+            which = f" of optimizer {int(number) + 1}" if len(ev.a.record.optimizers) > 1 else ""
+            text = f"{what} {b[key]} in group {group}{which} at the {when} step, {a[key]} in the original"
+            return Check(name, False, text)
+    return Check(name, True, f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step")
+
+
+def _same_setting(x: str, y: str) -> bool:
+    if x == y:
+        return True
+    one, two = x.split(", "), y.split(", ")
+    try:
+        return len(one) == len(two) and all(math.isclose(float(p), float(q), rel_tol=1e-6) for p, q in zip(one, two, strict=True))
+    except ValueError:
+        return False
+
+
+CLIP = 1e-3  # clip_grad_norm_ leaves a norm that is its limit to 1e-6 / limit
+
+
+def _clipped(values: Sequence[float]) -> float | None:
+    """The limit to which gradients were clipped, as their norms tell: several lie exactly at their maximum, a fifth at least of those near it."""
+    top = max(values, default=0.0)
+    at = sum(v >= top * (1 - CLIP) for v in values)
+    near = sum(v >= top * 0.95 for v in values)
+    return top if top > 0 and at >= 3 and at >= near / 5 else None
+
+
+def _gradients(runs: Sequence[Run]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        for s in taken(run):
+            if s.grad_norm is not None and math.isfinite(s.grad_norm):
+                found.setdefault(s.optimizer, []).append(s.grad_norm)
+    return found
+
+
+def clipping(ev: Evidence) -> Check | None:
+    """Clipped gradients have norms up to a limit and several exactly at it; the other script keeps the same limit.
+
+    Over the steps of all seeds. 1 % is left for gradients in 16 bits, which clipping rounds once more.
+    """
+    name = "gradient clipping"
+    if ev.effect == "recipe":
+        return None
+    before, after = (_gradients([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]]) for k in (0, 1))
+    limits = []
+    for optimizer, a in before.items():
+        b = after.get(optimizer, [])
+        one, two = _clipped(a), _clipped(b)
+        if one is not None:
+            over = sum(v > one * 1.01 for v in b)
+            if over:
+                text = f"{over} of {len(b)} gradient norms exceed {one:.4g}, up to {max(b):.4g}; the original's are clipped to that"
+                return Check(name, False, text)
+            limits.append(one)
+        if two is not None and (over := sum(v > two * 1.01 for v in a)):
+            text = f"gradient norms are clipped to {two:.4g}; {over} of {len(a)} of the original's exceed that, up to {max(a):.4g}"
+            return Check(name, False, text)
+    return Check(name, True, f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original") if limits else None
+
+
+def counters(ev: Evidence) -> Check | None:
+    """Integer numbers among the model's buffers count something (batches that a BatchNorm saw, updates of an average): they end the same."""
+    name = "counters in the model"
+    if ev.effect == "recipe":
+        return None
+    known = [o.record.model for o in ev.originals if o.records]
+    counting = {k: v for k, v in known[0].items() if v.dtype.startswith("int") and math.prod(v.shape) == 1}
+    both = {k: p for k, p in _matched(counting, ev.b.record.model).items() if all(m.get(k) and m[k].norm == p[0].norm for m in known)}
+    if not both:
+        return None
+    slack = abs(ev.a.record.skipped - ev.b.record.skipped)
+    off = [f"{k} is {y.norm:.0f}, {x.norm:.0f} in the original" for k, (x, y) in both.items() if abs(x.norm - y.norm) > slack]
+    if off:
+        return Check(name, False, shown(off, 1))
+    return Check(name, True, f"{len(both)} end the same")
+
+
 def plain(key: str) -> str:
     """A name without the prefixes of torch.compile and of wrappers for several devices."""
-    return ".".join(part for part in key.replace("/", "/.").split(".") if part not in ("_orig_mod", "module"))
+    return ".".join(part for part in key.replace("/", "/.").split(".") if part not in ("_orig_mod", "module")).replace("/.", "/")
 
 
 def _matched(a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]) -> dict[str, tuple[TensorPrint, TensorPrint]]:
@@ -231,24 +330,46 @@ def movement(ev: Evidence) -> Check | None:
     return Check(name, True, f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones")
 
 
+def _modes(steps: Sequence[Step]) -> set[float]:
+    return {mode for s in steps for mode in s.modes}
+
+
+def _percent(modes: Sequence[float]) -> str:
+    return " and ".join(f"{100 * m:.0f} %" for m in sorted(modes)) or "none"
+
+
 def training_mode(ev: Evidence) -> Check | None:
-    """The share of modules in training mode, at every step."""
+    """Which shares of the modules are in training mode, at every step, in calls with gradients and in those without.
+
+    The set of shares is compared, as evaluation may be cut into other batches; and the mean share of calls with gradients, unless one
+    of the two evaluates without gradients and the other with them.
+    """
     name = "training mode"
     a, b = ev.a.record.steps, ev.b.record.steps
-    if ev.effect == "recipe":  # other numbers of steps: the usual share, in the second half
+    if ev.effect == "recipe":  # other numbers of steps: the usual share, in the second half, and the shares there are
         usual = [[s.training for s in steps[len(steps) // 2 :] if s.training is not None] for steps in (a, b)]
         if not all(usual):
             return None
         before, after = map(median, usual)
+        if _modes(a) != _modes(b) and all((_modes(a), _modes(b))) and abs(before - after) <= 1e-3:
+            text = f"{_percent([*_modes(b)])} of the modules train in single calls, {_percent([*_modes(a)])} in the original"
+            return Check(name, False if _modes(a) - _modes(b) and {s.evaluating for s in b} != {None} else None, text)
         return Check(name, abs(before - after) <= 1e-3, f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original")
-    seen = [
-        (i, x.training, y.training) for i, (x, y) in enumerate(zip(a, b, strict=False)) if x.training is not None and y.training is not None
-    ]
+    seen = 0
+    off = []
+    for i, (x, y) in enumerate(zip(a, b, strict=False)):
+        alike = (x.evaluating is None) == (y.evaluating is None) or not (x.modes and y.modes)
+        if x.training is not None and y.training is not None:
+            seen += 1
+            if alike and abs(x.training - y.training) > 1e-3:
+                off.append((i, f"{100 * y.training:.0f} % of the modules train at step {i + 1}, {100 * x.training:.0f} % in the original"))
+                continue
+        if x.modes and y.modes and x.modes != y.modes:
+            text = f"{_percent(y.modes)} of the modules train in calls before step {i + 1}, {_percent(x.modes)} in the original"
+            off.append((i, text))
+    if off:
+        return Check(name, False, f"{off[0][1]} ({len(off)} of {max(seen, len(off))} steps)")
     if not seen:
         return None
-    off = [(i, x, y) for i, x, y in seen if abs(x - y) > 1e-3]
-    if off:
-        i, x, y = off[0]
-        text = f"{100 * y:.0f} % of the modules train at step {i + 1}, {100 * x:.0f} % in the original ({len(off)} of {len(seen)} steps)"
-        return Check(name, False, text)
-    return Check(name, True, f"{100 * seen[-1][1]:.0f} % of the modules in training mode, equal at all steps")
+    last = next(s.training for s in reversed(a) if s.training is not None)
+    return Check(name, True, f"{100 * last:.0f} % of the modules in training mode, equal at all steps")

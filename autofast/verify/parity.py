@@ -39,13 +39,19 @@ _STRUCTURE = (
     invariants.samples,
     invariants.learning_rates,
     invariants.optimizers,
+    invariants.settings,
     invariants.tensors,
     invariants.movement,
+    invariants.counters,
+    invariants.clipping,
     invariants.training_mode,
     parity_data.checkpoints,
     parity_data.order,
     parity_data.content,
     parity_data.shuffled,
+    parity_data.drawn_anew,
+    parity_data.level,
+    parity_data.scatter,
     parity_data.repeated,
     parity_data.random_state,
 )
@@ -131,7 +137,7 @@ def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
 
 def _rounding(ev: Evidence) -> tuple[list[Check], int]:
     close = parity_rounding.judge(ev)
-    if parity_rounding.settled(close):
+    if parity_rounding.settled(ev, close):
         curve = parity_seeds.band(ev)
         return [*close, curve, *parity_seeds.levels(ev)], max(0, parity_seeds.LEAST - len(ev.pairs)) if curve.passed is None else 0
     over, more = _over_seeds(ev)

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
+from autofast.verify.estimates import fmean, spread, t_quantile
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import shown
-from autofast.verify.record import Checkpoint, Run
+from autofast.verify.record import Checkpoint, Pass, Run
 from autofast.verify.result import Check, Sameness
 
 CLOSE = 1e-9  # checksums are float64 sums: equal data differ by less, whatever the order of summing
 ENOUGH = 3  # batches in a pass, so that its order says something
+LUCK = 1e-6  # chance at which few and coarse values (the sums of labels) of two passes may be equal by accident
 
-Pass = tuple[float, ...]
+Sums = tuple[float, ...]
+View = int | None  # None: the whole batch; else the number of a tensor in its structure
 
 
-def _passes(run: Run, complete: bool = False) -> list[Pass]:
+def _of(one: Pass, view: View) -> Sums:
+    return one.checksums if view is None else one.leaves[view] if view < len(one.leaves) else ()
+
+
+def _views(*runs: Run) -> list[View]:
+    """The whole, and every tensor where there are several, in all passes."""
+    counts = {len(p.leaves) for run in runs for r in run.records for p in r.passes if p.training and p.checksums}
+    return [None, *range(min(counts))] if counts and min(counts) > 1 else [None]
+
+
+def _named_view(view: View) -> str:
+    return "" if view is None else f" (item {view + 1} of a batch)"
+
+
+def _passes(run: Run, view: View = None) -> list[Sums]:
     """Checksums of the training passes that have them, over all ranks in the order of ranks."""
-    return [p.checksums for r in run.records for p in r.passes if p.training and p.checksums and (p.complete or not complete)]
+    return [_of(p, view) for r in run.records for p in r.passes if p.training and _of(p, view)]
 
 
-def _totals(run: Run) -> list[tuple[int, float, float]]:
-    """(loader, sum of checksums, sum of their sizes) of each complete training pass, summed over ranks."""
-    by_rank = [[p for p in r.passes if p.training and p.checksums and p.complete] for r in run.records]
+def _totals(run: Run, view: View = None) -> list[tuple[int, float, float, int]]:
+    """(loader, sum of checksums, sum of their sizes, samples) of each complete training pass, summed over ranks."""
+    by_rank = [[p for p in r.passes if p.training and _of(p, view) and p.complete] for r in run.records]
     found = []
     for group in zip(*by_rank, strict=False):
-        values = [c for p in group for c in p.checksums]
-        found.append((group[0].loader, sum(values), sum(map(abs, values))))
+        values = [c for p in group for c in _of(p, view)]
+        found.append((group[0].loader, sum(values), sum(map(abs, values)), sum(p.samples for p in group)))
     return found
 
 
@@ -37,29 +56,37 @@ def _equal(x: Sequence[float], y: Sequence[float]) -> bool:
     return all(abs(p - q) <= CLOSE * size for p, q in zip(x, y, strict=False))
 
 
-def _alike(passes: Sequence[Pass]) -> bool | None:
+def _alike(passes: Sequence[Sums]) -> bool | None:
     """All passes have the same batches in the same order; None where fewer than two are long enough to say."""
     long = [p for p in passes if len(p) >= ENOUGH]
     return all(_equal(long[0], p) for p in long[1:]) if len(long) > 1 else None
 
 
 def order(ev: Evidence) -> Check | None:
-    """At equal seed, the same batches in the same order: neither exact rewrites nor those that only round draw other samples."""
+    """At equal seed, the same batches in the same order: neither exact rewrites nor those that only round draw other samples.
+
+    Of the whole batch, or of those parts of it that the original reproduces.
+    """
     if ev.effect not in ("exact", "rounding"):
         return None
     name = "the same batches in the same order"
-    a, b = _passes(ev.a), _passes(ev.b)
-    if not a or not b:
+    if not _passes(ev.a) or not _passes(ev.b):
         return None
-    if any([len(p) for p in _passes(o)] != [len(p) for p in a] or not all(map(_equal, a, _passes(o))) for o in ev.originals[1:]):
-        return Check(name, None, "the original itself does not draw the same batches twice")
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if len(x) != len(y) or not _equal(x, y):
-            place = next((k for k, (p, q) in enumerate(zip(x, y, strict=False)) if not _equal((p,), (q,))), min(len(x), len(y)))
-            return Check(name, False, f"pass {i + 1} differs from batch {place + 1} on")
-    if len(a) != len(b):
-        return Check(name, False, f"{len(b)} passes over the training data, {len(a)} in the original")
-    return Check(name, True, f"{sum(map(len, a))} batches in {len(a)} passes, equal")
+    for view in _views(*ev.originals, ev.b):
+        a, b = _passes(ev.a, view), _passes(ev.b, view)
+        again = [_passes(o, view) for o in ev.originals[1:]]
+        if any([len(p) for p in o] != [len(p) for p in a] or not all(map(_equal, a, o)) for o in again):
+            continue
+        words = _named_view(view)
+        for i, (x, y) in enumerate(zip(a, b, strict=False)):
+            if len(x) != len(y) or not _equal(x, y):
+                place = next((k for k, (p, q) in enumerate(zip(x, y, strict=False)) if not _equal((p,), (q,))), min(len(x), len(y)))
+                return Check(name, False, f"pass {i + 1} differs from batch {place + 1} on{words}")
+        if len(a) != len(b):
+            return Check(name, False, f"{len(b)} passes over the training data, {len(a)} in the original")
+        if view is None or view == _views(*ev.originals, ev.b)[-1]:
+            return Check(name, True, f"{sum(map(len, a))} batches in {len(a)} passes, equal{words}")
+    return Check(name, None, "the original itself does not draw the same batches twice")
 
 
 def content(ev: Evidence) -> Check | None:
@@ -68,22 +95,24 @@ def content(ev: Evidence) -> Check | None:
     Only where the data themselves are deterministic: the original's sum is the same in every pass and under every seed.
     """
     name = "the same samples in a pass"
-    known: dict[int, list[tuple[float, float]]] = {}
-    for run in (*ev.originals, *ev.others):
-        for loader, total, size in _totals(run):
-            known.setdefault(loader, []).append((total, size))
-    seeds_or_passes = len(ev.others) > 1 or len(_totals(ev.a)) > 1
     checked = 0
-    for run in [pair[1] for pair in ev.pairs] or [ev.b]:
-        for loader, total, _ in _totals(run):
-            sums = known.get(loader, [])
-            if not sums or not seeds_or_passes or any(abs(s - sums[0][0]) > CLOSE * n for s, n in sums):
-                continue  # augmented at random, or only a part of the data
-            checked += 1
-            if abs(total - sums[0][0]) > CLOSE * sums[0][1]:
-                text = f"the values of a complete pass sum to {total:.10g}, to {sums[0][0]:.10g} in every pass of the original"
-                return Check(name, None if ev.effect == "recipe" else False, text)
-    return Check(name, True, f"{checked} complete passes hold the same values in sum") if checked else None
+    seeds_or_passes = len(ev.others) > 1 or len(_totals(ev.a)) > 1
+    after = [pair[1] for pair in ev.pairs] or [ev.b]
+    for view in _views(*ev.originals, *ev.others, *after):
+        known: dict[int, list[tuple[float, float]]] = {}
+        for run in (*ev.originals, *ev.others):
+            for loader, total, size, _ in _totals(run, view):
+                known.setdefault(loader, []).append((total, size))
+        for run in after:
+            for loader, total, _, _ in _totals(run, view):
+                sums = known.get(loader, [])
+                if not sums or not seeds_or_passes or any(abs(s - sums[0][0]) > CLOSE * n for s, n in sums):
+                    continue  # augmented at random, or only a part of the data
+                checked += 1
+                if abs(total - sums[0][0]) > CLOSE * sums[0][1]:
+                    text = f"the values of a complete pass sum to {total:.10g}, to {sums[0][0]:.10g} in every pass of the original"
+                    return Check(name, None if ev.effect == "recipe" else False, text + _named_view(view))
+    return Check(name, True, f"{checked} sums over complete passes are equal") if checked else None
 
 
 def shuffled(ev: Evidence) -> Check | None:
@@ -91,29 +120,144 @@ def shuffled(ev: Evidence) -> Check | None:
     name = "shuffling"
     a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
     found = []
-    tests: list[tuple[str, str, list[list[Pass]], list[list[Pass]]]] = [
-        ("in every pass", "from pass to pass", list(map(_ranked, a_runs)), list(map(_ranked, b_runs))),
-        ("under every seed", "from seed to seed", [_firsts(a_runs)], [_firsts(b_runs)]),
-    ]
-    for same, vary, one, two in tests:
-        for words, change in (("the same batches in the same order", list), ("the same batches, though in another order", sorted)):
-            before = [_alike([tuple(change(p)) for p in passes]) for passes in one]
-            after = [_alike([tuple(change(p)) for p in passes]) for passes in two]
-            if False in before and True in after and not (True in before and False in after):
-                return Check(name, False, f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost")
-            if change is list and True in before and False not in before and False in after and ev.effect != "recipe":
-                return Check(name, False, f"the batches differ {vary}; in the original they are the same {same}")
-            if change is list and (False in before or True in before) and (False in after or True in after):
-                found.append(f"{'differ' if False in before else 'are the same'} {vary if False in before else same}")
+    for view in _views(*a_runs, *b_runs):
+        tests: list[tuple[str, str, list[list[Sums]], list[list[Sums]]]] = [
+            ("in every pass", "from pass to pass", [_ranked(r, view) for r in a_runs], [_ranked(r, view) for r in b_runs]),
+            ("under every seed", "from seed to seed", [_firsts(a_runs, view)], [_firsts(b_runs, view)]),
+        ]
+        for same, vary, one, two in tests:
+            for words, change in (("the same batches in the same order", list), ("the same batches, though in another order", sorted)):
+                lists = [[[tuple(change(p)) for p in passes] for passes in some] for some in (one, two)]
+                before, after = ([_alike(passes) for passes in some] for some in lists)
+                lost = False in before and True in after and not (True in before and False in after)
+                if lost and (view is None or _luck(lists[0], lists[1]) < LUCK):
+                    text = f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost"
+                    return Check(name, False, text + _named_view(view))
+                if change is list and True in before and False not in before and False in after and ev.effect != "recipe":
+                    return Check(name, False, f"the batches differ {vary}; in the original they are the same {same}{_named_view(view)}")
+                if view is None and change is list and (False in before or True in before) and (False in after or True in after):
+                    found.append(f"{'differ' if False in before else 'are the same'} {vary if False in before else same}")
     return Check(name, True, f"batches {' and '.join(found)}, as in the original") if found else None
 
 
-def _ranked(run: Run) -> list[Pass]:
-    return [p.checksums for p in run.record.passes if p.training and p.checksums] if run.records else []
+def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> float:
+    """Chance that the passes of ``after`` which are alike are so by accident, the values being as coarse as those of ``before``."""
+    long = [[p for p in passes if len(p) >= ENOUGH] for passes in before]
+    met = [_equal((x,), (y,)) for passes in long for p, q in pairwise(passes) for x, y in zip(p, q, strict=False)]
+    share = (sum(met) + 1) / (len(met) + 2)
+    chances = [1.0]
+    for passes in after:
+        kept = [p for p in passes if len(p) >= ENOUGH]
+        if _alike(passes):
+            chances.append(math.prod(share ** (min(len(p), len(kept[0])) - 1) for p in kept[1:]))  # the last is what the others leave
+    return min(chances)
 
 
-def _firsts(runs: Sequence[Run]) -> list[Pass]:
-    return [passes[0] for passes in map(_ranked, runs) if passes]
+def _ranked(run: Run, view: View) -> list[Sums]:
+    return [_of(p, view) for p in run.record.passes if p.training and _of(p, view)] if run.records else []
+
+
+def _firsts(runs: Sequence[Run], view: View) -> list[Sums]:
+    return [passes[0] for passes in (_ranked(run, view) for run in runs) if passes]
+
+
+def drawn_anew(ev: Evidence) -> Check | None:
+    """What the original draws at random in every pass (augmentation, noise) is still drawn anew: the sum over complete passes differs."""
+    name = "random items drawn anew"
+    a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
+    looked = 0
+    for view in _views(*a_runs, *b_runs):
+        loaders = {loader for run in a_runs for loader, *_ in _totals(run, view)}
+        for loader in sorted(loaders):
+            before, after = (
+                [same for run in runs if (same := _fixed([(t, n) for k, t, n, _ in _totals(run, view) if k == loader])) is not None]
+                for runs in (a_runs, b_runs)
+            )
+            if not before or not after or any(before):
+                continue
+            looked += 1
+            if all(after):
+                text = "the values of every pass after the first have the same sum; in the original they differ from pass to pass"
+                return Check(name, False, f"{text}: augmentation was frozen or lost{_named_view(view)}")
+    return Check(name, True, "the values differ from pass to pass, as in the original") if looked else None
+
+
+def _fixed(sums: Sequence[tuple[float, float]]) -> bool | None:
+    """All sums but the first are one (a cache is filled in the first pass); None where there are too few."""
+    rest = sums[1:] if len(sums) > 2 else []
+    return all(abs(total - rest[0][0]) <= CLOSE * size for total, size in rest) if len(rest) > 1 else None
+
+
+def level(ev: Evidence) -> Check | None:
+    """Where items are random: the mean value of a sample, pass by pass, scatters as in the original: it neither jumps nor drifts.
+
+    Limits are those of a single further value (Student's t at 1 - 1e-7, and 6 standard deviations at least), from all passes and seeds.
+    """
+    name = "mean value of the samples"
+    a_runs, b_runs = (*ev.originals[:1], *(o for o in ev.others if o.seed)), [pair[1] for pair in ev.pairs] or [ev.b]
+    looked = 0
+    for view in _views(*a_runs, *b_runs):
+        rows = [[(k, total / count) for run in runs for k, total, _, count in _totals(run, view) if count] for runs in (a_runs, b_runs)]
+        for loader in sorted({k for k, _ in rows[0]}):
+            before, after = ([mean for k, mean in some if k == loader] for some in rows)
+            if len(before) < 4 or not after:
+                continue
+            mean, wide = fmean(before), spread(before)
+            if wide <= CLOSE * max(map(abs, before), default=0.0):
+                continue  # deterministic: ``content`` tells
+            looked += 1
+            limit = max(6.0, t_quantile(1 - 1e-7, len(before) - 1)) * wide * math.sqrt(1 + 1 / len(before))
+            worst = max(after, key=lambda one: abs(one - mean))
+            if abs(worst - mean) > max(limit, 1e-3 * abs(mean)):
+                text = f"{worst:.6g} in one of {len(after)} passes, {mean:.6g} ± {wide:.2g} in {len(before)} of the original"
+                return Check(name, None if ev.effect == "recipe" else False, text + _named_view(view))
+    return Check(name, True, f"{looked} within the scatter of the original's passes") if looked else None
+
+
+def scatter(ev: Evidence) -> Check | None:
+    """Batches differ from each other as much as in the original: not more (neighbours in one batch, one random draw for all of its samples), not
+    less (every batch balanced).
+
+    The variance of the mean over a batch, over all batches of full size of all passes and seeds. Its logarithm has the standard error
+    sqrt((kurtosis - 1) / n) (Box 1953, Biometrika 40, 318-335), and 6 of those are allowed, and a factor of 1.5. Batches of one pass share
+    its samples, which makes both estimates better than that, not worse.
+    """
+    name = "scatter of the batches"
+    if ev.effect == "recipe":
+        return None
+    a_runs, b_runs = (*ev.originals[:1], *(o for o in ev.others if o.seed)), [pair[1] for pair in ev.pairs] or [ev.b]
+    looked = 0
+    for view in _views(*a_runs, *b_runs):
+        loaders = sorted({p.loader for run in a_runs for r in run.records for p in r.passes if p.training})
+        for loader in loaders:
+            before, after = ([_means(run, view, loader) for run in runs] for runs in (a_runs, b_runs))
+            one, two = ([x for some in rows for x in some] for rows in (before, after))
+            if min(len(one), len(two)) < 20 or spread(one) <= CLOSE * max(map(abs, one)) or len(set(one)) < 10:
+                continue
+            looked += 1
+            ratio = 2 * math.log(spread(two) / spread(one)) if spread(two) else -math.inf
+            error = math.sqrt((_kurtosis(one) - 1) / len(one) + (_kurtosis(two) - 1) / len(two))
+            if abs(ratio) > max(6 * error, math.log(1.5)):
+                text = f"means over batches scatter by {spread(two):.3g}, by {spread(one):.3g} in the original"
+                return Check(name, False, text + _named_view(view))
+    return Check(name, True, f"as in the original, in {looked} items") if looked else None
+
+
+def _means(run: Run, view: View, loader: int) -> list[float]:
+    """Of all batches of full size, the last of a pass left out where passes are not a multiple of it."""
+    found = []
+    for record in run.records:
+        for p in record.passes:
+            if p.training and p.loader == loader and _of(p, view) and p.batches == len(_of(p, view)):
+                size = math.ceil(p.samples / p.batches)
+                found += [x / size for x in (_of(p, view) if size * p.batches == p.samples else _of(p, view)[:-1])]
+    return found
+
+
+def _kurtosis(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    second = fmean((v - mean) ** 2 for v in values)
+    return max(3.0, fmean((v - mean) ** 4 for v in values) / second**2) if second else 3.0
 
 
 def repeated(ev: Evidence) -> Check | None:

@@ -80,10 +80,13 @@ def apart(x: Run, y: Run, steps: int | None = None) -> float:
     return math.sqrt(sum((p - q) ** 2 for p, q in pairs) / len(pairs)) / size
 
 
-def state_apart(x: Run, y: Run) -> float:
-    """Distance of the final states by their sketches, as a share of their norm; 0 where there are none."""
+def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
+    """Distance of the final states by their sketches, as a share of their norm; 0 where there are none. ``buffers``: of these alone
+    (those of floating point), or of parameters alone."""
     other = {plain(k): v for k, v in y.record.model.items()}
     both = [(v, other[plain(k)]) for k, v in x.record.model.items() if plain(k) in other]
+    if buffers is not None:
+        both = [(p, q) for p, q in both if p.buffer is buffers and not p.dtype.startswith(("int", "uint", "bool"))]
     both = [(p, q) for p, q in both if p.sketch and len(p.sketch) == len(q.sketch) and math.isfinite(p.norm) and math.isfinite(q.norm)]
     size = math.sqrt(sum(max(p.norm, q.norm) ** 2 for p, q in both))
     return math.sqrt(sum(math.dist(p.sketch, q.sketch) ** 2 for p, q in both)) / size if size else 0.0

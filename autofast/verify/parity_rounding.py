@@ -6,7 +6,18 @@ the original in double precision must be of the order of the original's own, or 
 whose parameters were moved by one rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 1.5 and 1.7:
 forward error = condition x backward error; the perturbed run measures the condition of this training).
 (iii) Over seeds, the loss curve stays within what seeds do anyway (``parity_seeds``).
-Passed: (i) or (ii), and (iii).
+
+Passed: (i) or (ii), and (iii), in 16 bits. In float32 a good first step does not excuse (ii): clipping that was left out shows in a later step.
+There (ii) has to hold as well wherever it can be told; where the distance is too large for FACTOR and not plainly so, seeds decide.
+
+Plainly too far (``departs``) is FAR times the yardstick, in losses and in final weights, while the yardstick is *tame*: none of its runs has
+moved by more than TAME roundings. This asks for much, because one perturbed run can underestimate what rounding does. Known case: StarGAN in
+channels_last, where Adam turns gradients that are zero but for rounding into full steps, and another order of summing makes them another kind
+of zero: the losses differ by 3e-6 at one step and by 1 at the next, when a run perturbed by 1e-6 is 1e-2 away. But that yardstick has grown
+ten-thousandfold by then: no linear law, and nothing is said. Losses *and* weights, as parameters whose gradient is zero but for rounding (a bias
+before a normalisation) wander under Adam without any effect on the loss. Perturbing at every step instead of once is not needed: a run moved
+once rounds otherwise ever after, and what 16 bits add at every step beyond that is covered by FAR. Losses are compared until the yardstick is
+no longer tame; final weights only where it always was.
 
 Dropout in another precision or memory layout can draw another mask from the same generator state. Then the first loss differs by more than
 rounding though nothing is wrong, and (i) cannot say; where the first loss agrees, the masks did, and so must the gradients.
@@ -18,7 +29,7 @@ import math
 from dataclasses import dataclass
 
 from autofast.verify.estimates import median
-from autofast.verify.evidence import Evidence, curve, taken
+from autofast.verify.evidence import HALF_STEP, SINGLE_STEP, Evidence, curve, taken
 from autofast.verify.invariants import plain
 from autofast.verify.parity_exact import apart, state_apart
 from autofast.verify.record import Run
@@ -26,6 +37,9 @@ from autofast.verify.result import Check
 
 FACTOR = 10.0
 EARLY = 20  # steps in which distances are compared: later ones are chaotic in any precision
+FAR = 100.0
+TAME = 1000.0  # roundings; beyond, the distance of two runs does not grow in proportion to their first difference
+SEEN = 1e-4  # relative distance below which nothing is held against a script, whatever the yardstick
 FIRST = 5  # steps over which the median update is compared
 
 
@@ -48,8 +62,8 @@ def _relative(x: float, y: float) -> float:
 
 
 def equal_start(a: Run, b: Run) -> bool:
-    """Both begin with the same weights (as far as they were recorded)."""
-    one, two = ({plain(k): v.sha for k, v in r.record.start.items()} for r in (a, b))
+    """Both begin with the same weights (as far as they were recorded). Buffers have gone through a forward by then: they are no weights."""
+    one, two = ({plain(k): v.sha for k, v in r.record.start.items() if not v.buffer} for r in (a, b))
     return one == two
 
 
@@ -80,6 +94,14 @@ def tolerance_of(ev: Evidence, found: tuple[float, float, float]) -> Tolerance:
         return HALF if ev.half else SINGLE
     beyond = [x > most for x, most in zip(found, (SINGLE.loss, SINGLE.gradient, SINGLE.update), strict=True)]  # nan is not
     return HALF if any(beyond) else SINGLE
+
+
+def single(ev: Evidence) -> bool:
+    """The rewrite computes in float32 throughout. Where its rules are not known: nothing in the first steps is larger than such roundings."""
+    if ev.half is not None:
+        return not ev.half
+    _, gradient, _ = first_differences(ev.a, ev.b)
+    return not any(x > SINGLE.loss / 10 for x in spans(ev.a, ev.b)[:FIRST]) and not gradient > SINGLE.gradient / 10  # nan is not
 
 
 def first_step(ev: Evidence) -> Check:
@@ -127,9 +149,72 @@ def distances(ev: Evidence) -> Check:
         if known and all(x <= FACTOR * y for x, y in known):
             return Check(name, True, f"{text} (at most {FACTOR:g} times as far)")
         tried.append(text)
+    far = departs(ev)
+    if far is not None:
+        return far
     if not tried:
         return Check(name, None, "no run in double precision and none with perturbed parameters could be made")
     return Check(name, None, " | ".join(tried))
+
+
+def spans(x: Run, y: Run) -> list[float]:
+    """Relative difference of each two losses, by the size of losses in the median."""
+    pairs = list(zip(x.record.losses, y.record.losses, strict=False))
+    size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
+    return [abs(p - q) / size if math.isfinite(p) and math.isfinite(q) else math.inf for p, q in pairs]
+
+
+def yardsticks(ev: Evidence) -> list[Run]:
+    """Runs that rounding alone has moved away from the original."""
+    return [run for run in (ev.perturbed, ev.double) if run is not None] + list(ev.originals[1:])
+
+
+def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
+    """Over how many losses, and whether up to the final weights, no yardstick moved by more than TAME roundings."""
+    rulers = yardsticks(ev)
+    limit = min(TAME * eps, 0.05)
+    length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
+    moved = [max(values) for values in zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)]
+    until = next((i for i, value in enumerate(moved) if value > limit), length)
+    return until, until == length and all(state_apart(ev.a, run, False) <= limit for run in rulers)
+
+
+def departs(ev: Evidence) -> Check | None:
+    """The other run leaves the original's as rounding cannot: see the head of this file. None: it does not, or nothing can be said."""
+    rulers = yardsticks(ev)
+    if ev.perturbed is None or not equal_start(ev.a, ev.b) or drawn_otherwise(ev):
+        return None
+    eps = SINGLE_STEP if single(ev) else HALF_STEP
+    until, whole = tame(ev, eps)
+    if not until:
+        return None
+    name = "as far as rounding carries"
+    own = max(eps, *(max(spans(ev.a, run)[:until]) for run in rulers))
+    other = spans(ev.a, ev.b)[:until]
+    place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
+    if whole:
+        for what, buffers, least in (("final weights", False, SEEN), ("final buffers", True, 1e-2)):
+            far, near = state_apart(ev.a, ev.b, buffers), max(eps, *(state_apart(ev.a, run, buffers) for run in rulers))
+            # Buffers (running means) do not act on the losses of training, so nothing of theirs is asked for.
+            if far > max(FAR * near, least) and (buffers or place is not None):
+                first = f"; the losses from {place + 1} on" if place is not None else ""
+                return Check(name, False, f"{what} are {far:.2g} away from the original's, where rounding makes {near:.2g}{first}")
+        return None
+    if place is not None and place + EARLY < until:  # it leaves long before rounding could have grown
+        return Check(name, False, f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}")
+    return None
+
+
+def drawn_otherwise(ev: Evidence) -> bool:
+    """Random masks may differ: the first losses of some optimizer do so by more than rounding, though its parameters are still the same."""
+    seen: set[int] = set()
+    allowed = tolerance_of(ev, first_differences(ev.a, ev.b)).loss
+    for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False):
+        if x.optimizer not in seen:
+            seen.add(x.optimizer)
+            if any(_relative(p, q) > allowed for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)):
+                return True
+    return False
 
 
 def judge(ev: Evidence) -> list[Check]:
@@ -138,9 +223,14 @@ def judge(ev: Evidence) -> list[Check]:
     return [one, two]
 
 
-def settled(checks: list[Check]) -> bool:
-    """(i) or (ii) holds, and neither is broken."""
-    return any(c.passed for c in checks) and not any(c.passed is False for c in checks)
+def settled(ev: Evidence, checks: list[Check]) -> bool:
+    """(i) or (ii) holds, and neither is broken; in float32 (ii) holds, unless it cannot be told."""
+    if any(c.passed is False for c in checks):
+        return False
+    first, distance = checks
+    if not single(ev) or (ev.double is None and ev.perturbed is None):
+        return any(c.passed for c in checks)
+    return bool(distance.passed or (first.passed and tame(ev, SINGLE_STEP)[0] < EARLY))
 
 
 def usable(ev: Evidence) -> bool:

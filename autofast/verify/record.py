@@ -32,6 +32,8 @@ class Step:
         update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless asked for.
         training: share of the modules called since the step before, with gradients enabled, that were in training mode; None unless
             asked for.
+        evaluating: the same share of those called without gradients; None also where none was called so.
+        modes: the different shares in training mode of single calls, with gradients or without; empty unless asked for.
     """
 
     index: int
@@ -49,6 +51,8 @@ class Step:
     grad_norm: float | None = None
     update_norm: float | None = None
     training: float | None = None
+    evaluating: float | None = None
+    modes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class TensorPrint:
     """What is kept of a tensor so that two runs can be compared without it.
 
     ``sha`` is of its bytes; ``sketch`` are dot products, in float64, with fixed vectors of random signs scaled by 1/sqrt(len(sketch)), so
-    that the distance of two sketches estimates the distance of the tensors (Johnson-Lindenstrauss).
+    that the distance of two sketches estimates the distance of the tensors (Johnson-Lindenstrauss). ``buffer``: it is none of a module's
+    parameters: a forward in training mode may change it.
     """
 
     shape: tuple[int, ...]
@@ -64,6 +69,7 @@ class TensorPrint:
     sha: str
     norm: float
     sketch: tuple[float, ...] = ()
+    buffer: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ class Pass:
         checksums: one number for each batch, from all its values, in order. Equal for equal batches whatever the order of samples *in* the
             batch would be summed in (float64 sum of every tensor's values, weighted by its position in the batch's structure); empty
             unless asked for.
+        leaves: the same for every tensor of the batch's structure by itself, in its order: a tuple over batches for each. So that labels
+            tell of the order where images are random. Empty where batches differ in their structure.
     """
 
     loader: int
@@ -86,6 +94,7 @@ class Pass:
     complete: bool
     workers: int = 0
     checksums: tuple[float, ...] = ()
+    leaves: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,9 @@ class Record:
         wrote_outside: files opened for writing outside the working folder and the temporary folder.
         environment: strings by name: python, torch, cuda, driver, gpu, cpu, threads, precision flags.
         optimizers: class names, in the order of their first step.
+        settings: entries of the optimizers' parameter groups at their first and last step, by ``optimizer/first/group/name``, numbers as
+            ``repr`` of a float; ``tensors`` and ``elements`` count the parameters that require gradients. Without learning rates and
+            without what chooses an implementation; empty unless asked for.
         trainable_unused: names of parameters that received gradients and are held by no optimizer; only with ``Detail``.
         notes: what could not be recorded, in words.
     """
@@ -163,6 +175,7 @@ class Record:
     devices: tuple[Device, ...] = ()
     wrote_outside: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     trainable_unused: tuple[str, ...] = ()
     error: str = ""
     traceback: str = ""

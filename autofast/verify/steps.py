@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -49,7 +49,7 @@ def record(raw: Mapping[str, Any]) -> Record:
     iterations = passes(events)
     started = moments.get("script_started", 0.0)
     steps = rows(events, iterations, started, raw.get("walls") or [])
-    sums = raw.get("checksums", {})
+    sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
     return Record(
         version=raw["version"],
         rank=raw["rank"],
@@ -69,7 +69,16 @@ def record(raw: Mapping[str, Any]) -> Record:
         skipped=sum(step.skipped for step in steps),
         optimizers=tuple(raw["optimizers"]),
         passes=tuple(
-            Pass(one.loader, one.training, len(one.sizes), sum(one.sizes), one.complete, one.workers, tuple(sums.get(str(number), ())))
+            Pass(
+                one.loader,
+                one.training,
+                len(one.sizes),
+                sum(one.sizes),
+                one.complete,
+                one.workers,
+                tuple(sums.get(str(number), ())),
+                columns(leaves.get(str(number), ())),
+            )
             for number, one in iterations.items()
         ),
         model=prints(raw.get("model", {})),
@@ -84,6 +93,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         ),
         wrote_outside=tuple(raw.get("wrote_outside", ())),
         environment=raw["environment"],
+        settings=raw.get("settings", {}),
         trainable_unused=tuple(raw.get("trainable_unused", ())),
         error=raw["error"],
         traceback=raw["traceback"],
@@ -93,8 +103,14 @@ def record(raw: Mapping[str, Any]) -> Record:
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
     return {
-        name: TensorPrint(tuple(one["shape"]), one["dtype"], one["sha"], one["norm"], tuple(one["sketch"])) for name, one in raw.items()
+        name: TensorPrint(tuple(one["shape"]), one["dtype"], one["sha"], one["norm"], tuple(one["sketch"]), one.get("buffer", False))
+        for name, one in raw.items()
     }
+
+
+def columns(batches: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    """From a row for each batch to one for each tensor in it; empty where batches differ in their structure."""
+    return tuple(zip(*batches, strict=True)) if len({len(batch) for batch in batches}) == 1 else ()
 
 
 def rows(spans: list[Span], iterations: Mapping[int, Iteration], started: float, walls: list[float | None]) -> tuple[Step, ...]:
@@ -157,6 +173,8 @@ def row(
         grad_norm=extras.get("norm"),
         update_norm=extras.get("update"),
         training=extras.get("training"),
+        evaluating=extras.get("evaluating"),
+        modes=tuple(extras.get("modes", ())),
     )
 
 

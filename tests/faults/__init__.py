@@ -43,6 +43,7 @@ _RULES = {
     "half": ("autocast",),
     "sampling": ("fused-optimizer", "num-workers"),
     "half and sampling": ("autocast", "num-workers"),
+    "recipe": ("stepwise-scheduler",),
 }
 
 
@@ -63,6 +64,7 @@ _ADAMW = "torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.05)"
 _STEP = "            loss.backward()\n            optimizer.step()\n"
 _FORWARD = "            loss = F.cross_entropy(model(image), label)\n"
 _LOOP = "        for image, label in loader:\n"
+_ITEM = "    def __getitem__(self, index):\n        image"
 
 CASES = [
     # ---------------------------------------------------------------------------------------------- gradients and their window
@@ -138,6 +140,42 @@ CASES = [
     fault("checkpoint keys with a prefix", "classifier", "rounding",
           ('"model": model.state_dict()', '"model": {f"module.{k}": v for k, v in model.state_dict().items()}')),
     fault("the checkpoint is not written any more", "pictures", "sampling", ('    torch.save(model.state_dict(), "pictures.pt")\n', "")),
+    # ---------------------------------------------------------------------------------------------- teachers, groups, ties, batches
+    fault("a moving average updated twice", "student", "rounding",
+          ("            average(teacher, student)\n", "            average(teacher, student)\n            average(teacher, student)\n")),
+    fault("a stale teacher", "student", "rounding", ("            average(teacher, student)\n", "")),
+    fault("a moving average updated before the step", "student", "rounding",
+          ("            optimizer.step()\n            average(teacher, student)\n", "            average(teacher, student)\n            optimizer.step()\n")),
+    fault("one of two terms of the loss without gradient", "student", "sampling",
+          ("            soft = F.mse_loss(logits, target)\n", "            with torch.no_grad():\n                soft = F.mse_loss(logits, target)\n")),
+    fault("the gradient of the loss summed twice", "student", "sampling",
+          ("            (hard + soft).backward()\n", "            (hard + soft).backward(retain_graph=True)\n            (hard + soft).backward()\n")),
+    fault("the parameters of two groups swapped", "student", "sampling",
+          ('{"params": body, "lr": 0.05}, {"params": head, "lr": 0.2}', '{"params": head, "lr": 0.05}, {"params": body, "lr": 0.2}')),
+    fault("tied weights untied", "student", "rounding",
+          ("    teacher = copy", "    student.second.weight = nn.Parameter(student.first.weight.detach().clone())\n    teacher = copy")),
+    fault("clipping by value left out", "student", "rounding", ("            nn.utils.clip_grad_value_(student.parameters(), 0.2)\n", "")),
+    fault("labels of the batch before", "classifier", "sampling",
+          ("        loss = criterion(model(x), y)\n", "        known, train.known = getattr(train, 'known', y), y\n        loss = criterion(model(x), known if len(known) == len(y) else y)\n")),
+    fault("the last, partial batch dropped in training", "classifier", "sampling", ("batch_size=16, shuffle=True", "batch_size=16, shuffle=True, drop_last=True")),
+    fault("BatchNorm statistics of half batches", "classifier", "sampling",
+          ("        loss = criterion(model(x), y)\n", "        loss = criterion(torch.cat([model(part) for part in x.chunk(2)]), y)\n")),
+    fault("batches of neighbours, shuffled as a whole", "pictures", "sampling",
+          ("batch_size=16, shuffle=True)", "batch_sampler=Blocks())"),
+          ("class Net(", "class Blocks:\n    def __iter__(self):\n        return iter([list(range(16 * i, 16 * i + 16)) for i in torch.randperm(10).tolist()])\n\n    def __len__(self):\n        return 10\n\n\nclass Net(")),
+    fault("batches of one class", "pictures", "sampling",
+          ("batch_size=16, shuffle=True)", "batch_size=16, sampler=Grouped())"),
+          ("class Net(", "class Grouped:\n    def __iter__(self):\n        labels = Pictures().labels\n        return iter(torch.argsort(labels + 0.5 * torch.rand(len(labels))).tolist())\n\n    def __len__(self):\n        return 160\n\n\nclass Net(")),
+    # ---------------------------------------------------------------------------------------------- what a recipe must keep as well
+    fault("recipe: eval mode left on", "classifier", "recipe", ("    model.train()\n", "")),
+    fault("recipe: evaluation in training mode", "classifier", "recipe", ("    model.eval()\n", "")),
+    fault("recipe: dead parameters", "classifier", "recipe", (_SGD, f"{_SGD}\n    torch.manual_seed(9)\n    model.head = nn.Linear(32, 3)")),
+    fault("recipe: checkpoint keys with a prefix", "classifier", "recipe",
+          ('"model": model.state_dict()', '"model": {f"module.{k}": v for k, v in model.state_dict().items()}')),
+    fault("recipe: shuffle lost", "pictures", "recipe", ("shuffle=True", "shuffle=False")),
+    fault("recipe: the log is not printed any more", "pictures", "recipe", ('        print(f"epoch {epoch}: loss {running / len(loader):.4f}")\n', "")),
+    fault("recipe: the loss becomes nan", "pictures", "recipe", ("lr=3e-3", "lr=1e30")),
+    fault("recipe: it ends with an error", "pictures", "recipe", ("        running = 0.0\n", "        running = 0.0\n        assert epoch < 3\n")),
     # ---------------------------------------------------------------------------------------------- sound rewrites
     sound("losses summed as tensors", "classifier", "exact",
           ("    total, count = 0.0, 0\n    optimizer.zero_grad()", "    losses, count = [], 0\n    optimizer.zero_grad()"),
@@ -155,5 +193,29 @@ CASES = [
     sound("workers, channels_last and fused AdamW", "pictures", "sampling", ("shuffle=True)", "shuffle=True, num_workers=1)"),
           ("    model = Net()\n", "    model = Net().to(memory_format=torch.channels_last)\n"), (_ADAMW, _ADAMW.replace("0.05)", "0.05, fused=True)"))),
     sound("nothing changed", "scaled", "exact"),
+    sound("samples fetched by batches", "pictures", "sampling",
+          (_ITEM, "    def __getitems__(self, indices):\n        images = self.images[indices]\n        flips = torch.rand(len(indices)) < 0.5\n"
+                  "        images = torch.where(flips[:, None, None, None], images.flip(-1), images) + 0.1 * torch.randn(images.shape)\n"
+                  "        return list(zip(images, self.labels[indices]))\n\n" + _ITEM)),
+    sound("losses read at the end of an epoch", "pictures", "exact",
+          ("        running = 0.0\n", "        losses = []\n"), ("            running += loss.item()\n", "            losses.append(loss.detach())\n"),
+          ("{running / len(loader):.4f}", "{sum(torch.stack(losses).tolist()) / len(loader):.4f}")),
+    sound("the loader made once", "student", "exact",
+          ("        loader = DataLoader(data, batch_size=16, shuffle=True)\n", ""), ("    student = Net()\n", "    loader = DataLoader(data, batch_size=16, shuffle=True)\n    student = Net()\n")),
+    sound("zero_grad just before backward", "pictures", "exact", ("            optimizer.zero_grad()\n", ""),
+          ("            loss.backward()\n", "            optimizer.zero_grad(set_to_none=True)\n            loss.backward()\n")),
+    sound("foreach SGD for two groups", "student", "rounding", ("momentum=0.9)", "momentum=0.9, foreach=True)")),
+    sound("bf16 autocast for student and teacher", "student", "half", ("            logits = student(image)\n", '            with torch.autocast("cpu", dtype=torch.bfloat16):\n                logits = student(image)\n'),
+          ("            with torch.no_grad():\n                target = teacher(image)\n", '            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):\n                target = teacher(image)\n')),
+    sound("no_grad added to the evaluation", "ungraded", "exact", ("    for x, y in test:\n        total += (model(x).argmax(1) == y).sum().item()\n",
+          "    with torch.no_grad():\n        for x, y in test:\n            total += (model(x).argmax(1) == y).sum().item()\n")),
+    sound("recipe: other batch size", "pictures", "recipe", ("batch_size=16", "batch_size=20")),
     sound("fused SGD under a scaler", "scaled", "rounding", ("momentum=0.9)", "momentum=0.9, fused=True)")),
+]  # fmt: skip
+
+# What no test of the verifier sees so far: the sum over a batch has the same distribution, and in so short a training the loss has too.
+UNSEEN = [
+    fault("the same flip for the whole batch", "pictures", "sampling",
+          (_ITEM, "    def __getitems__(self, indices):\n        self.flip = torch.rand(()) < 0.5\n        return [self[i] for i in indices]\n\n" + _ITEM),
+          ("if torch.rand(()) < 0.5:", "if self.flip:")),
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from torch.utils.data import dataloader
 from .core import Probe
 from .training import opaque
 
+MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
 PASS, SIZES = "_autofast_pass", "_autofast_sizes"
 
 
@@ -65,10 +66,11 @@ def value(leaf: Any) -> float:
     return 0.0
 
 
-def checksum(batch: Any) -> float:
-    """See record.Pass. In double precision whatever the default is; reads the batch only."""
+def checksums(batch: Any) -> tuple[float, list[float]]:
+    """Of the whole and of each leaf: see record.Pass. In double precision whatever the default is; reads the batch only."""
     with torch.no_grad():
-        return float(sum(value(leaf) * (1 + place / 8) for place, leaf in enumerate(leaves(batch))))
+        values = [value(leaf) for leaf in leaves(batch)]
+    return float(sum(one * (1 + place / 8) for place, one in enumerate(values))), values if len(values) <= MOST_LEAVES else []
 
 
 def in_double(batch: Any) -> Any:
@@ -98,6 +100,7 @@ class Loaders:
         self.numbers: Any = weakref.WeakKeyDictionary()
         self.passes = 0
         self.checksums: dict[int, list[float]] = {}
+        self.leaves: dict[int, list[list[float]]] = {}
         base: Any = dataloader._BaseDataLoaderIter
         self.wrap_iter(dataloader.DataLoader)
         self.wrap_next(base)
@@ -141,7 +144,9 @@ class Loaders:
             size = sizes.popleft() if sizes else None
             probe.events.append(("n", start, end, iterator.__dict__.get(PASS, -1), first_size(batch) if size is None else size))
             if sums:
-                self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(checksum(batch))
+                whole, single = checksums(batch)
+                self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)
+                self.leaves.setdefault(iterator.__dict__.get(PASS, -1), []).append(single)
             return in_double(batch) if double else batch
 
         base.__next__ = opaque(fetch)

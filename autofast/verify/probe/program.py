@@ -57,7 +57,7 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
             probe.note(f"{what} not recorded: {described(error)}")
             return None
 
-    from . import loaders, spans, state, training
+    from . import loaders, options, spans, state, training
 
     attempt("seeds", seeding.torch)
     steps = attempt("steps", lambda: training.Training(probe))
@@ -66,6 +66,7 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
     attempt("checkpoints", saves.torch)
     if fetches is not None:
         writer.parts.append(lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}})
+        writer.parts.append(lambda: {"leaves": {str(number): rows for number, rows in fetches.leaves.items()}})
     if steps is not None and wanted.gradients:
         from .gradients import Watch
 
@@ -74,9 +75,11 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
         models = state.State(probe)
         steps.constructed.append(models.constructed)
         if wanted.state:
-            steps.training_share = models.training_share
+            steps.modes = models.modes
+            steps.options = options.Options()
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
+            writer.parts.append(lambda: {"settings": steps.options.flat()})
             writer.parts.append(lambda: {"model": models.prints(), "start": models.start, "trainable_unused": models.unused()})
     import torch
 

@@ -43,7 +43,8 @@ class State:
         self.models: list[Any] = []
         self.outer: set[int] = set()
         self.inner: set[int] = set()
-        self.called = self.trained = 0
+        self.shares: dict[bool, list[int]] = {True: [0, 0], False: [0, 0]}  # with gradients, without: modules called, in training mode
+        self.kinds: set[float] = set()
         self.optimizers: list[Any] = []  # kept as well: at the end of a script's main() they would be gone
         self.orphans: dict[str, Any] = {}
         self.start: dict[str, Any] = {}
@@ -76,15 +77,19 @@ class State:
                     self.perturb(model)
             self.outer.add(id(module))
             self.inner.update(id(inside) for inside in module.modules() if inside is not module)
-        if gradients:
-            flags = [inside.training for inside in module.modules()]
-            self.called += len(flags)
-            self.trained += sum(flags)
+        flags = [inside.training for inside in bare(module).modules()]
+        self.shares[gradients][0] += len(flags)
+        self.shares[gradients][1] += sum(flags)
+        self.kinds.add(round(sum(flags) / len(flags), 6))
 
-    def training_share(self) -> float | None:
-        share = self.trained / self.called if self.called else None
-        self.called = self.trained = 0
-        return share
+    def modes(self) -> dict[str, Any]:
+        """Since the last call: record.Step's training, evaluating and modes, as far as something was called."""
+        names = {True: "training", False: "evaluating"}
+        found: dict[str, Any] = {names[key]: trained / called for key, (called, trained) in self.shares.items() if called}
+        if self.kinds:
+            found["modes"] = sorted(self.kinds)
+        self.shares, self.kinds = {True: [0, 0], False: [0, 0]}, set()
+        return found
 
     # -------------------------------------------------------------------------------------------------------- perturbation
     def perturb(self, model: Any) -> None:
@@ -119,10 +124,11 @@ class State:
         printer = self.printer = self.printer or Printer()
         result, done = {}, set()
         for number, model in enumerate(self.models):
-            for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            kinds = (False, model.named_parameters()), (True, model.named_buffers())
+            for buffer, name, tensor in [(kind, *entry) for kind, entries in kinds for entry in entries]:
                 done.add(id(tensor))
                 if not getattr(torch.nn.parameter, "is_lazy", lambda _: False)(tensor):
-                    result[f"{number}/{plain(name)}"] = printer(tensor)
+                    result[f"{number}/{plain(name)}"] = {**printer(tensor), "buffer": buffer}
         for number, optimizer in enumerate(self.optimizers):
             for place, group in enumerate(optimizer.param_groups):
                 for index, tensor in enumerate(group["params"]):

@@ -48,7 +48,8 @@ class Training:
         self.in_backward = False
         self.detailed = probe.settings.detailed
         self.watch: Any = None  # gradients.Watch
-        self.training_share: Callable[[], float | None] = lambda: None  # state.State
+        self.modes: Callable[[], dict[str, Any]] = dict  # state.State
+        self.options: Any = None  # options.Options
         self.first_of_optimizer: Callable[[], None] = lambda: None
         self.first_backward: list[Callable[[], None]] = []
         self.constructed: list[Callable[[Any], None]] = []
@@ -137,11 +138,11 @@ class Training:
             if self.detailed:
                 if self.watch is not None:
                     self.watch.after(optimizer, extras)
-                share = self.training_share()
+                extras.update(self.modes())
                 if NUMBER not in optimizer.__dict__:
                     self.first_of_optimizer()
-                if share is not None:
-                    extras["training"] = share
+                if self.options is not None:
+                    self.options.seen(self.number(optimizer), optimizer)
             probe.events.append(("o", start, now, self.number(optimizer), rates, extras or None))
             probe.step_ended(now)
 
