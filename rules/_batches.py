@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.origin import assigned, only_value
-from autofast.read.events import Site
-from autofast.read.source import Source, is_switched, live, live_block, source_of
+from autofast.read.events import Occurrence, Site
+from autofast.read.source import Source, function_of, is_switched, live, live_block, parent_of, source_of
 from autofast.read.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
 from autofast.script import Dataset, Loader, Script
 from autofast.toplevel import bindings
@@ -29,6 +29,8 @@ EXACT_METHODS = frozenset({"float", "double", "long", "int", "half", "bool", "by
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 IN_ORDER = frozenset({f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm")})
 JOINS = frozenset({"torch.stack", "torch.cat"})
+PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+ANEW = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "as_strided_", "set_", "resize_", "resize_as_", "squeeze_", "unsqueeze_"})
 KEEP_ORDER = EXACT_METHODS | {"to", "detach", "sum", "mean", "argmax", "round", "cos", "sin", "exp", "view", "reshape", "flatten"}
 KEEP_ORDER |= {"unsqueeze", "squeeze", "repeat"}
 
@@ -106,6 +108,8 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return False
         case ast.Call(func=func, args=args) if any(isinstance(t, Ref) for t in script.values(func)):
             names = {t.name if isinstance(t, Ref) else "" for t in script.values(func)}
+            if names <= PARAMETERS and args:
+                return in_order(script, args[0], depth)
             parts = args[0].elts if names <= JOINS and args and isinstance(args[0], (ast.List, ast.Tuple)) else []
             return names <= IN_ORDER or (bool(parts) and all(in_order(script, part, depth) for part in parts))
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
@@ -117,9 +121,34 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
             return in_order(script, inner, depth)
         case ast.Name():
-            value = only_value(expr)
-            return value is not None and depth < 8 and in_order(script, value, depth + 1)
+            value = only_value(expr) or _first_value(expr)
+            return value is not None and depth < 8 and not _is_laid_out_anew(script) and in_order(script, value, depth + 1)
+        case ast.Attribute(value=owner, attr=attr) if attr not in ("T", "mT", "H", "mH"):
+            sites = [s for s in script.log.of("set_attribute") for t in script.values(owner) if _sets(s, t, attr)]
+            values = [assigned(s.node) for s in sites]
+            known = bool(values) and depth < 8 and all(isinstance(t, Inst) for t in script.values(owner)) and not _is_laid_out_anew(script)
+            return known and all(v is not None and in_order(script, v, depth + 1) for v in values)
     return False
+
+
+def _first_value(name: ast.Name) -> ast.expr | None:
+    """What a variable is set to, where all other changes of it are in place (``x += 1``)."""
+    scope = function_of(name)
+    stores = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)]
+    plain = [n for n in stores if not isinstance(parent_of(n), ast.AugAssign)]
+    if len(plain) != 1 or any(function_of(n) is not scope for n in stores) or name.id in source_of(name).rebound:
+        return None
+    return assigned(plain[0]) if any(plain[0] is t for t in getattr(parent_of(plain[0]), "targets", ())) else None
+
+
+def _is_laid_out_anew(script: Script) -> bool:
+    """Somewhere the strides of a tensor that exists are changed."""
+    nodes = (n for source in script.sources for n in ast.walk(source.tree))
+    return any(
+        isinstance(n, ast.Attribute) and (n.attr in ANEW or (n.attr == "data" and isinstance(n.ctx, ast.Store)))
+        or isinstance(n, ast.keyword) and n.arg == "memory_format"
+        for n in nodes
+    )  # fmt: skip
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
@@ -127,16 +156,17 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
     return bool(found) and all(isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float))) for t in found)
 
 
-def held(script: Script, dataset: Dataset) -> list[ast.expr | None]:
-    """The expressions of all tensors that items are rows of; None for one that is not found."""
-    if isinstance(dataset.thing, Ext):
-        return [given.expr if not given.via else None for given in dataset.thing.args.positional] or [None]
-    found: list[ast.expr | None] = []
+def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
+    """The expressions of all tensors that items are rows of, with the ways the script comes there; None for one that is not found."""
+    thing = dataset.thing
+    if isinstance(thing, Ext):
+        made = [o for s in script.log.of("new") if s.node is thing.node for o in s]
+        return [(given.expr if not given.via else None, made) for given in thing.args.positional] or [(None, made)]
+    found: list[tuple[ast.expr | None, list[Occurrence]]] = []
     for node in live(dataset.getitem) if dataset.getitem is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
-            found += [assigned(site.node) for site in script.log.of("set_attribute") if _sets(site, dataset.thing, node.value.attr)] or [
-                None
-            ]
+            sites = [s for s in script.log.of("set_attribute") if _sets(s, thing, node.value.attr)]
+            found += [(assigned(s.node), list(s)) for s in sites] or [(None, [])]
     return found
 
 

@@ -13,6 +13,7 @@ from autofast.script import Model, Script
 
 from ._hazards import Code, is_activation
 from ._places import block, index
+from ._shared import is_reshaping, written_through
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
 NOT_FLAT = frozenset(
@@ -105,34 +106,59 @@ def draws(script: Script, model: Model, code: Code, since: int) -> bool:
 # ------------------------------------------------------------------------------------------------ views
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
     """``.view()`` of values that may be in the other layout becomes ``.reshape()``, which is the same where both work."""
+    if why := _unbound(script):
+        return why
     found: list[Edit] = []
-    for node in _views(script, code, models):
-        parent = parent_of(node)
-        if isinstance(parent, ast.Attribute) and parent.attr.endswith("_") and not parent.attr.startswith("_"):
-            return f"line {node.lineno} of {source_of(node).rel} writes through a view, which a reshape may not be"
-        assert isinstance(node.func, ast.Attribute)
-        found.append(
-            Rewrite(node.func, "{value}." + {"view": "reshape", "view_as": "reshape_as"}[node.func.attr], {"value": node.func.value})
-        )
+    for node, base in _reshapings(script, code, models):
+        if line := written_through(script, node, base):
+            where = f"line {line} of {source_of(node).rel}"
+            return f"{where} writes through a view, which would be a copy in this layout (or the reverse)"
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
+            found.append(
+                Rewrite(node.func, "{value}." + {"view": "reshape", "view_as": "reshape_as"}[node.func.attr], {"value": node.func.value})
+            )
     return iter(found)
 
 
-def _views(script: Script, code: Code, models: Values) -> Iterator[ast.Call]:
+def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls that give values which may be in the other layout another shape, and these values."""
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
-                found = script.values(node.func.value)
-                mine = any(isinstance(t, Tensor) and t.models & models and t.dtype != "int" for t in found)
-                if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(script, node):
-                    yield node
+            base = is_reshaping(script, node)
+            if base is None or not isinstance(node, ast.Call):
+                continue
+            found = script.values(base)
+            mine = any(isinstance(t, Tensor) and t.models & models and t.dtype != "int" for t in found)
+            if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(script, node, base):
+                yield node, base
 
 
-def _is_fine(script: Script, node: ast.Call) -> bool:
+def _unbound(script: Script) -> str:
+    """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            line = getattr(node, "lineno", 0)
+            if isinstance(node, ast.Attribute) and node.attr in ("view", "view_as") and isinstance(node.ctx, ast.Load):
+                found, parent = script.values(node.value), parent_of(node)
+                called = isinstance(parent, ast.Call) and parent.func is node
+                if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (not called and _may_be_tensor(found)):
+                    return f"line {line} of {source.rel} uses `{node.attr}` as a function, which raises in this layout"
+            elif isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args):
+                names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+                if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
+                    return f"line {line} of {source.rel} uses `view` as a function, which raises in this layout"
+    return ""
+
+
+def _may_be_tensor(found: Values) -> bool:
+    return any(isinstance(t, (Tensor, Unknown)) for t in found)
+
+
+def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
     """A view of something that is contiguous, or of a 1x1 image, or one of the dtype."""
-    assert isinstance(node.func, ast.Attribute)
     if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
         return True
-    value: ast.AST | None = node.func.value
+    value: ast.AST | None = base
     if isinstance(value, ast.Name):
         value = _last_value(node, value.id)
     if not isinstance(value, ast.Call):

@@ -11,6 +11,7 @@ from autofast.read.source import source_of, statement_of
 from autofast.read.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
 from autofast.script import Dataset, Loader, Script
 
+from ._aliases import is_new, learned, written_after
 from ._batches import SPLIT, Images, held, images, in_order, indexed
 from ._imports import imported
 from ._loaders import counts, given, managed
@@ -180,12 +181,21 @@ def _spelled(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
 def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
     """Edits after which batches that are indexed at once lie in memory as collated ones do."""
     edits: list[Edit] = []
-    for expr in held(script, dataset):
+    for expr, made in held(script, dataset):
         if expr is None:
             return f"how the tensors of {dataset.name} lie in memory is not known"
-        if not in_order(script, expr):
-            edits.append(Wrap(expr, "{}.contiguous()"))
+        if in_order(script, expr):
+            continue
+        if why := learned(script, expr):
+            return f"`{_text(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
+        if not is_new(script, expr) and (why := written_after(script, expr, made)):
+            return f"`{_text(expr)}` may lie in memory in another order, and cannot be copied: {why}"
+        edits.append(Wrap(expr, "{}.contiguous()"))
     return edits
+
+
+def _text(expr: ast.expr) -> str:
+    return source_of(expr).segment(expr).split("\n")[0]
 
 
 # ------------------------------------------------------------------------------------------------ images of torchvision

@@ -12,7 +12,7 @@ from autofast.read.events import CallFrame, LoopFrame, Site, Stack, inside
 from autofast.read.names import FACTORIES, LEGACY_TENSORS
 from autofast.read.source import block_of, source_of, statement_of
 from autofast.read.tensors import is_dtype
-from autofast.read.values import Const, Num, Ref, Seq, Tensor, Unknown, const
+from autofast.read.values import Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.script import Script, Transfer
 
 from ._torch import spelled
@@ -35,6 +35,16 @@ DRAWS = {  # NumPy's draws and constants: the method that makes the same of a ne
     "numpy.zeros": ("zero_()", 0),
 }
 HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})  # what Lightning calls for each batch
+SPLITS = {  # what deals out data, by the generator that it draws from
+    "torch": ("torch.utils.data.random_split", "torch.randperm"),
+    "numpy": (
+        "numpy.random.permutation",
+        "numpy.random.shuffle",
+        "numpy.random.choice",
+        "sklearn.model_selection.train_test_split",
+        "sklearn.model_selection.ShuffleSplit",
+    ),
+}
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
@@ -273,7 +283,26 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
         return ""
     if script.deterministic:
         return f"determinism is asked for (line {getattr(script.deterministic[0], 'lineno', 0)}): the device would draw other numbers"
-    for site in script.calls("torch.utils.data.random_split"):
-        if any(inside(o.stack, f.node) for o in site for c in creation.site for f in c.stack if id(f.node) in hot):
-            return f"the split of line {getattr(site.node, 'lineno', 0)} depends on how many numbers the host has drawn"
+    return _splits(script, creation, hot)
+
+
+def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
+    """A place that deals out the data by the numbers that the host draws next: others may be held out then than in the run before."""
+    kind = "numpy" if any(isinstance(t, Ref) and t.name in DRAWS for a in creation.call.args for t in _made_by(script, a)) else "torch"
+    first = min((o.order for o in creation.site), default=0)
+    for site in script.calls(*SPLITS[kind]):
+        line = f"line {getattr(site.node, 'lineno', 0)}"
+        for o in site:
+            if o.args is not None and "generator" in o.args.named and o.args.named["generator"].values != {Const(None)}:
+                continue
+            if o.args is not None and {"random_state", "seed"} & o.args.named.keys():
+                continue
+            around = any(inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot)
+            shuffles = site.kind != "torch.utils.data.random_split" and any(id(f.node) in hot for f in o.stack)  # of each epoch
+            if around and not shuffles or (o.order > first and not any(id(f.node) in hot for f in o.stack)):
+                return f"what {line} deals out depends on how many numbers the host has drawn"
     return ""
+
+
+def _made_by(script: Script, expr: ast.expr) -> Values:
+    return script.values(expr.func) if isinstance(expr, ast.Call) else frozenset()

@@ -216,7 +216,9 @@ def test_nothing_to_gain(loader: str) -> None:
 @pytest.mark.parametrize("call", ["print(index)", "logging.info('item %d', index)", "log.debug(index)", "warnings.warn('slow')"])
 def test_what_an_item_says_would_be_said_once_for_a_batch(call: str) -> None:
     more = "import logging\nimport warnings\nlog = logging.getLogger(__name__)\n"
-    found = apply(RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=more + PROJECT.format(item=f"{call}\n        return self.x[index]")))
+    found = apply(
+        RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=more + PROJECT.format(item=f"{call}\n        return self.x[index]"))
+    )
     assert "does more than to index tensors" in found.advice and not found.fixes
 
 
@@ -326,3 +328,61 @@ def test_the_order_of_rules_does_not_matter(other: str) -> None:
     text = plain(loader="DataLoader(data, batch_size=8, num_workers=1)")
     one, two = apply(other, apply(RULE, text).text).text, apply(RULE, apply(other, text).text).text
     assert sorted(map(ast.dump, ast.parse(one).body)) == sorted(map(ast.dump, ast.parse(two).body))  # helpers may stand in another order
+
+
+# ------------------------------------------------------------------------------------------------ tensors that would have to be copied
+LOADED = "\nloader = DataLoader(data, batch_size=8, shuffle=True)"
+
+
+@pytest.mark.parametrize(
+    ("setup", "why"),
+    [
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx.mul_(2)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx -= x.mean(0)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx[:10] = 0", "may write to it"),
+        ("x = torch.randn(4, 30)\ndata = TensorDataset(x.t())" + LOADED + "\nx[:, :10] = 0", "may write to it"),
+        ("x = torch.randn(4, 30)\ny = x.t()\ndata = TensorDataset(y)" + LOADED + "\ntorch.nn.init.zeros_(x)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nf = x.mul_\nf(2)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + '\ngetattr(x, "mul_")(2)', "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\ntorch.Tensor.mul_(x, 2)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\ntorch.neg(x, out=x)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx.data = torch.zeros(30, 4)", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nfor row in x:\n    row.zero_()", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nlist(map(lambda row: row.zero_(), x))", "may write to it"),
+        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nnn.ReLU(inplace=True)(x)", "may write to it"),
+        (
+            "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)" + LOADED + "\na[3] = 7",
+            "may write to it",
+        ),
+        (
+            "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)" + LOADED + "\na -= 7",
+            "may write to it",
+        ),
+        ("w = nn.Parameter(torch.randn(4, 30).t())\ndata = TensorDataset(w)" + LOADED, "is a parameter"),
+        ("w = torch.randn(4, 30).t().requires_grad_()\ndata = TensorDataset(w)" + LOADED, "may need a gradient"),
+        ("w = nn.Linear(30, 4).weight\nx = w.data.t()\ndata = TensorDataset(x)" + LOADED, "may be a view of a parameter"),
+    ],
+)
+def test_what_is_written_later_is_not_copied(setup: str, why: str) -> None:
+    found = checked(setup)
+    assert not found.fixes and why in found.refusals
+
+
+def test_a_write_in_a_function_that_runs_later_counts() -> None:
+    dataset = "def spoil(t):\n    t.mul_(2)\n\ndef make():\n    x = torch.randn(4, 30).t()\n    data = TensorDataset(x)\n    return x, DataLoader(data, batch_size=8)\n"
+    found = checked("x, loader = make()\nspoil(x)", dataset)
+    assert not found.fixes and "may write to it" in found.refusals
+
+
+def test_writes_before_the_copy_and_to_other_tensors_do_not_count() -> None:
+    dataset = "def load():\n    x = torch.randn(4, 30)\n    x -= x.mean()\n    return x.t()\n"
+    found = checked("x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = torch.zeros(1)\ntotal += 1" + LOADED, dataset)
+    assert not found.fixes  # `total` may be a view of anything, as far as it is known here
+    found = checked("x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = 0\ntotal += 1" + LOADED, dataset)
+    assert "TensorDataset(x.contiguous())" in found.text
+
+
+def test_contiguous_tensors_get_no_copy_though_they_are_changed() -> None:
+    setup = "a = torch.zeros(30, 4)\nw = nn.Parameter(torch.randn(30, 4))\ndata = TensorDataset(a, w)" + LOADED + "\na += 1\na[3] = 2"
+    found = checked(setup)
+    assert found.fixes and "contiguous" not in found.text

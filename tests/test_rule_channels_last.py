@@ -196,3 +196,78 @@ def test_refused(text: str, why: str):
 )
 def test_left_alone(text: str):
     assert not apply(RULE, text).findings
+
+
+# ------------------------------------------------------------------------------------------------ views that are written through
+PLAIN = "        return self.c(torch.flatten(x, 1))\n"
+WRITES = "writes through a view"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "flat = x.view(x.size(0), -1)\nflat[:, ::10] = 0\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nflat *= 0.5\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nflat[0].mul_(2)\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nF.dropout(flat, 0.5, True, inplace=True)\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nF.relu_(flat)\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nnn.ReLU(True)(flat)\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\ntorch.mul(flat.detach(), 2, out=flat.detach())\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nhalf(flat)\nreturn self.c(torch.flatten(x, 1))",
+        "part = x.view(x.size(0), -1)[:, 3:]\npart[:] = 1\nreturn self.c(torch.flatten(x, 1))",
+        "half(x.view(x.size(0), -1))\nreturn self.c(torch.flatten(x, 1))",
+        "x.view(x.size(0), -1).mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "x.view(x.size(0), -1)[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
+        "self.flat = x.view(x.size(0), -1)\nself.flat[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\nx.mul_(0.5)\nreturn self.c(flat)",
+        "flat = x.reshape(x.size(0), -1)\nflat[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
+        "flat = torch.flatten(x, 1)\nflat[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.contiguous()\nflat[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
+        "y = x\nx = x.view(x.size(0), -1)\nx[:, 0] = 1\nreturn self.c(torch.flatten(y, 1))",
+    ],
+)
+def test_a_view_that_is_written_through_keeps_the_layout(body: str) -> None:
+    text = changed(PLAIN, "        " + body.replace("\n", "\n        ") + "\n")
+    text = changed("class Net", "def half(t):\n    t *= 0.5\n\n\nclass Net", text)
+    found = apply(RULE, text)
+    assert not found.fixes and WRITES in found.refusals
+    trained(text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = x.view(x.size(0), -1)\nx[:, ::10] = 0\nreturn self.c(x)",
+        "x = F.relu(x, inplace=True)\nx = x.view(x.size(0), -1)\nx = self.c(x)\nreturn x",
+        "x = x.view(x.size(0), -1)\nx = F.dropout(x, 0.0, True, inplace=True)\nreturn self.c(x)",
+        "flat = x.view(x.size(0), -1)\nout = self.c(flat)\nout *= 0.5\nreturn out",
+    ],
+)
+def test_writes_that_nobody_else_sees_are_no_matter(body: str) -> None:
+    text = changed(PLAIN, "        " + body.replace("\n", "\n        ") + "\n")
+    found = same(text)
+    assert ".reshape(x.size(0), -1)" in found.text
+
+
+@pytest.mark.parametrize(
+    "flat",
+    [
+        "torch.Tensor.view(x, x.size(0), -1)",
+        "flatten(x)",
+        "bound(x.size(0), -1)",
+        'getattr(x, "view")(x.size(0), -1)',
+        'methodcaller("view", x.size(0), -1)(x)',
+        "partial(torch.Tensor.view, x)(x.size(0), -1)",
+    ],
+)
+def test_a_view_that_is_not_called_on_the_tensor_keeps_the_layout(flat: str) -> None:
+    text = changed(PLAIN, f"        bound = {'x.view' if 'bound' in flat else 'None'}\n        return self.c({flat})\n")
+    head = "from functools import partial\nfrom operator import methodcaller\nfrom torch import Tensor\n\n\nclass Net"
+    text = changed(
+        "class Net",
+        head.replace("\n\n\n", "\n\nflatten = lambda t: Tensor.view(t, t.size(0), -1)\n\n\n") if "flatten(" in flat else head,
+        text,
+    )
+    found = apply(RULE, text)
+    assert not found.fixes and ("as a function" in found.refusals or "methodcaller" in flat)
+    trained(text)

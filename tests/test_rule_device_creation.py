@@ -147,7 +147,7 @@ def test_not_in_datasets() -> None:
         (
             "part, _ = torch.utils.data.random_split(range(9), [3, 6])\nz = torch.randn(3, 4).to(device)",
             "",
-            "split of line",
+            "how many numbers the host has drawn",
         ),
     ],
 )
@@ -192,3 +192,31 @@ def test_nothing_on_a_cpu() -> None:
 def test_devices_that_come_from_elsewhere() -> None:
     before = 'where = {"device": device}\n'
     assert not made("z = torch.zeros(3, 4).to(**where)", before=before).fixes
+
+
+# ------------------------------------------------------------------------------------------------ what is dealt out later
+@pytest.mark.parametrize(
+    ("make", "after", "kept"),
+    [
+        ("z = torch.randn(3, 4).to(device)", "a, b = torch.utils.data.random_split(range(9), [3, 6])", True),
+        ("z = torch.rand(3, 4).to(device)", "order = torch.randperm(9)\nheld_out = order[:3]", True),
+        ("z = torch.randn(3, 4).to(device)", "def split():\n    return torch.utils.data.random_split(range(9), [3, 6])\nsplit()", True),
+        ("z = Variable(torch.cuda.FloatTensor(np.random.normal(0, 1, (3, 4))))", "order = np.random.permutation(9)", True),
+        ("z = torch.zeros(3, 4).to(device)", "a, b = torch.utils.data.random_split(range(9), [3, 6])", False),
+        ("z = torch.randn(3, 4).to(device)", "order = np.random.permutation(9)", False),
+        (
+            "z = torch.randn(3, 4).to(device)",
+            "own = torch.Generator()\na, b = torch.utils.data.random_split(range(9), [3, 6], generator=own)",
+            False,
+        ),
+    ],
+)
+def test_data_that_are_dealt_out_after_the_draws(make: str, after: str, kept: bool) -> None:
+    found = apply(RULE, SCRIPT.format(make=make, before="") + after + "\n")
+    assert bool(found.fixes) is not kept
+    assert ("deals out depends on how many numbers the host has drawn" in found.refusals) is kept
+
+
+def test_a_split_before_the_draws_and_a_permutation_of_each_epoch_do_not_matter() -> None:
+    before = "a, b = torch.utils.data.random_split(range(9), [3, 6])"
+    assert made("order = torch.randperm(3)\nz = torch.randn(3, 4).to(device)", before).fixes
