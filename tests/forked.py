@@ -20,7 +20,7 @@ from autofast.verify.scratch import Scratch
 _ZYGOTE = """
 import json, os, runpy, sys
 import torch, numpy
-import torch.utils.data, torch.optim
+import torch.utils.data, torch.optim, torch._dynamo  # the last is imported by the first optimizer that is made, in a second
 for line in sys.stdin:
     job = json.loads(line)
     pid = os.fork()
