@@ -46,7 +46,8 @@ class Commands(click.Group):
         except BadInput as error:
             raise Fault(str(error)) from None
         except PostConditionError as error:
-            raise Fault(f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}") from None
+            without = f"go on without this rule (--ignore {error.rule}), and " if error.rule else ""
+            raise Fault(f"{error}; nothing was written, as this is a mistake of autofast: {without}{REPORT}") from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
@@ -57,7 +58,10 @@ class Commands(click.Group):
 
 # ------------------------------------------------------------------------------------------------ options of several commands
 def _comma_separated(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for value in values for part in value.split(",") if (name := part.strip()))
+    names = tuple(name for value in values for part in value.split(",") if (name := part.strip()))
+    if values and not names and param.name == "select":
+        raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
+    return names
 
 
 def _input_options(command: F) -> F:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 
 import libcst as cst
 
@@ -33,6 +34,7 @@ class Document:
         self.limit = limit or max(DEFAULT_LIMIT, min(longest, WIDEST))
         self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
         self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}  # a statement at module level -> its text
+        self._lost = _lost(places.module.code, source.text)
 
     def compose(self, edits: Iterable[Edit]) -> str:
         """The text after ``edits``, which must not contradict each other (see :class:`autofast.merge.Pool`)."""
@@ -43,6 +45,7 @@ class Document:
             text = self._code(EditPass(self._ground, edits).module())
         except RecursionError:
             raise Unplaceable(f"{self.source.rel}: expressions are nested too deeply to be rewritten") from None
+        text = _restored(text, self._lost)
         return fold(text, self.source.text, self.limit, self._ground.style.unit)
 
     def _code(self, module: cst.Module) -> str:
@@ -62,6 +65,25 @@ class Document:
 
 def _lines(frame: cst.Module, lines: Sequence[cst.EmptyLine]) -> str:
     return "".join(frame.code_for_node(line) for line in lines)
+
+
+def _lost(written: str, text: str) -> tuple[list[str], list[str]] | None:
+    """The lines as LibCST writes them and as they are, where they differ: it drops form feeds before a statement."""
+    if written == text:
+        return None
+    old, new = written.split("\n"), text.split("\n")
+    return (old, new) if len(old) == len(new) else None
+
+
+def _restored(text: str, lost: tuple[list[str], list[str]] | None) -> str:
+    """``text`` with the lines that no edit touched as they were."""
+    if lost is None:
+        return text
+    written, lines = lost
+    result = text.split("\n")
+    for a, b, size in SequenceMatcher(None, written, result, autojunk=False).get_matching_blocks():
+        result[b : b + size] = lines[a : a + size]
+    return "\n".join(result)
 
 
 def compose(edits: Iterable[Edit], limit: int | None = None) -> dict[Source, str]:

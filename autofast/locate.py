@@ -135,7 +135,9 @@ class Places:
     def _column(self, line: int, byte: int) -> int:
         """LibCST's column for one of ``ast``."""
         text = self.source.lines[line - 1]
-        return byte if text.isascii() else len(text.encode()[:byte].decode())
+        column = byte if text.isascii() else len(text.encode()[:byte].decode())
+        indent = text[: len(text) - len(text.lstrip())]
+        return column - indent[:column].count("\f") if "\f" in indent else column  # it writes none of these, see `Document`
 
     # ------------------------------------------------------------------------------------------------ positions
     @cached_property

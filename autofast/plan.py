@@ -123,7 +123,7 @@ class Plan:
         for finding in again.fixes:
             if finding.rule in self.applied:
                 where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"
-                raise PostConditionError(f"{where}: {finding.rule} would change its own output again: {finding.message}")
+                raise PostConditionError(f"{where}: {finding.rule} would change its own output again: {finding.message}", finding.rule)
 
     # ------------------------------------------------------------------------------------------------ composing
     @cached_property

@@ -19,7 +19,14 @@ MODULE_NAMES = frozenset(
 
 
 class PostConditionError(Exception):
-    """The output is not fit to be written: a mistake in a rule or in autofast itself. ``str()`` is the one line that is shown."""
+    """The output is not fit to be written: a mistake in a rule or in autofast itself. ``str()`` is the one line that is shown.
+
+    ``rule`` is the rule to leave out, where it is known.
+    """
+
+    def __init__(self, message: str, rule: str = ""):
+        super().__init__(message)
+        self.rule = rule
 
 
 def parses(source: Source, text: str) -> None:
@@ -28,6 +35,8 @@ def parses(source: Source, text: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile(text, source.rel, "exec", dont_inherit=True)
+    except RecursionError:
+        raise PostConditionError(f"{source.rel}: the new text is nested too deeply for Python's compiler") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise PostConditionError(f"{source.rel}: the new text is no Python (line {line}: {getattr(error, 'msg', error)})") from None

@@ -40,7 +40,10 @@ def select(names: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Rule]:
     rules = all_rules()
     wanted = _expand(names) or {name for name, rule in rules.items() if rule.default}
     unwanted = _expand(ignore)
-    return [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
+    chosen = [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
+    if not chosen:
+        raise BadInput("no rule is left: all that --select (or `select` in pyproject.toml) names is ignored; leave out one of the two")
+    return chosen
 
 
 def card(name: str) -> str:

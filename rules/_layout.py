@@ -128,7 +128,7 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
             if base is None or not isinstance(node, ast.Call):
                 continue
             found = script.values(base)
-            mine = any(isinstance(t, Tensor) and t.models & models and t.dtype != "int" for t in found)
+            mine = any(isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int" for t in found)
             if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(script, node, base):
                 yield node, base
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from autofast.edits import Edit
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.place import Home, room
-from autofast.read.kinds import is_scaler
+from autofast.read.events import Occurrence
+from autofast.read.kinds import is_module, is_scaler
 from autofast.read.source import source_of
-from autofast.read.tensors import tensors_in
-from autofast.read.values import Arguments, Const, Ext, const
+from autofast.read.tensors import dtype_of, tensors_in
+from autofast.read.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const
 from autofast.script import Optimizer, Script
 
 from ._amp import only_without_bf16
@@ -23,6 +24,8 @@ FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (tor
 SINCE = (2, 4)  # fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction
 ADAGRAD_CUDA = (2, 8)
 SPARSE = ("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag")
+
+COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
 
 
 @rule("fused-optimizer", Effect.ROUNDING, groups=("optimizer",))
@@ -91,7 +94,7 @@ def against(script: Script, optimizer: Optimizer, options: Options) -> str:
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
             return f"its step() is replaced on line {_line(site.node)}"
-    return _sparse(script) or _complex(script) or _lightning_clips(script) or _momentum(script, optimizer, options)
+    return _sparse(script) or _complex(script, optimizer) or _lightning_clips(script) or _momentum(script, optimizer, options)
 
 
 def _momentum(script: Script, optimizer: Optimizer, options: Options) -> str:
@@ -133,17 +136,70 @@ def _sparse(script: Script) -> str:
     for site in script.log.of("new", *SPARSE):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
-            flag = occurrence.args.named.get("sparse") if occurrence.args is not None and name in SPARSE else None
+            at = 7 if name.endswith(".embedding_bag") else 6
+            flag = occurrence.args.given(at, "sparse") if occurrence.args is not None and name in SPARSE else None
             if flag is not None and const(flag.values) is not False:
                 return f"the embedding of line {_line(site.node)} may have sparse gradients, which no fused kernel takes"
+    for node in (n for source in script.sources for n in ast.walk(source.tree)):
+        if isinstance(node, ast.Call):
+            pretrained = isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
+            for keyword in node.keywords:
+                asked = keyword.arg == "sparse_grad" or (pretrained and keyword.arg == "sparse")
+                if asked and const(script.values(keyword.value)) is not False:
+                    return f"line {node.lineno} may give sparse gradients, which no fused kernel takes"
     return ""
 
 
-def _complex(script: Script) -> str:
+def _complex(script: Script, optimizer: Optimizer) -> str:
+    """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that dtype."""
     for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        if any(t.dtype == "complex" for o in site if o.args is not None for t in tensors_in(o.args.get(0, "data"))):
+        if any(_is_complex(script, site.node, o) for o in site):
             return f"the parameter of line {_line(site.node)} is complex, which no fused kernel takes"
+    given = optimizer.args.get(0, "params")
+    for site in script.methods("add_param_group"):
+        given |= frozenset().union(*(g.values for o in site if o.args is not None for g in (*o.args.positional, *o.args.named.values())))
+    if any(t.dtype == "complex" for t in tensors_in(given)):
+        return "a parameter of it is complex, which no fused kernel takes"
+    for site in script.log.of("new", "move_model"):
+        for occurrence in site:
+            asked = (
+                [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())] if occurrence.args is not None else []
+            )
+            if is_module(occurrence.this) and any(dtype_of(t) == "complex" for found in asked for t in found):  # type: ignore[arg-type]
+                return f"the parameters of line {_line(site.node)} are complex, which no fused kernel takes"
+    if not _from_models(given):
+        for source in script.sources:
+            for node in ast.walk(source.tree):
+                if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
+                    isinstance(node, ast.Constant) and isinstance(node.value, complex)
+                ):
+                    return f"what it updates is not all known, and line {node.lineno} of {source.rel} makes complex tensors"
     return ""
+
+
+def _is_complex(script: Script, call: ast.AST, occurrence: Occurrence) -> bool:
+    """The data of a parameter are complex, or computed with numbers that are."""
+    args = occurrence.args
+    if args is not None and any(t.dtype == "complex" for t in tensors_in(args.get(0, "data"))):
+        return True
+    return any(isinstance(n, ast.Constant) and isinstance(n.value, complex) for n in ast.walk(call))
+
+
+def _from_models(given: Values) -> bool:
+    """All that the optimizer gets are parameters of modules, as the modules give them."""
+    parts = list(given)
+    while parts:
+        thing = parts.pop()
+        if isinstance(thing, Seq) and thing.kind == "parameters":
+            continue
+        if isinstance(thing, (Seq, Dict)):
+            held = thing.get("params") if isinstance(thing, Dict) else thing.any()
+            if not held or (isinstance(thing, Dict) and thing.open):
+                return False
+            parts += held
+        elif not (isinstance(thing, Tensor) and thing.param):
+            return False
+    return bool(given)
 
 
 def _lightning_clips(script: Script) -> str:

@@ -11,7 +11,7 @@ from autofast.finding import Effect, Finding, Options, rule
 from autofast.read.build import unwrapped
 from autofast.read.events import Site, inside
 from autofast.read.kinds import is_module, is_optimizer
-from autofast.read.source import block_of, function_of, parent_of, source_of, statement_of
+from autofast.read.source import ancestors, block_of, function_of, parent_of, source_of, statement_of
 from autofast.read.values import Const, Seq, Tensor, Thing, const
 from autofast.script import Optimizer, Script, Step
 
@@ -24,8 +24,13 @@ MESSAGE = "fills gradients with zeros, to which the next backward adds, instead 
 @rule("set-to-none", Effect.EXACT, groups=("optimizer",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Drop gradients instead of filling them with zeros."""
-    for zeroing in [*explicit(script), *by_hand(script)]:
-        if why := against(script, zeroing):
+    places = [*explicit(script), *by_hand(script)]
+    reasons = {id(z): against(script, z) for z in places}
+    for zeroing in places:
+        why = reasons[id(zeroing)]
+        if not why and any(reasons[id(z)] and id(n) in zeroing.own for z in places for n in _readers(script, z)):
+            why = "another place clears these gradients, which must stay as it is because they are read here"
+        if why:
             yield Finding(zeroing.node, MESSAGE, refusal=why)
         else:
             yield Finding(zeroing.node, MESSAGE, edits=zeroing.edits)
@@ -121,8 +126,20 @@ def against(script: Script, zeroing: Zeroing) -> str:
     return next((why for step in steps if (why := _read(script, zeroing, step) or _skipped(script, zeroing, step))), "")
 
 
+def _readers(script: Script, zeroing: Zeroing) -> Iterator[ast.AST]:
+    """The places that keep gradients from being None here."""
+    for step in script.steps:
+        yield from _reads(script, zeroing, step)
+
+
 def _read(script: Script, zeroing: Zeroing, step: Step) -> str:
-    """A place that reads a gradient between here and the next backward."""
+    for node in _reads(script, zeroing, step):
+        return f"line {_line(node)} of {source_of(node).rel} reads a gradient that would be None there"
+    return ""
+
+
+def _reads(script: Script, zeroing: Zeroing, step: Step) -> Iterator[ast.AST]:
+    """The places that read a gradient between here and the next backward."""
     here = min(o.order for o in zeroing.site)
     backward = min((o.order for b in step.backwards for o in b.site), default=0)
     for site in script.log.of("grad_read"):
@@ -131,14 +148,35 @@ def _read(script: Script, zeroing: Zeroing, step: Step) -> str:
         for o in site:
             between = here < o.order < backward if here < backward else not backward < o.order < here
             if between and (inside(o.stack, step.loop) or here > backward):
-                return f"line {_line(site.node)} of {source_of(site.node).rel} reads a gradient that would be None there"
-    return ""
+                yield site.node
+                break
 
 
 def _is_test(node: ast.AST) -> bool:
-    """``p.grad is not None``"""
+    """``p.grad is not None``, or a place that is only come to where it is: ``None if p.grad is None else p.grad.norm()``."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Compare) and isinstance(parent.comparators[0], ast.Constant) and parent.comparators[0].value is None
+    if _compares(parent):
+        return True
+    here = node
+    for outer in ancestors(node):
+        if isinstance(outer, (ast.IfExp, ast.If)) and here is not outer.test and _compares(outer.test):
+            assert isinstance(outer.test, ast.Compare)
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            if any(here is b for b in body) is isinstance(outer.test.ops[0], ast.IsNot) and ast.unparse(outer.test.left) == ast.unparse(
+                node
+            ):
+                return True
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+        here = outer
+    return False
+
+
+def _compares(node: ast.AST | None) -> bool:
+    """``... is None`` or ``... is not None``."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        return False
+    return isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
 
 
 def _skipped(script: Script, zeroing: Zeroing, step: Step) -> str:

@@ -590,3 +590,32 @@ def test_colour_only_on_a_terminal(project: Path) -> None:
 def test_closed_pipe(project: Path) -> None:
     done = subprocess.run(f"{sys.executable} -m autofast rewrite train.py 2> err | head -n 1", shell=True, capture_output=True, text=True)
     assert done.stdout == "--- a/train.py\n" and "Traceback" not in (project / "err").read_text()
+
+
+# ------------------------------------------------------------------------------------------------ odd input and options
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = len(__file__)\n" + "if x == 0:\n    y = 0\n" + "".join(f"elif x == {n}:\n    y = {n}\n" for n in range(1, 1500)),
+        "x = 1\n" + "y = x" + ".real" * 2000 + "\n",
+    ],
+    ids=["elif", "attributes"],
+)
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_code_that_is_nested_too_deeply(project: Path, command: str, text: str) -> None:
+    Path("train.py").write_text(text + SCRIPT)
+    message = fault(autofast(command, "train.py"))
+    assert re.match(r"train.py:\d+: nested too deeply to be read \(\d+ levels", message)
+    assert "internal error" not in message
+
+
+def test_a_dangling_link_is_called_by_its_name(project: Path) -> None:
+    Path("link.py").symlink_to("/nowhere/other.py")
+    message = fault(autofast("rewrite", "link.py"))
+    assert message.startswith("link.py: a link to /nowhere/other.py, which does not exist")
+
+
+def test_options_that_leave_no_rule(project: Path) -> None:
+    assert "names no rule" in autofast("rewrite", "train.py", "--select", "").err
+    assert "no rule is left" in fault(autofast("rewrite", "train.py", "--select", "autocast", "--ignore", "autocast"))
+    assert autofast("rewrite", "train.py", "--ignore", "").code == 0

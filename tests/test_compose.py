@@ -706,3 +706,18 @@ def test_a_tuple_is_broken_between_its_parts(head: str) -> None:
         f"def f():\n    {head}(\n        a.to(device, non_blocking=True),\n        b.to(device, non_blocking=True),\n    )  # why\n",
         limit=60,
     )
+
+
+# ------------------------------------------------------------------------------------------------ form feeds
+def test_form_feeds_stay_in_lines_that_no_edit_touches() -> None:
+    before = "import os\n\x0cclass A:\n    pass\n\x0c\nf(1)\n\x0cg(2)\nif os:\n    h(3)\n\x0celse:\n    pass\n"
+    check(
+        before,
+        lambda s: [Keyword(call(s, "f"), "x", "5"), Keyword(call(s, "h"), "y", "6")],
+        before.replace("f(1)", "f(1, x=5)").replace("h(3)", "h(3, y=6)"),
+    )
+
+
+def test_a_line_with_a_form_feed_can_be_edited() -> None:
+    text = edited("import os\n\x0cf(1)\ng(2)\n", lambda s: [Keyword(call(s, "f"), "x", "5")])
+    assert text.replace("\x0c", "") == "import os\nf(1, x=5)\ng(2)\n"

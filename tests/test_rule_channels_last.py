@@ -271,3 +271,17 @@ def test_a_view_that_is_not_called_on_the_tensor_keeps_the_layout(flat: str) -> 
     found = apply(RULE, text)
     assert not found.fixes and ("as a function" in found.refusals or "methodcaller" in flat)
     trained(text)
+
+
+@pytest.mark.parametrize(
+    "regular",
+    [
+        "sum(p.view(-1).norm() for p in model.parameters())",
+        "sum(p.data.view(-1).norm() for p in model.parameters())",
+        "model.a.weight.view(8, -1).norm()",
+        "sum(p.grad.view(-1).norm() for p in model.parameters() if p.grad is not None)",
+    ],
+)
+def test_weights_and_gradients_that_are_flattened_are_in_the_other_layout_too(regular: str) -> None:
+    found = same(changed("        loss.backward()", f"        loss = loss + 1e-3 * {regular}\n        loss.backward()"))
+    assert ".reshape(" in found.text and ".view(" not in found.text

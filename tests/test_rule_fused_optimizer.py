@@ -413,3 +413,57 @@ def test_layers_that_come_late(body: str, late: bool) -> None:
 def test_steps_that_leave_layers_out(step: str, late: bool) -> None:
     done = apply(RULE, NETS.format(body="pass", step=step))
     assert bool(done.fixes) is not late
+
+
+# ------------------------------------------------------------------------------------------------ what no fused kernel takes
+COMPLEX = """
+import torch
+from torch import nn, optim
+
+torch.manual_seed(0)
+model = nn.Linear(4, 8)
+{make}
+optimizer = optim.Adam({params}, lr=1e-2)
+for step in range(3):
+    loss = {loss} + model(torch.randn(2, 4)).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "params", "loss"),
+    [
+        ("w = torch.randn(4, dtype=torch.cfloat, requires_grad=True)", "[w]", "w.abs().sum()"),
+        ("w = torch.randn(4, dtype=torch.cfloat).requires_grad_()", "[*model.parameters(), w]", "w.abs().sum()"),
+        ("w = torch.randn(4, dtype=torch.cfloat, requires_grad=True)", "list(model.parameters()) + [w]", "w.abs().sum()"),
+        ("w = torch.view_as_complex(torch.randn(4, 2)).requires_grad_()", '[{"params": [w]}]', "w.abs().sum()"),
+        ("w = torch.complex(torch.ones(4), torch.ones(4)).requires_grad_()", "(p for p in [w])", "w.abs().sum()"),
+        ("w = (torch.randn(4) * 1j).detach()\nw.requires_grad = True", "[w]", "w.abs().sum()"),
+        ("w = nn.Parameter(torch.randn(4) + 1j * torch.randn(4))", "[w]", "w.abs().sum()"),
+        ("net = nn.Linear(4, 4, dtype=torch.complex64)", "net.parameters()", "net(torch.ones(1, 4).cfloat()).abs().sum()"),
+        ("net = nn.Linear(4, 4).to(torch.cfloat)", "net.parameters()", "net(torch.ones(1, 4).cfloat()).abs().sum()"),
+    ],
+)
+def test_complex_parameters(make: str, params: str, loss: str) -> None:
+    text = COMPLEX.format(make=make, params=params, loss=loss)
+    run(text)
+    with pytest.raises(RuntimeError, match="fused"):
+        run(text.replace("lr=1e-2", "lr=1e-2, fused=True"))
+    done = apply(RULE, text, target="cpu")
+    assert not done.fixes and "complex" in done.refusals
+
+
+def test_complex_numbers_between_real_parameters() -> None:
+    text = COMPLEX.format(make="", params="model.parameters()", loss="torch.fft.fft(model.weight.cfloat() * 1j).abs().sum()")
+    done = apply(RULE, text, target="cpu")
+    assert "fused=True" in done.text
+    run(done.text)
+
+
+def test_sparse_gradients_of_gather() -> None:
+    make = "index = torch.zeros(1, 4, dtype=torch.long)"
+    text = COMPLEX.format(make=make, params="[model.weight]", loss="torch.gather(model.weight, 0, index, sparse_grad=True).sum()")
+    done = apply(RULE, text, target="cpu")
+    assert not done.fixes and "sparse" in done.refusals

@@ -342,3 +342,52 @@ def test_an_evaluation_within_the_autocast_block_of_training_keeps_no_grad() -> 
     refused(
         text.replace("            loss = forward(x, y)\n", called + "            loss = forward(x, y)\n"), "the autocast block around it"
     )
+
+
+# ------------------------------------------------------------------------------------------------ results that are asked for their graph
+@pytest.mark.parametrize(
+    "after",
+    [
+        "assert out.requires_grad",
+        "print(out.grad_fn is not None)",
+        "out.retain_grad()",
+        "out.register_hook(print)",
+        'assert getattr(out, "requires_grad")',
+        "def check(t):\n    assert t.requires_grad\ncheck(out)",
+        "h = out * 2\nassert not h.is_leaf",
+        "outs = [out]\nassert outs[0].requires_grad",
+    ],
+)
+def test_results_that_are_asked_for_their_graph(after: str) -> None:
+    text = HEAD + "out = model(torch.ones(4, 4).to(device))\n" + after + "\n" + TRAIN
+    run(text)
+    done = apply("no-grad-eval", text)
+    assert not done.fixes and ("looks at the gradient" in done.refusals or "reads gradients" in done.refusals)
+
+
+def test_models_that_ask_for_the_mode() -> None:
+    own = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.body(x)
+        if {test}:
+            calls.append(1)
+        return h
+
+calls = []
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+out = model(torch.ones(4, 4).to(device)).sum().item()
+"""
+    for test in ("h.requires_grad", "torch.is_grad_enabled()", "h.grad_fn is not None"):
+        done = apply("no-grad-eval", HEAD + own.format(test=test) + TRAIN)
+        assert not done.fixes and "looks at the gradient" in done.refusals
+
+
+def test_parameters_may_be_asked() -> None:
+    ask = "count = sum(p.numel() for p in model.parameters() if p.requires_grad)\n"
+    check(HEAD + ask + "out = model(torch.ones(4, 4).to(device)).sum().item()\n" + TRAIN, "with torch.inference_mode():")

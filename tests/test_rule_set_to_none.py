@@ -166,3 +166,30 @@ def test_what_is_not_known() -> None:
             w.grad.zero_()
     """
     assert apply(RULE, alone).findings == ()
+
+
+# ------------------------------------------------------------------------------------------------ several places that clear
+TWICE = "if step % 2:\n    optimizer.zero_grad(set_to_none=False)\nelse:\n    for p in model.parameters():\n        {clear}"
+
+
+@pytest.mark.parametrize(
+    ("clear", "applied"),
+    [
+        ("p.grad = None if p.grad is None else torch.zeros_like(p.grad)", True),
+        ("p.grad = torch.zeros_like(p.grad) if p.grad is not None else None", True),
+        ("if p.grad is not None:\n            p.grad.zero_()", True),
+        ("p.grad = torch.zeros_like(p)", True),
+        ("p.grad.zero_()", False),
+        ("p.grad.mul_(0).zero_()", False),
+    ],
+)
+def test_two_places_that_clear_in_turn(clear: str, applied: bool) -> None:
+    done = made(
+        "pass",
+        after=TWICE.format(clear=clear).replace("optimizer.", "0 or optimizer."),
+        optimizer="torch.optim.SGD(model.parameters(), 0.01)",
+    )
+    assert bool(done.fixes) is applied
+    if applied:
+        assert "set_to_none=False" not in done.text and "zero" not in "".join(done.lines).replace("zero_grad", "")
+        assert run(done.before)["losses"] == run(done.text)["losses"]

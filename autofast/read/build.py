@@ -11,6 +11,7 @@ from autofast.read.evaluations import evaluations
 from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, below, inside, loops
 from autofast.read.interp import Interpreter, TooDeep
 from autofast.read.project import Project
+from autofast.read.source import Source, nested_too_deeply
 from autofast.read.steps import build_steps
 from autofast.read.values import (
     NOTHING,
@@ -57,6 +58,13 @@ def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = Non
     project = Project(entry, root, overlay)
     source = project.read(entry)
     interp = Interpreter(project)
+    try:
+        return _read(interp, project, source)
+    except RecursionError:
+        raise nested_too_deeply(interp.modules) from None
+
+
+def _read(interp: Interpreter, project: Project, source: Source) -> Script:
     interp.run_module(source, True)
     if not interp.log.of(".backward"):
         for path in project.importers(source):

@@ -28,6 +28,10 @@ SHOWS = (
     "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
     "accelerate.", "contextlib.",
 )
+GRAPH = frozenset({
+    "requires_grad", "grad_fn", "is_leaf", "grad", "retains_grad", "retain_grad", "register_hook", "requires_grad_", "output_nr",
+    "register_post_accumulate_grad_hook", "is_inference", "_version",
+})
 # fmt: on
 REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_property")
 
@@ -298,7 +302,43 @@ def _needs_gradients(script: Script, evaluation: Evaluation, region: Region, tra
             return f"`{ast.unparse(expr)}` (line {_line(expr)}) may carry a gradient that is needed later"
     if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
         return "it reads gradients"
+    if node := _looks_at_graph(script, evaluation, region):
+        return f"line {_line(node)} looks at the gradient of what is computed here"
     return _cast_outside(evaluation, region)
+
+
+def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> ast.AST | None:
+    """A place that asks a result of these forwards (or anything in them) whether it carries a gradient, or for its graph."""
+    for site, _ in region.sites(script, "torch.is_grad_enabled"):
+        return site.node
+    forwards = {id(s.node) for s in evaluation.forwards}
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and node.attr in GRAPH and isinstance(node.ctx, ast.Load):
+                receiver: ast.expr = node.value
+            elif (
+                isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.args[1].value in GRAPH
+            ):
+                receiver = node.args[0]  # getattr(x, "requires_grad")
+            else:
+                continue
+            found = script.values(receiver)
+            if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
+                return node
+            if any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not t.param) for t in found):
+                if region.holds(node) or _runs_in(script, function_of(node), region):
+                    return node
+    return None
+
+
+def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
+    """Whether the function is called from the region, at any depth."""
+    for _, site in script.log.each():
+        for o in site:
+            start = next((n for n, f in enumerate(o.stack) if region.holds(f.node)), None)
+            if start is not None and any(isinstance(f, CallFrame) and f.func.node is function for f in o.stack[start:]):
+                return True
+    return False
 
 
 def _trainable(args: Arguments) -> bool:

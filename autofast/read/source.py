@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import codecs
 import io
+import os
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
@@ -51,7 +52,9 @@ class Source:
     @classmethod
     def read(cls, path: Path, root: Path) -> Source:
         """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
-        rel = _relative(path, root)
+        rel = _relative(path, root) if path.is_file() or path.is_dir() else path.as_posix()
+        if path.is_symlink() and not path.exists():
+            raise BadInput(f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script")
         if path.is_dir():
             raise BadInput(f"{rel}: is a directory; give the training script in it")
         try:
@@ -64,10 +67,9 @@ class Source:
 
     def encode(self, text: str) -> bytes:
         """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and line ends as read."""
-        lines = text.splitlines(keepends=True)
         if self.newline == "mixed":
             raise BadInput(f"{self.rel}: mixes line endings; make them uniform first (e.g. with dos2unix)")
-        body = "".join(lines).replace("\n", self.newline)
+        body = text.replace("\n", self.newline)
         return (codecs.BOM_UTF8 if self.bom else b"") + body.encode(self.encoding)
 
     def shown(self, line: int) -> int:
@@ -228,6 +230,24 @@ def _link(tree: ast.Module, source: Source) -> None:
                 continue  # these are shared singletons
             child._af_source, child._af_parent = source, node  # type: ignore[attr-defined]
             todo.append(child)
+
+
+def nested_too_deeply(sources: Iterable[Source]) -> BadInput:
+    """What is said where code is nested more deeply than Python's own stack is deep: where, and what helps."""
+    deepest: tuple[int, str, int] = (0, "", 1)
+    for source in sources:
+        todo: list[tuple[ast.AST, int, int]] = [(source.tree, 0, 1)]
+        while todo:
+            node, depth, line = todo.pop()
+            line = getattr(node, "lineno", line)
+            if depth > deepest[0]:
+                deepest = depth, source.rel, line
+            todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
+    depth, rel, line = deepest
+    return BadInput(
+        f"{rel}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+        "split it, or put a part of it into a function"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ reading bytes
