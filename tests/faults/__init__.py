@@ -209,6 +209,10 @@ CASES = [
           ("            with torch.no_grad():\n                target = teacher(image)\n", '            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):\n                target = teacher(image)\n')),
     sound("no_grad added to the evaluation", "ungraded", "exact", ("    for x, y in test:\n        total += (model(x).argmax(1) == y).sum().item()\n",
           "    with torch.no_grad():\n        for x, y in test:\n            total += (model(x).argmax(1) == y).sum().item()\n")),
+    sound("channels_last, where Adam makes steps of rounding", "gan", "rounding",
+          ("    one = torch", "    generator.to(memory_format=torch.channels_last)\n    critic.to(memory_format=torch.channels_last)\n    one = torch")),
+    sound("fused Adam, where Adam makes steps of rounding", "gan", "rounding",
+          ("    one = torch", "    from functools import partial\n    torch.optim.Adam = partial(torch.optim.Adam, fused=True)\n    one = torch")),
     sound("recipe: other batch size", "pictures", "recipe", ("batch_size=16", "batch_size=20")),
     sound("fused SGD under a scaler", "scaled", "rounding", ("momentum=0.9)", "momentum=0.9, fused=True)")),
 ]  # fmt: skip
