@@ -82,6 +82,9 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
         if made is None:
             continue
         statement, results = made
+        results = [r for r in results if not is_read_anyway(script, r.read, found)]
+        if not results:
+            continue  # one read for all of them
         used = [r.read for r in results]
         places = list({id(r.statement): r.statement for r in used}.values())
         try:
@@ -91,6 +94,12 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
                 yield Finding(places[0], said(used), refusal=str(why)), {id(r.node) for r in used}
             continue
         yield from group([(p, said([r for r in used if r.statement is p])) for p in places], edits, used)
+
+
+def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
+    """Whether the function reads the same tensor for something else in every step: a tensor in the result would be read once more."""
+    others = [r for r in found if r is not result and (r.key, r.how) == (result.key, result.how)]
+    return any(gate_of(r.node, None) is None and is_always(r.node, r.statement) and in_each_step(script, r) for r in others)
 
 
 # ------------------------------------------------------------------------------------------------ dicts of logged values

@@ -383,7 +383,9 @@ def test_globals() -> None:
 
 def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "def long(show):\n    b = 0\n" + "".join(f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400)) + "    print(show)\n"
-    text = HEAD + long + "def main():\n    long(0)\n" + indented(training("total += loss.item()", "total = 0", "print(total)"), 4) + "main()\n"
+    text = (
+        HEAD + long + "def main():\n    long(0)\n" + indented(training("total += loss.item()", "total = 0", "print(total)"), 4) + "main()\n"
+    )
     assert apply("loss-item-sync", text).fixes
     monkeypatch.setattr("autofast.read.core.BUDGET", 4_000)
     refused(text, "long() is too large to follow to the end")
@@ -625,3 +627,37 @@ def test_statements_over_several_lines() -> None:
     step = 'total.update(\n    loss.item(),  # of the batch\n    n=x.size(0),\n)\nif i % 2 == 0:\n    print("{:.7f}".format(total.avg))'
     done = same(HEAD + METER + training(step, "total = Meter()", "print(total)"), "unread_total")
     assert "# of the batch" in done.text
+
+
+# ------------------------------------------------------------------------------------------------ what a function reads anyway
+ANYWAY = """\
+class Trainer:
+    def __init__(self):
+        self.total, self.history = 0.0, []
+
+    def step(self, x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        {other}
+        {back}
+
+trainer = Trainer()
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+        value = trainer.step(x.to(device), y.to(device))
+        trainer.history.append(value)
+    print(trainer.total, trainer.history)
+"""
+
+
+def test_a_result_that_is_read_anyway_is_handed_on_as_a_number() -> None:
+    done = same(HEAD + ANYWAY.format(other="self.total += loss.item()", back="return loss.item()"), "self.total += loss_value")
+    assert "detach" not in done.text and done.text.count(".item()") == 1
+
+
+def test_a_result_that_is_not_read_otherwise_is_handed_on_as_a_tensor() -> None:
+    same(HEAD + ANYWAY.format(other="self.total += 1", back="return loss.item()"), "return loss.detach()")
+    rare = "self.total += 1\n        if self.total % 5 == 0:\n            print(loss.item())"
+    same(HEAD + ANYWAY.format(other=rare, back="return loss.item()"), "return loss.detach()")
