@@ -110,6 +110,8 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             names = {t.name if isinstance(t, Ref) else "" for t in script.values(func)}
             if names <= PARAMETERS and args:
                 return in_order(script, args[0], depth)
+            if names == {"torch.tensor"} and args and isinstance(args[0], (ast.List, ast.ListComp)):
+                return True  # made from numbers
             parts = args[0].elts if names <= JOINS and args and isinstance(args[0], (ast.List, ast.Tuple)) else []
             return names <= IN_ORDER or (bool(parts) and all(in_order(script, part, depth) for part in parts))
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
