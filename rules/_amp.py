@@ -130,7 +130,7 @@ def _amp(script: Script, options: Options, with_scaler: bool) -> Amp:
         found.blocks, found.scaling, found.makes = [], None, {}
     if found.scaling is not None:
         for place in found.scaling.makes:
-            found.makes[place] = precision.scaler(source_of(place), place, found.scaling.target)
+            found.makes[place] = precision.scaler(place, found.scaling)
     return found
 
 
@@ -214,15 +214,20 @@ class Precision:
         dtype = "bfloat16" if self.form == "bf16" else "float16"
         return f'with {torch}.autocast("cuda", dtype={torch}.{dtype}, enabled={torch}.cuda.is_available()):', edits
 
-    def scaler(self, source: Source, place: ast.stmt, target: str) -> tuple[Edit, ...]:
+    def scaler(self, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
         """The edits that make the scaler."""
+        source = source_of(place)
         torch, edits = torch_in(source)
+        needed: tuple[Edit, ...] = edits
         if self.device == "cpu":
-            return (After(place, f'{target} = {torch}.amp.GradScaler("cpu")'), *edits)
-        if self.form == "auto":
+            made = f'{torch}.amp.GradScaler("cpu")'
+        elif self.form == "auto":
             name, helper = _helper(source, "amp_dtype", AMP_DTYPE, torch)
-            return (After(place, f'{target} = {torch}.amp.GradScaler("cuda", enabled={name}() == {torch}.float16)'), *edits, helper)
-        return (After(place, f'{target} = {torch}.amp.GradScaler("cuda", enabled={torch}.cuda.is_available())'), *edits)
+            needed = *needed, helper
+            made = f'{torch}.amp.GradScaler("cuda", enabled={name}() == {torch}.float16)'
+        else:
+            made = f'{torch}.amp.GradScaler("cuda", enabled={torch}.cuda.is_available())'
+        return ((Before if scaling.early else After)(place, f"{scaling.target} = {made}"), *needed)
 
 
 def _helper(source: Source, name: str, code: str, torch: str) -> tuple[str, Helper]:

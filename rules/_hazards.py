@@ -9,7 +9,8 @@ from functools import cached_property
 from autofast.read.build import unwrapped
 from autofast.read.events import Occurrence, Site, WithFrame
 from autofast.read.kinds import grad_mode_of, is_autocast, is_module, is_optimizer, is_scaler
-from autofast.read.source import ancestors, source_of
+from autofast.read.source import ancestors, function_of, source_of
+from autofast.read.tensors import tensors_in
 from autofast.read.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown, Values, const
 from autofast.script import Model, Script
 
@@ -135,6 +136,8 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
         return "nothing in this script goes to a GPU"
     if script.processes and _shares_model(script):
         return f"several processes train one model in shared memory (line {_line(script.processes[0])})"
+    if why := _odd_parameter(script):
+        return why
     for site in _sparse(script):
         return f"line {_line(site)} makes sparse tensors, for which autocast has no kernels everywhere"
     return ""
@@ -156,6 +159,58 @@ def _names_f64(found: Values) -> bool:
         or (isinstance(t, Const) and "Double" in str(t.value))
         for t in found
     )
+
+
+COMPLEX = frozenset(
+    ["complex32", "complex64", "complex128", "chalf", "cfloat", "cdouble", "view_as_complex", "polar", "ComplexFloatTensor"]
+)
+DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
+
+
+def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
+    """A word in the code of ``node`` that makes complex numbers."""
+    for part in ast.walk(node):
+        name = part.attr if isinstance(part, ast.Attribute) else part.id if isinstance(part, ast.Name) else ""
+        if isinstance(part, ast.Constant) and isinstance(part.value, complex):
+            return part
+        if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):
+            return part  # type: ignore[return-value]
+    return None
+
+
+def _odd_parameter(script: Script) -> str:
+    """A parameter that is complex or float64, in words."""
+    made = {id(s.node): s.node for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")}
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and any(
+                k.arg == "requires_grad" and const(script.values(k.value)) is True for k in node.keywords
+            ):
+                made[id(node)] = node
+    for node in made.values():
+        parts = [node, *_assigned(node)]
+        words = {p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "") for n in parts for p in ast.walk(n)}
+        given = tensors_in(script.values(node), *(script.values(a) for a in getattr(node, "args", ())))
+        if any(t.dtype == "complex" for t in given) or any(complex_in(script, p) is not None for p in parts):
+            return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is complex, which autocast and GradScaler do not take"
+        single = words & {"float", "float32"}
+        if any(t.dtype == "f64" for t in given) or (words & DOUBLE and not single) or ("from_numpy" in words and not single):
+            return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is, or may be, float64 by choice"
+    for optimizer in script.optimizers:
+        for tensor in tensors_in(optimizer.args.get(0, "params")):
+            if tensor.dtype in ("complex", "f64"):
+                return f"the optimizer on line {optimizer.node.lineno} gets {CHOSEN[tensor.dtype]} parameters"
+    return ""
+
+
+def _assigned(call: ast.AST) -> Iterator[ast.AST]:
+    """What the variables in a call were set to in the same function."""
+    names = {n.id for a in getattr(call, "args", ()) for n in ast.walk(a) if isinstance(n, ast.Name)}
+    scope = function_of(call)
+    for node in ast.walk(scope) if names else ():
+        if isinstance(node, ast.Assign) and function_of(node) is scope:
+            if any(isinstance(t, ast.Name) and t.id in names for t in node.targets):
+                yield node.value
 
 
 def _shares_model(script: Script) -> bool:
@@ -250,6 +305,9 @@ class Code:
             if model.dtype:
                 kind = "float64" if model.dtype == "f64" else "16-bit"
                 return f"{model.name} is {kind} by choice"
+        for part in [*self.parts, *(c for m in self.models for c in m.classes)]:
+            if (word := complex_in(self.script, part)) is not None:
+                return f"line {word.lineno} of {source_of(word).rel} computes with complex numbers"
         for site, occurrence in self.events("forward"):
             for tensor in occurrence.data.get("inputs", ()):
                 if tensor.dtype in CHOSEN:

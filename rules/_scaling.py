@@ -16,11 +16,15 @@ from autofast.read.build import unwrapped
 from autofast.read.events import BranchFrame, LoopFrame, Occurrence, Site, inside
 from autofast.read.kinds import is_optimizer
 from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.read.steps import CLIPS
+from autofast.read.tensors import tensors_in
 from autofast.read.values import Ext, Inst, Thing
 from autofast.script import Backward, Script, Step, Update
 
 from ._homes import Home, after_all, home_of
+from ._ledger import Event, Ledger
 from ._places import block, index, is_sure, nodes_of, shared, statement_at
+from ._taps import Tapped, against_scaler, free_parameters, parts_of, taps, use_of
 
 NAMES = ("scaler", "grad_scaler", "amp_scaler")
 
@@ -31,15 +35,20 @@ class Unscale:
 
     node: ast.AST
     edits: tuple[Edit, ...]
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(eq=False)
 class Scaling:
-    """All that it takes. ``makes`` are the statements after which the scaler is made, ``edits`` everything but its making."""
+    """All that it takes. ``makes`` are the statements after which the scaler is made, ``edits`` everything but its making.
+
+    It is made before the statement where that is in ``early``: something may be trained in it.
+    """
 
     name: str
     home: Home
     makes: list[ast.stmt]
+    early: bool = False
     edits: list[Edit] = field(default_factory=list)
     unscales: list[Unscale] = field(default_factory=list)
     backwards: list[ast.Call] = field(default_factory=list)
@@ -79,13 +88,20 @@ class _Builder:
 
     def build(self) -> Scaling:
         self._check()
+        if why := against_scaler(self.script):
+            raise Refused(why)
+        try:
+            self.taps, self.zeroed = taps(self.script)
+        except Tapped as tapped:
+            raise Refused(str(tapped)) from None
         objects = [t for u in self.updates for t in u.things]
         home = home_of(self.script, [u.optimizer for u in self.updates], objects)
         if isinstance(home, str):
             raise Refused(home)
         if home.scope is not None and any(function_of(s) is not home.scope for s in home.stores):
             raise Refused(f"the optimizer is set through `global` ({at(home.stores[0])})")
-        made = Scaling(_free_name(self.script), home, self._makes(home))
+        places, early = self._makes(home)
+        made = Scaling(_free_name(self.script), home, places, early)
         self.way = Way(self.script, home.beside(made.name))
         for backward in self.backwards:
             receiver = backward.node.func
@@ -95,11 +111,13 @@ class _Builder:
         for update in self.updates:
             template = f"{self._name(update.node)}.step({{optimizer}})"
             made.edits.append(Rewrite(update.node, template, {"optimizer": update.optimizer}, rank=Rank.STEP))
-        for statement in self._ends():
+        ends = self._ends()
+        for statement in ends:
             made.edits.append(After(statement, f"{self._name(statement)}.update()", rank=Rank.SCALER_UPDATE))
         made.unscales = list(self._unscales())
         for unscale in made.unscales:
             made.edits += unscale.edits
+        self._follow(made, ends)
         made.edits += self._state()
         made.edits += self.way.edits
         return made
@@ -109,6 +127,24 @@ class _Builder:
         if name is None:
             raise Refused(f"the scaler cannot be brought to {at(node)}: {self.way.refusal}")
         return name
+
+    def _follow(self, made: Scaling, ends: list[ast.stmt]) -> None:
+        """Go every way through the training, with what the scaler would hold on it."""
+        events = [*self.taps]
+        events += [Event("backward", b.node) for b in self.backwards]
+        events += [Event("step", u.node, frozenset(map(id, u.things))) for u in self.updates]
+        events += zeros(self.script)
+        events += clips(self.script)
+        makes = [Event("make", place) for place in made.makes]
+        before = [e for u in made.unscales for e in u.events]
+        after = [*self.zeroed, *(Event("update", e) for e in ends)]
+        if made.early:
+            ledger = Ledger(self.script, events, [*makes, *before], after)
+        else:
+            ledger = Ledger(self.script, events, before, [*makes, *after])
+        for things in alike(self.updates):
+            for why, _ in ledger.problems(things).values():
+                raise Refused(why)
 
     # ------------------------------------------------------------------------------------------------ what must hold
     def _check(self) -> None:
@@ -142,14 +178,23 @@ class _Builder:
         if isinstance(update.node.func, ast.Attribute) and update.node.func.value is not update.optimizer:
             raise Refused(f"the step on {where} is written in an unusual way")
 
-    def _makes(self, home: Home) -> list[ast.stmt]:
+    def _makes(self, home: Home) -> tuple[list[ast.stmt], bool]:
+        """The statements after which the scaler is made; before which, if the second is True."""
         busy: set[int] = set()
         for site in [b.site for b in self.backwards] + [u.site for u in self.updates]:
             busy.add(id(site.node))
             busy.update(id(f.node) for o in site for f in o.stack)
         places = after_all(home.stores, busy)
-        if home.scope is not None and len(places) > 1:
-            raise Refused(f"the optimizer is set in several blocks, the last on {at(places[-1])}")
+        early = False
+        if home.scope is not None:
+            if len(places) > 1:
+                raise Refused(f"the optimizer is set in several blocks, the last on {at(places[-1])}")
+            here = block(places[0])
+            first = next((n for n, s in enumerate(here) if nodes_of([s]) & busy and not isinstance(s, DEFINES)), len(here))
+            if first < index(here, places[0]):  # something is trained before the last optimizer is made
+                stores = {n for n, s in enumerate(here[:first]) if nodes_of([s]) & {id(t) for t in home.stores}}
+                early = not stores
+                places = [here[max(stores, default=first)]]
         made_in = {id(f.node) for u in self.updates for t in u.things for f in getattr(t, "made", ()) if isinstance(f, LoopFrame)}
         for place in places:
             for outer in ancestors(place):
@@ -157,7 +202,7 @@ class _Builder:
                     break
                 if isinstance(outer, (ast.For, ast.While)) and id(outer) not in made_in:
                     raise Refused(f"the optimizer is put into its place again and again, in the loop on {at(outer)}")
-        return places
+        return places, early
 
     # ------------------------------------------------------------------------------------------------ scaler.update()
     def _ends(self) -> list[ast.stmt]:
@@ -207,18 +252,23 @@ class _Builder:
                 *(s for s in self.script.log.of("grad_write") if any(inside(o.stack, step.loop) for o in s)),
             ]
             for site in sorted(sites, key=lambda s: (source_of(s.node).rel, s.node.lineno)):  # type: ignore[attr-defined]
+                if isinstance(site.node, ast.Attribute) and use_of(site.node) in ("", "zero"):
+                    continue
                 before: dict[int, Edit] = {}
+                events: list[Event] = []
                 for occurrence in site:
                     if not inside(occurrence.stack, step.loop):
                         continue
                     for statement, update in self._updates_after(step, site, occurrence):
+                        if id(update.node) not in done:
+                            events.append(Event("unscale", statement, frozenset(map(id, update.things))))
                         first = done.setdefault(id(update.node), statement)
                         if function_of(first) is not function_of(update.node):
                             raise Refused(f"the gradients are read on {at(site.node)}, away from the optimizer")
                         text = f"{self._name(first)}.unscale_({source_of(first).segment(update.optimizer)})"
                         before[id(update.node)] = Before(first, text, rank=Rank.UNSCALE)
                 if before:
-                    yield Unscale(site.node, tuple(before.values()))
+                    yield Unscale(site.node, tuple(before.values()), tuple(events))
 
     def _updates_after(self, step: Step, site: Site, occurrence: Occurrence) -> list[tuple[ast.stmt, Update]]:
         """The updates that use the gradients which ``site`` reads, each with the statement before which they must be unscaled."""
@@ -343,7 +393,62 @@ def _has_key(display: ast.Dict | ast.Call) -> bool:
     return any(isinstance(k, ast.Constant) and k.value == KEY for k in keys)
 
 
+# ------------------------------------------------------------------------------------------------ what else happens to gradients
+def zeros(script: Script) -> list[Event]:
+    """``optimizer.zero_grad()`` and ``model.zero_grad()``."""
+    sites = script.methods("zero_grad")
+    zeroed = parts_of(o.this for s in sites for o in s if o.this is not None)
+    trained = [m for step in script.steps for t in step.models for m in unwrapped(t)]
+    found = []
+    for site in sites:
+        ids: set[int] = set()
+        sure = True
+        for thing in (o.this for o in site if o.this is not None):
+            models = parts_of([thing])
+            for optimizer in script.optimizers:
+                mine = [m for p in optimizer.params for m in unwrapped(p)]
+                if any(t is thing for t in optimizer.things):
+                    ids |= {id(t) for t in optimizer.things if t is thing}
+                elif not is_optimizer(thing) and (not mine or any(id(m) in models for m in mine)):
+                    ids |= {id(t) for t in optimizer.things}
+                    sure &= all(id(m) in zeroed for m in mine or trained) and (bool(mine) or not free_parameters(script))
+        found.append(Event("zero", site.node, frozenset(ids), sure))
+    return found
+
+
+def clips(script: Script, *, strict: bool = True) -> list[Event]:
+    """The clips, with the optimizers whose gradients they read; only those of parameters may be, where this is ``strict``."""
+    found = []
+    for site in (*script.calls(*CLIPS), *script.methods("clip_grad_norm_", "clip_grad_value_")):
+        call = site.node
+        things: frozenset[int] | None = None
+        if isinstance(call, ast.Call) and call.args:
+            models = {id(m) for m in _parameter_owners(script, call.args[0])}
+            mine = [o for o in script.optimizers if any(id(m) in models for p in o.params for m in unwrapped(p))]
+            things = frozenset(id(t) for o in mine for t in o.things) or None
+            given = tensors_in(script.values(call.args[0]))
+            if strict and any(t.param != "param" for t in given):
+                raise Refused(f"{at(call)} clips the gradient of something that is not known to be a parameter")
+        found.append(Event("read", call, things))
+    return found
+
+
+def alike(updates: list[Update]) -> list[frozenset[int]]:
+    """The ids of all optimizers that are stepped, those together that are stepped in the same places."""
+    places: dict[int, set[int]] = {}
+    for update in updates:
+        for thing in update.things:
+            places.setdefault(id(thing), set()).add(id(update.node))
+    groups: dict[frozenset[int], set[int]] = {}
+    for thing_id, nodes in places.items():
+        groups.setdefault(frozenset(nodes), set()).add(thing_id)
+    return [frozenset(g) for g in groups.values()]
+
+
 # ------------------------------------------------------------------------------------------------ helpers
+DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
 def _unique(found: list) -> list:  # type: ignore[type-arg]
     return list({id(x.node): x for x in found}.values())
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Before, Edit
+from autofast.edits import Before
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.order import Rank
 from autofast.read.events import Occurrence, Site, inside
+from autofast.read.kinds import is_scaler
 from autofast.read.source import function_of, source_of
-from autofast.read.values import Unknown
+from autofast.read.values import Thing, Unknown
 from autofast.script import Script, Step, Update
 
 from ._amp import KEY, amp
+from ._ledger import Event, Ledger
 from ._places import block, index, is_sure, shared, statement_at
+from ._scaling import alike, clips, zeros
+from ._taps import owners, taps, use_of
 
 ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
+UNSURE = ("unseen", "recursion", "generator", "many", "group")  # problems of following the code, not of the code
 BUG = "a bug: the gradients are still multiplied by the scale here; unscaling them first changes training to what was meant"
 
 
@@ -26,19 +31,77 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     made = amp(script, options).scaling
     for unscale in made.unscales if made is not None else ():
         yield Finding(unscale.node, ADDED, edits=unscale.edits, key=KEY, needs=("grad-scaler",))
-    for step in script.steps:
-        if step.scalers:
-            yield from _forgotten(step)
+    mine = [s for s in script.steps if s.scalers]
+    if not mine:
+        return
+    known = _Known(script)
+    for step in mine:
+        yield from _forgotten(known, step)
 
 
-def _forgotten(step: Step) -> Iterator[Finding]:
+class _Known:
+    """What a script with a scaler does to gradients."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.clips = {id(e.node): e for e in clips(script, strict=False)}
+        touched, self.zeroed = taps(script, strict=False)
+        steps = {id(u.node): u for s in script.steps for u in s.updates}
+        backwards = {id(b.node): b for s in script.steps for b in s.backwards}
+        self.updates = list(steps.values())
+        self.events = [*touched, *self.clips.values(), *zeros(script)]
+        self.events += [Event("backward" if b.scaled else "plain", b.node) for b in backwards.values()]
+        self.events += [Event("step" if u.scaled else "plain step", u.node, frozenset(map(id, u.things))) for u in self.updates]
+        for site in script.methods("unscale_", "update"):
+            if not any(o.this is not None and is_scaler(o.this) for o in site):
+                continue
+            if site.kind == ".update":
+                self.events.append(Event("update", site.node))
+            else:
+                given = frozenset().union(*(o.args.get(0, "optimizer") for o in site if o.args is not None))
+                sure = bool(given) and not any(isinstance(t, Unknown) for t in given)
+                self.events.append(Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure))
+
+    def is_of(self, site: Site, things: list[Thing]) -> bool:
+        """Whether a place reads gradients that these optimizers use."""
+        if id(site.node) in self.clips:
+            mine = self.clips[id(site.node)].things
+        elif isinstance(site.node, ast.Attribute):
+            found = owners(self.script, site.node.value)
+            if use_of(site.node) != "read" or isinstance(found, str):
+                return False
+            mine = found
+        else:
+            return False
+        return mine is None or any(id(t) in mine for t in things)
+
+    def against(self, statement: ast.stmt, update: Update) -> str:
+        """What goes wrong on some way where gradients are unscaled before ``statement`` and did not before."""
+        wanted = frozenset(map(id, update.things))
+        for things in alike(self.updates):
+            if not things & wanted:
+                continue
+            before = self._problems(things, [])
+            after = self._problems(things, [Event("unscale", statement, wanted)])
+            for key, (why, _) in after.items():
+                if key not in before or key[0] in UNSURE:
+                    return why
+        return ""
+
+    def _problems(self, things: frozenset[int], before: list[Event]) -> dict[tuple[str, int], tuple[str, ast.AST]]:
+        return Ledger(self.script, self.events, before, self.zeroed, is_new=False).problems(things)
+
+
+def _forgotten(known: _Known, step: Step) -> Iterator[Finding]:
     """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes before."""
     done: set[int] = set()  # updates whose gradients are unscaled
     for site in sorted([*step.clips, *step.grad_reads], key=lambda s: (source_of(s.node).rel, getattr(s.node, "lineno", 0))):
         for update in step.updates:
-            if not update.scaled or id(update.node) in done:
+            if not update.scaled or id(update.node) in done or not known.is_of(site, update.things):
                 continue
             why, edit = _missing(step, site, update)
+            if edit is not None:
+                why = known.against(edit.stmt, update)
             if why:
                 yield Finding(site.node, BUG, refusal=why)
             elif edit is not None:
@@ -48,7 +111,7 @@ def _forgotten(step: Step) -> Iterator[Finding]:
                 break
 
 
-def _missing(step: Step, site: Site, update: Update) -> tuple[str, Edit | None]:
+def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:
     """Why the gradients cannot be unscaled before ``site``, or the edit that does it; neither where they are, or need not be."""
     for mine in site:
         for theirs in update.site:

@@ -6,11 +6,15 @@ at 256 here instead of 65536, so that no step is skipped and both runs can be co
 
 from __future__ import annotations
 
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from autofast.finding import Effect
+from tests.harness import HALF, HARNESS, Job, Tolerance, compare
 from tests.onerule import Applied, apply, run
 
 AMP = "autocast grad-scaler unscale-before-clip"
@@ -83,3 +87,13 @@ def close(a: list[float], b: list[float], tolerance: float = 0.02) -> bool:
 
 def weights(scope: dict[str, Any], name: str = "model") -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1) for p in scope[name].parameters()])
+
+
+def faked(done: Applied, tolerance: Tolerance = HALF) -> list[str]:
+    """What differs where both texts run, the rewritten one as on a GPU without bf16: fp16, with a scaler that scales."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "train.py").write_text(done.before, "utf-8")
+        files = {name: text.encode() for name, text in done.texts.items()}
+        before, after = HARNESS.run_many([Job(Path(folder)), Job(Path(folder), files=files, fake_cuda_amp=True)])
+    assert before.ok, before.error + before.stderr
+    return compare(before, after, Effect.ROUNDING, tolerance)

@@ -538,3 +538,29 @@ def test_numbers_that_fp16_cannot_hold(value: str):
     assert (NATIVE in done.lines) == (value in ("-1e9", "1e-12"))
     if value in ("-1e9", "1e-12"):
         assert "fp16 cannot hold" in done.refusals
+
+
+@pytest.mark.parametrize(
+    ("weight", "why"),
+    [
+        ("torch.randn(8, 32) + 1j * torch.randn(8, 32)", "is complex"),
+        ("torch.view_as_complex(torch.randn(8, 32, 2))", "is complex"),
+        ("torch.randn(8, 32, dtype=torch.cfloat)", "is complex"),
+        ("torch.randn(8, 32).double()", "float64"),
+        ("torch.randn(8, 32, dtype=torch.float64)", "float64"),
+        ("torch.from_numpy(__import__('numpy').ones((8, 32)))", "float64"),
+    ],
+)
+def test_complex_and_double_parameters(weight: str, why: str):
+    head = HEAD.replace("        self.a = nn.Linear(8, 32)", f"        self.a = nn.Linear(8, 32)\n        self.w = nn.Parameter({weight})")
+    head = head.replace("torch.relu(self.a(x))", "torch.relu(self.a(x) + (x.to(self.w.dtype) @ self.w).abs().float())")
+    free = HEAD.replace("optimizer = ", f"w = {weight}\nw.requires_grad_()\nv = nn.Parameter(w)\noptimizer = ", 1)
+    for text in (head + LOOP, free.replace("model.parameters()", "[*model.parameters(), v]") + LOOP):
+        done = amp(text)
+        assert not done.fixes and why in done.refusals, done.refusals
+        assert trained(done.before)["losses"]
+
+
+def test_complex_numbers_in_the_loss():
+    done = amp(changed(LOSS, "loss = criterion((model(x) * torch.tensor(1j, device=x.device)).abs(), y)"))
+    assert not done.fixes and "complex numbers" in done.refusals

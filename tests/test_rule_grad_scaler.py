@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.amp import HEAD, LOOP, amp, close, script, trained, weights
+from tests.amp import HEAD, LOOP, amp, close, faked, script, trained, weights
 from tests.onerule import Applied
 
 MADE = 'scaler = torch.amp.GradScaler("cuda", enabled=amp_dtype() == torch.float16)'
@@ -374,3 +374,283 @@ def test_already_there():
     done = amp(text)
     assert not any(f.rule == "grad-scaler" for f in done.fixes)
     assert all("has_bf16" in line or "autocast" in line or "GradScaler" not in line for line in done.lines)
+
+
+# ------------------------------------------------------------------------------------------------ gradients that somebody else touches
+STEP = "    loss.backward()\n    optimizer.step()"
+CLIP = "    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+
+
+def stepped(new: str, before: str = "") -> str:
+    """The plain script with another backward and step, and ``before`` before its loop."""
+    return changed(STEP, new).replace("losses = []", "losses = []\n" + before)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        # gradients of something else than parameters
+        (
+            stepped(
+                "    loss.backward()\n    x2 = (x + 0.1 * x.grad.sign()).detach()\n    criterion(model(x2), y).backward()\n    optimizer.step()"
+            ).replace("X[i].to(device)", "X[i].to(device).requires_grad_()"),
+            "the gradient of `x`, which is not known to be a parameter",
+        ),
+        (
+            stepped(
+                "    loss.backward()\n    delta.data += delta.grad\n    optimizer.step()",
+                "delta = nn.Parameter(torch.zeros(16, 8, device=device))\n",
+            ).replace("model(x)", "model(x + delta)"),
+            "the gradient of `delta`",
+        ),
+        (
+            stepped(
+                "    loss.backward()\n    seen.append(other.a.weight.grad.norm().item())\n    optimizer.step()",
+                "seen = []\nother = Net().to(device)\n",
+            ).replace("model(x)", "model(x) + other(x)"),
+            "`other.a.weight`, which no optimizer updates",
+        ),
+        (
+            stepped("    loss.backward()\n    size = sum(getattr(p, 'grad').norm() for p in model.parameters())\n    optimizer.step()"),
+            "by name",
+        ),
+        # gradients of one backward before the next
+        (
+            stepped(
+                """    loss.backward(retain_graph=True)
+    first = [p.grad.clone() for p in model.parameters()]
+    optimizer.zero_grad()
+    loss.backward()
+    for p, g in zip(model.parameters(), first):
+        p.grad = (p.grad + g) / 2
+    optimizer.step()"""
+            ),
+            "still scaled",
+        ),
+        (
+            stepped("    loss.backward(retain_graph=True)\n" + CLIP + "    (0.5 * loss).backward()\n    optimizer.step()"),
+            "still scaled",
+        ),
+        (
+            stepped(
+                "    size = [p.grad.norm() for p in model.parameters() if p.grad is not None]\n    loss.backward()\n    if i % 2:\n        optimizer.step()\n        optimizer.zero_grad()"
+            ).replace("    optimizer.zero_grad()\n    loss =", "    loss ="),
+            "still scaled",
+        ),
+        (
+            stepped("    loss.backward()\n    print(sum(g.norm().item() for g in kept if g is not None))\n    optimizer.step()").replace(
+                "    optimizer.zero_grad()\n",
+                "    optimizer.zero_grad(set_to_none=False)\n    kept = [p.grad for p in model.parameters()]\n",
+            ),
+            "still scaled",
+        ),
+        # hooks, and gradients that no scaler sees
+        (stepped(STEP, "for p in model.parameters():\n    p.register_hook(lambda g: g.clamp(-1e-3, 1e-3))\n"), "register_hook() on line"),
+        (
+            stepped(
+                STEP,
+                "for p in model.parameters():\n    p.register_post_accumulate_grad_hook(lambda p: [p.grad.clamp_(-1e-3, 1e-3)].clear())\n",
+            ),
+            "register_post_accumulate_grad_hook()",
+        ),
+        (
+            stepped(STEP, "seen = []\nmodel.a.register_full_backward_hook(lambda m, gi, go: seen.append(go[0].norm().item()))\n"),
+            "register_full_backward_hook()",
+        ),
+        (
+            script().replace(
+                "        return self.b(torch.relu(self.a(x)))",
+                "        h = torch.relu(self.a(x))\n        if h.requires_grad:\n            h.register_hook(lambda g: print(g.norm().item()))\n        return self.b(h)",
+            ),
+            "register_hook()",
+        ),
+        (
+            stepped("    direction = torch.autograd.grad(loss, x, retain_graph=True)[0].sign()\n" + STEP).replace(
+                "X[i].to(device)", "X[i].to(device).requires_grad_()"
+            ),
+            "torch.autograd.grad() on line",
+        ),
+        (
+            script()
+            .replace(
+                "model = Net()",
+                """class Clamp(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, g):
+        return g.clamp(-1e-3, 1e-3)
+
+model = Net()""",
+            )
+            .replace("criterion(model(x), y)", "criterion(Clamp.apply(model(x)), y)"),
+            "has a backward of its own",
+        ),
+        # ways out that leave the step or the update out
+        (
+            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        continue\n    optimizer.step()"),
+            "a second time",
+        ),
+        (
+            stepped(
+                "    loss.backward()\n" + CLIP + "    if norm > 1e9:\n        print('large')\n    else:\n        optimizer.step()",
+            ),
+            "without an update",
+        ),
+        (
+            script(
+                """
+def step(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if not torch.isfinite(norm):
+        return loss
+    optimizer.step()
+    return loss
+
+for i in range(6):
+    losses.append(step(X[i].to(device), Y[i].to(device)).item())
+"""
+            ),
+            "a second time",
+        ),
+        (
+            stepped(
+                """    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    try:
+        if not torch.isfinite(norm):
+            raise ValueError
+        optimizer.step()
+    except ValueError:
+        print("not finite")"""
+            ),
+            "without an update",
+        ),
+        (
+            script(
+                "\nfor epoch in range(2):"
+                + LOOP.replace("\n", "\n    ").replace(
+                    "        optimizer.step()", "    " + CLIP + "        if norm > 1e9:\n            break\n        optimizer.step()"
+                )
+            ),
+            "a second time",
+        ),
+        # steps and gradients that do not belong together
+        (script().replace("    optimizer.zero_grad()\n", ""), "not scaled any more"),
+        (
+            stepped("    if i % 3:\n        loss.backward()\n    optimizer.step()").replace(
+                "    optimizer.zero_grad()\n", "    optimizer.zero_grad(set_to_none=False)\n"
+            ),
+            "without a backward before it",
+        ),
+        # what is not seen
+        (script("exec('def after(): optimizer.zero_grad()')\n" + LOOP), "exec()"),
+        (
+            stepped(
+                "    loss.backward()\n    if i > 9:\n        unheard.of(optimizer)\n    optimizer.step()",
+                "try:\n    import unheard\nexcept ImportError:\n    unheard = None\n",
+            ),
+            "still scaled",
+        ),
+    ],
+)
+def test_no_scaler_where_somebody_touches_gradients(text: str, why: str):
+    """bf16 is written instead, and runs where the GPU has it, as if there were nothing."""
+    done = amp(text)
+    assert why in refused(text) != "", refused(text)
+    assert "GradScaler" not in done.text and "has_bf16()" in done.text
+    assert not faked(done), faked(done)
+
+
+# ------------------------------------------------------------------------------------------------ where a scaler is right
+STAGE = """
+other = Net().to(device)
+first = torch.optim.SGD(other.parameters(), lr=0.1)
+for i in range(3):
+    first.zero_grad()
+    loss = criterion(other(X[i].to(device)), Y[i].to(device))
+    loss.backward()
+    first.step()
+model.load_state_dict(other.state_dict())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+"""
+PLAIN = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
+
+
+def test_made_before_the_first_of_two_stages():
+    done = amp(script(STAGE + LOOP, PLAIN))
+    assert "first = torch.optim.SGD(other.parameters(), lr=0.1)\nscaler = torch.amp.GradScaler(" in done.text
+    assert done.text.count("GradScaler(") == 1 and not faked(done)
+
+
+def test_made_before_the_first_stage_in_a_function():
+    body = (STAGE + LOOP).replace("\n", "\n    ")
+    done = amp(script("\ndef main():" + body + "\n\nmain()\n", PLAIN))
+    assert "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler(" in done.text
+    assert not faked(done)
+
+
+def test_made_before_a_stage_that_may_be_left_out():
+    first = "\nimport sys\nif len(sys.argv) < 9:" + STAGE.rpartition("optimizer =")[0].replace("\n", "\n    ")
+    done = amp(script(first + "\noptimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n" + LOOP, PLAIN))
+    assert done.text.index("GradScaler(") < done.text.index("if len(sys.argv) < 9")
+    assert not faked(done)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        stepped("    if torch.isnan(loss):\n        continue\n" + STEP),
+        stepped("    loss.backward()\n" + CLIP + "    if torch.isfinite(norm):\n        pass\n    optimizer.step()"),
+        stepped("    loss.backward()\n    seen.append(model.a.weight.grad.norm().item())\n" + CLIP + "    optimizer.step()", "seen = []\n"),
+        stepped("    loss.backward()\n    for p in model.parameters():\n        p.grad.mul_(0.5)\n    optimizer.step()"),
+        stepped(
+            "    loss.backward()\n    with torch.no_grad():\n        for p in model.parameters():\n            p.grad += 1e-3 * p\n    optimizer.step()"
+        ),
+        stepped(
+            "    loss.backward()\n    print(sum(g.norm().item() for g in grads()))\n    optimizer.step()",
+            "def grads():\n    return [p.grad for p in model.parameters() if p.grad is not None]\n",
+        ),
+        stepped(STEP).replace(
+            "    optimizer.zero_grad()\n", "    for p in model.parameters():\n        if p.grad is not None:\n            p.grad.zero_()\n"
+        ),
+        stepped(STEP).replace("    optimizer.zero_grad()\n", "    for p in model.parameters():\n        p.grad = None\n"),
+        stepped(STEP).replace("    optimizer.zero_grad()\n", "    model.zero_grad()\n"),
+        stepped(
+            """    loss = loss / 2
+    loss.backward()
+    if (i + 1) % 2 == 0:
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()"""
+        ).replace("    optimizer.zero_grad()\n    loss =", "    loss ="),
+        script(
+            """
+for phase in ("train", "check"):
+    learn = phase == "train"
+    for i in range(6):
+        if learn:
+            optimizer.zero_grad()
+        loss = criterion(model(X[i].to(device)), Y[i].to(device))
+        if learn:
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+"""
+        ),
+        script(
+            "\nfor epoch in range(2):\n    try:" + LOOP.replace("\n", "\n        ") + "\n    except KeyboardInterrupt:\n        break\n"
+        ),
+    ],
+)
+def test_a_scaler_where_gradients_are_unscaled_once(text: str):
+    done = amp(text)
+    assert "scaler.update()" in done.text, refused(text)
+    assert not faked(done), faked(done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.amp import HEAD, LOOP, amp, close, script, trained, weights
+from tests.amp import HEAD, LOOP, amp, close, faked, script, trained, weights
 from tests.onerule import apply
 
 RULE = "unscale-before-clip"
@@ -175,3 +175,56 @@ for i in range(6):
     assert "    scaler.unscale_(optimizer)\n    nn.utils.clip_grad_norm_(model" in done.text
     assert "    scaler.unscale_(opt_b)\n    nn.utils.clip_grad_norm_(other" in done.text
     assert close(trained(done.before)["losses"], trained(done.text)["losses"])
+
+
+# ------------------------------------------------------------------------------------------------ what is left alone
+SECOND = """    second = criterion(model((x + 0.1 * x.grad.sign()).detach()), y)
+    scaler.scale(second).backward()
+"""
+
+
+def test_input_gradients_are_no_reason_to_unscale():
+    text = changed(f"    {CLIP}\n", SECOND).replace("X[i].to(device)", "X[i].to(device).requires_grad_()")
+    done = apply(RULE, text)
+    assert done.text == done.before and not done.refusals and not faked(done)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "if model.a.weight.grad is None:\n        continue",
+        "model.a.weight.grad.zero_()",
+        "shape = model.a.weight.grad.shape",
+        "x.grad = None",
+    ],
+)
+def test_what_does_not_depend_on_the_scale(read: str):
+    assert not apply(RULE, changed(f"    {CLIP}", f"    {read}")).fixes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # another backward adds to what would be unscaled
+        changed(f"    {CLIP}", f"    {CLIP}\n    scaler.scale(criterion(model(x), y)).backward()"),
+        changed(
+            f"    scaler.scale(loss).backward()\n    {CLIP}",
+            f"    for part in range(2):\n        scaler.scale(criterion(model(x), y)).backward()\n        {CLIP}",
+        ),
+        # the update may be left out
+        changed(f"    {CLIP}", f"    if {CLIP} > 1e9:\n        continue"),
+        changed(
+            f"    {CLIP}\n    scaler.step(optimizer)",
+            f"    norm = {CLIP}\n    if not torch.isfinite(norm):\n        continue\n    scaler.step(optimizer)",
+        ),
+        changed(f"    {CLIP}", f"    norm = {CLIP}\n    if i == 3:\n        optimizer.zero_grad()\n        continue"),
+    ],
+)
+def test_refused_where_it_would_be_unscaled_twice(text: str):
+    done = apply(RULE, text)
+    assert not done.fixes and done.refusals and done.text == done.before
+
+
+def test_a_break_that_ends_the_training_does_no_harm():
+    text = changed(f"    {CLIP}", f"    norm = {CLIP}\n    if norm > 1e9:\n        break")
+    assert apply(RULE, text).lines == ["scaler.unscale_(optimizer)"]
