@@ -15,6 +15,7 @@ from autofast.script import Dataset, Loader, Script
 from ._batches import Images, images
 from ._imports import module_in
 from ._loaders import DEVICE_DEFAULTS, given, hooks, peeks
+from ._shared_state import changed_by_items, changed_meanwhile, unseen
 
 HELPER = "loader_workers"
 BODY = '''\
@@ -34,6 +35,7 @@ GUARD = """\
         return 0  # {why}
 """
 UNGUARDED = "other workers would begin by running this script again"
+UNSEEN = "other workers would not have what this script sets in variables of its modules"
 UNPICKLABLE = "other workers would need to pickle what cannot be pickled"
 MOST = {"cuda": 8, "cpu": 2}  # on a machine that also trains on its cores, more workers would only take them away
 REDUCTIONS = frozenset(
@@ -82,6 +84,8 @@ def _fork_only(script: Script) -> str:
         return UNPICKLABLE  # a class that is defined in a cell cannot be imported by another process
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
+    if any(unseen(script, loader) for loader in script.loaders if loader.uses):
+        return UNSEEN
     return ""
 
 
@@ -137,7 +141,9 @@ def against(script: Script, loader: Loader) -> str:
             return why
     if why := _shared_generator(script, loader):
         return why
-    return next((why for dataset in loader.datasets if (why := _of_dataset(dataset))), "") or _of_batch(loader)
+    if why := next((why for dataset in loader.datasets if (why := _of_dataset(dataset))), "") or _of_batch(loader):
+        return why
+    return changed_by_items(script, loader) or changed_meanwhile(script, loader)
 
 
 def _of_dataset(dataset: Dataset) -> str:
@@ -215,7 +221,7 @@ def cheap(script: Script, loader: Loader) -> str:
     for dataset in loader.datasets:
         if isinstance(images(script).get(id(dataset.node)), Images) or _makes_batches(dataset):
             return f"{dataset.name} can make whole batches at once, which needs no worker: see batched-dataset"
-        if dataset.kind in ("tensors", "list") or (dataset.in_memory and "compute" not in dataset.reads):
+        if dataset.kind in ("tensors", "list") or (dataset.in_memory and not dataset.reads & {"compute", "file", "decode"}):
             return f"items of {dataset.name} are read out of memory, which is cheaper than to hand them over from a worker"
         if not dataset.reads & {"file", "decode"} and dataset.kind == "project" and not _transforms(dataset):
             return f"items of {dataset.name} are made in memory: whether a worker is worth its cost has to be measured"

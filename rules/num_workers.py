@@ -14,6 +14,7 @@ from autofast.read.source import parent_of, source_of
 from autofast.script import Loader, Script
 
 from ._loaders import POSITION, Wish, added, counts, given
+from ._shared_state import draws_ahead, seeds
 from ._workers import against, cheap, helper, rounding
 
 RULE = "num-workers"
@@ -42,7 +43,7 @@ def _wish(script: Script, loader: Loader, options: Options, template: str = "{}"
         helped = helper(script, source_of(home.node), options)
         return template.format(helped.code), helped.edits
 
-    return Wish(loader, make, _effect(loader))
+    return Wish(loader, make, _effect(script, loader))
 
 
 def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
@@ -54,8 +55,8 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
     return None if isinstance(home, str) else replace(_wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)
 
 
-def _effect(loader: Loader) -> Effect:
-    if loader.collate_random or any(dataset.random for dataset in loader.datasets):
+def _effect(script: Script, loader: Loader) -> Effect:
+    if loader.collate_random or draws_ahead(script, loader) or seeds(script, loader) or any(dataset.random for dataset in loader.datasets):
         return Effect.SAMPLING
     return Effect.ROUNDING if any(rounding(dataset) for dataset in loader.datasets) else Effect.EXACT
 
@@ -99,7 +100,7 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
         assert isinstance(home, Home)
         helped = helper(script, source_of(number.origin.expr), options)
         code = helped.code if value == 0 else f"max({value}, {helped.code})"  # never fewer than the user asks for
-        effect = max(_effect(loader) for loader in number.loaders)
+        effect = max(_effect(script, loader) for loader in number.loaders)
         yield Finding(home.node, message, edits=(Rewrite(number.origin.expr, code), *helped.edits), effect=effect)
 
 

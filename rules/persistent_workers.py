@@ -14,6 +14,7 @@ from autofast.script import Loader, Script
 
 from . import num_workers
 from ._loaders import POSITION, Wish, added, again, counts, first_use, given, lineage, peeks
+from ._shared_state import changed_between, changed_by_items
 from ._workers import is_helper
 
 NAME = "persistent_workers"
@@ -86,11 +87,13 @@ def against(script: Script, loader: Loader) -> str:
             return f"whether its dataset is changed between epochs is not known: {dataset.unknown}"
         if dataset.writes:
             return f"fetching an item changes `self.{dataset.writes[0]}` of {dataset.name}: workers that stay keep what they have changed"
+        if "own" in dataset.random:
+            return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
         if line := _changed_later(script, loader, dataset.thing):
             return f"line {line} changes {dataset.name} after the workers have got their copy of it: they would not see it"
         if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
-    return ""
+    return changed_by_items(script, loader) or changed_between(script, loader)
 
 
 def _never_ends(loader: Loader) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import multiprocessing
 import os
+import re
 import textwrap
 from typing import Any
 
@@ -193,9 +194,9 @@ def test_a_constant_at_the_top() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ what is left alone
-def files(item: str = "return x, x.sum()", init: str = "", more: str = "") -> str:
+def files(item: str = "return x, x.sum()", init: str = "", more: str = "", before: str = "") -> str:
     """The dataset of files with other code in it."""
-    text = FILES.replace("        return x, x.sum()\n", textwrap.indent(item, "        ") + "\n")
+    text = before + FILES.replace("        return x, x.sum()\n", textwrap.indent(item, "        ") + "\n")
     return text.replace("range(n)]\n", "range(n)]\n" + (textwrap.indent(init, "        ") + "\n" if init else "")) + more
 
 
@@ -285,10 +286,272 @@ def test_random_items_are_sampling_and_sums_are_rounding() -> None:
     assert apply(RULE, script(PLAIN, dataset=files("return x, x[0]"))).fixes[0].effect is Effect.EXACT
 
 
+def test_items_that_seed_are_sampling() -> None:
+    """In the main process, they would also seed what training draws."""
+    assert apply(RULE, script(PLAIN, dataset=files("torch.manual_seed(index)\nreturn x, x[0]"))).fixes[0].effect is Effect.SAMPLING
+
+
 def test_a_collate_function_that_draws() -> None:
     collate = "def collate(items):\n    x = torch.stack([i[0] for i in items])\n    return x + torch.rand(4), x[:, 0]\n"
     text = script("DataLoader(Files(), batch_size=4, collate_fn=collate)", dataset=files("return x, x[0]") + collate)
     assert apply(RULE, text).fixes[0].effect is Effect.SAMPLING
+
+
+# ------------------------------------------------------------------------------------------------ state that workers would not share
+def labelled(item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = "") -> str:
+    """A dataset of files that is given something from outside."""
+    return files(item, more=more, before=before).replace("n=16):", "labels=None, n=16):\n        self.labels = labels")
+
+
+def stepping(step: str, **given: Any) -> str:
+    """A script whose loop over batches does something more at its end."""
+    given.setdefault("loader", "DataLoader(Files(labels), batch_size=4)")
+    text = script(
+        given.pop("loader"),
+        dataset=given.pop("dataset", None) or labelled(given.pop("item", "return x * self.labels[index], x.sum()")),
+        **given,
+    )
+    return text.replace("            optimizer.step()\n", "            optimizer.step()\n" + textwrap.indent(step, " " * 12) + "\n")
+
+
+def collating(collate: str, name: str = "collate", **given: Any) -> str:
+    return script(f"DataLoader(Files(), batch_size=4, collate_fn={name})", dataset=FILES + textwrap.dedent(collate), **given)
+
+
+def item(code: str, **given: str) -> str:
+    return script("DataLoader(Files(), batch_size=4)", dataset=files(code + "\nreturn x, x.sum()", **given))
+
+
+STACKED = "torch.stack([x for x, _ in items]), torch.stack([y for _, y in items])"
+METER = "class Meter:\n    def __init__(self):\n        self.n = 0\n    def add(self, k):\n        self.n += k\n"
+COUNT = "class Count:\n    n = 0\n    def __call__(self, x):\n        self.n += 1\n        return x * self.n\n"
+CHANGED_BY_ITEMS = {
+    "a counter of the class": item("type(self).count += 1", more="    count = 0\n"),
+    "a list of the class": item("Files.missing.append(index)", more="    missing = []\n"),
+    "a global": item("global n\nn += 1", before="n = 0\n"),
+    "a global dict": item("seen['n'] += 1", before="seen = {'n': 0}\n"),
+    "part of a global dict": item("mine = CONFIG['items']\nmine['last'] = index", before="CONFIG = {'items': {}}\n"),
+    "a list by another name": item("log = self.log\nlog.append(index)", init="self.log = []"),
+    "a list in a function": item("note(self.log, index)", init="self.log = []", before="def note(log, what):\n    log.append(what)\n"),
+    "a list from a method": item("self.notes().append(1)", init="self.log = []", more="    def notes(self):\n        return self.log\n"),
+    "a method taken before": item("push = self.log.append\npush(1)", init="self.log = []"),
+    "an extended list": item("seen = self.seen\nseen += [index]", init="self.seen = []"),
+    "elements of a list": item("for box in self.boxes:\n    box.append(1)", init="self.boxes = [[], []]"),
+    "a pool": item("x = x + self.pool.pop()", init="self.pool = [1.0] * 99"),
+    "a shortened list": item("del self.pool[0]", init="self.pool = list(range(99))"),
+    "a shuffled list": item("random.shuffle(self.paths)", before="import random\n"),
+    "a deque": item("recent.append(x)\nx = x + recent[0]", before="import collections\nrecent = collections.deque(maxlen=3)\n"),
+    "a queue": item("x = x + self.queue.get()", init="self.queue = queue.Queue()", before="import queue\n"),
+    "a stored tensor": item("y = self.table[index]\ny.add_(1)", init="self.table = torch.zeros(16, 4)"),
+    "a stored tensor by +=": item("y = self.table[index]\ny += 1", init="self.table = torch.zeros(16, 4)"),
+    "an attribute by setattr": item("setattr(self, 'last', index)"),
+    "an attribute of another object": item("self.owner.last = index", init="self.owner = Owner()", before="class Owner:\n    last = 0\n"),
+    "a meter": item("self.meter.add(1)", init="self.meter = Meter()", before=METER),
+    "a property": item("x = x * self.gain", init="self._n = 0", more="    @property\n    def gain(self):\n        self._n += 1\n        return self._n\n"),
+    "a library's attribute": item("settings.last = index", before="import settings\n"),
+    "an iterator": item("x = x * next(self.gain)", init="self.gain = itertools.cycle([1, 2])", before="import itertools\n"),
+    "a generator": item("x = x * next(gains)", before="def numbers():\n    k = 0\n    while True:\n        k += 1\n        yield k\n\ngains = numbers()\n"),
+    "a loop over a generator": item("for gain in self.gains:\n    break", init="self.gains = (i for i in range(99))"),
+    "an open file": item("x = x * float(lines.readline())", before="lines = open('labels.txt')\n"),
+    "a method of an open file": item("x = x * float(self.line())", init="self.line = open('labels.txt').readline"),
+    "a database": item("x = x * DB.execute('select v from t').fetchone()[0]", before="import sqlite3\nDB = sqlite3.connect('x.db')\n"),
+    "the environment": item("os.environ['LAST'] = str(index)", before="import os\n"),
+    "a log file": item("with open('log.txt', 'a') as log:\n    log.write(str(index))"),
+    "a saved tensor": item("torch.save(x, f'{index}.seen.pt')"),
+    "a transform in Compose": script(
+        "DataLoader(Files(transform), batch_size=4)",
+        dataset="from torchvision import transforms\n" + COUNT + "transform = transforms.Compose([Count()])\n"
+        + FILES.replace("n=16):", "transform, n=16):\n        self.transform = transform").replace("return x, x", "return self.transform(x), x"),
+    ),
+    "collate_fn and a global list": collating(f"seen = []\ndef collate(items):\n    seen.append(len(items))\n    return {STACKED}\n"),
+    "collate_fn and its default": collating(f"def collate(items, seen=[]):\n    seen.append(len(items))\n    return {STACKED}\n"),
+    "collate_fn and a closure": collating(
+        f"def counting():\n    n = 0\n    def collate(items):\n        nonlocal n\n        n += 1\n        return {STACKED}\n    return collate\n", "counting()"
+    ),
+    "collate_fn and partial": collating(
+        f"import functools\nseen = []\ndef collate(seen, items):\n    seen.append(len(items))\n    return {STACKED}\n", "functools.partial(collate, seen)"
+    ),
+    "collate_fn as a lambda": collating("seen = []\n", "lambda items: (seen.append(1), torch.stack([x for x, _ in items]))"),
+    "collate_fn as an object": collating(
+        f"class Fading:\n    scale = 1.0\n    def __call__(self, items):\n        self.scale *= 0.9\n        return {STACKED}\n", "Fading()"
+    ),
+    "collate_fn as a method": collating(
+        f"class Maker:\n    n = 0\n    def collate(self, items):\n        self.n += 1\n        return {STACKED}\n", "Maker().collate"
+    ),
+    "a dataset in a dataset": script(
+        "DataLoader(Outer(), batch_size=4)",
+        dataset=FILES + "class Inner(Files):\n    def __getitem__(self, i):\n        counter['n'] += 1\n        return super().__getitem__(i)\n"
+        "class Outer(Inner):\n    inner = Inner()\n    def __getitem__(self, i):\n        return self.inner[i]\ncounter = {'n': 0}\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CHANGED_BY_ITEMS.values(), ids=CHANGED_BY_ITEMS)
+def test_what_items_change_is_not_copied(text: str) -> None:
+    found = apply(RULE, text)
+    assert not found.fixes
+    assert re.search(r"fetching an item changes .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+", found.refusals)
+
+
+ITEMS_OF_THEIR_OWN = {
+    "containers": item("out = []\nout.append(x)\nd = {}\nd['x'] = x\nd.update(y=1)\nx[0] = 1\nx += 1"),
+    "a copy of a list": item("order = list(self.order)\nrandom.shuffle(order)\norder.sort()", init="self.order = [3, 1]", before="import random\n"),
+    "a copy of a tensor": item("y = self.table[index].clone()\ny.add_(1)\ny[0] = 1\nx = x + y", init="self.table = torch.zeros(16, 4)"),
+    "a number": item("y = self.labels[index]\ny += 1", init="self.labels = list(range(16))"),
+    "a dict that a function fills": item("t = {}\nfill(t, x)", before="def fill(t, x):\n    t['x'] = x\n"),
+    "an object": item("box = Box(x)\nbox.x = box.x + 1", before="class Box:\n    def __init__(self, x):\n        self.x = x\n"),
+    "an iterator": item("paths = iter(self.paths)\nfirst = next(paths)"),
+    "pairs": item("for a, b in zip(self.a, self.b):\n    x = x * a + b", init="self.a = [1, 2]\nself.b = [3, 4]"),
+    "what a file holds": item("meta = json.load(open(self.paths[index] + '.json'))\nmeta['x'] = 1\nmeta['boxes'].append(3)", before="import json\n"),
+    "a batch": collating(
+        "def collate(items):\n    items.sort(key=len)\n    xs, ys = zip(*items)\n    out = torch.zeros(len(xs), 4)\n"
+        "    for i, x in enumerate(xs):\n        out[i] = x\n    return out, torch.stack(ys)\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ITEMS_OF_THEIR_OWN.values(), ids=ITEMS_OF_THEIR_OWN)
+def test_what_items_make_for_themselves_is_no_matter(text: str) -> None:
+    assert "num_workers=loader_workers()" in " ".join(apply(RULE, text).text.split())
+
+
+SAMPLER = """
+class Hard(torch.utils.data.Sampler):
+    last = 0
+    def __init__(self, weights):
+        self.weights = weights
+    def __len__(self):
+        return 16
+    def __iter__(self):
+        {indices}
+"""
+LAZY = SAMPLER.format(indices="for _ in self.weights:\n            yield max(self.weights)")
+AT_ONCE = SAMPLER.format(indices="return iter(torch.multinomial(self.weights, 16).tolist())")
+TELLING = SAMPLER.format(indices="for i in range(16):\n            self.last = i\n            yield i")
+HARD = "DataLoader(Files([1] * 16), batch_size=4, sampler=Hard(weights))"
+RELABEL = "    def relabel(self, loss):\n        self.labels[0] = loss.item()\n"
+CALLBACK = "class Callback:\n    def __init__(self, labels):\n        self.labels = labels\n    def on_batch(self, loss):\n        self.labels[0] = loss.item()\n"
+LIST, ARRAY, NUMPY = "labels = [1.0] * 16", "labels = np.ones(16)", "import numpy as np\n"
+CHANGED_MEANWHILE = {
+    "a list": stepping("labels[0] = 1.0", more=LIST),
+    "a list that grows": stepping("labels.append(1.0)", more=LIST),
+    "a tensor": stepping("labels[0] = loss.item()", more="labels = torch.ones(16)"),
+    "a tensor in place": stepping("labels.mul_(2)", more="labels = torch.ones(16)"),
+    "a tensor by *=": stepping("labels *= 2", more="labels = torch.ones(16)"),
+    "an array": stepping("labels[0] = 2", more=ARRAY, dataset=labelled(before=NUMPY)),
+    "an array that is shuffled": stepping("np.random.shuffle(labels)", more=ARRAY, dataset=labelled(before=NUMPY)),
+    "an array in a function": stepping(
+        "relabel(labels, loss)", more=ARRAY, dataset=labelled(before=NUMPY, more="def relabel(labels, loss):\n    labels[0] = loss.item()\n")
+    ),
+    "an array in a method": stepping(
+        "data.relabel(loss)", more="data = Files(np.ones(16))", loader="DataLoader(data, batch_size=4)", dataset=labelled(before=NUMPY, more=RELABEL)
+    ),
+    "an array in another object": stepping(
+        "callback.on_batch(loss)", more=ARRAY + "\ncallback = Callback(labels)", dataset=labelled(before=NUMPY, more=CALLBACK)
+    ),
+    "an array by another name": stepping("mine = loader.dataset.labels\nmine[0] = 3", more=ARRAY, dataset=labelled(before=NUMPY)),
+    "a dict": stepping("labels['a'] = 2", more="labels = {'a': 1}", item="return x * self.labels['a'], x.sum()"),
+    "a dict that is updated": stepping("labels.update(a=2)", more="labels = {'a': 1}", item="return x * self.labels['a'], x.sum()"),
+    "an attribute of the dataset": stepping("loader.dataset.labels = [epoch] * 16", more=LIST),
+    "an attribute of the class": stepping("Files.gain = 3", more=LIST, dataset=labelled("return x * self.gain, x.sum()", more="    gain = 1\n")),
+    "a global list": stepping("SCALE[0] = 2", more=LIST, dataset=labelled("return x * SCALE[0], x.sum()", before="SCALE = [1]\n")),
+    "a global number": stepping(
+        "grow()", more=LIST, dataset=labelled("return x * SCALE, x.sum()", before="SCALE = 1\ndef grow():\n    global SCALE\n    SCALE += 1\n")
+    ),
+    "a closure": stepping("scale = 2", more="scale = 1", loader="DataLoader(Files(), batch_size=4, collate_fn=lambda items: items * scale)", dataset=FILES),
+    "the environment": stepping(
+        "os.environ['A'] = '3'", more=LIST, dataset=labelled("return x * int(os.environ['A']), x.sum()", before="import os\n")
+    ),
+    "the indices of a subset": stepping(
+        "chosen.append(3)", more="chosen = [1, 2]", loader="DataLoader(torch.utils.data.Subset(Files([1] * 16), chosen), batch_size=4)"
+    ),
+    "a hook": stepping("pass", more=LIST).replace(
+        "    for epoch", "    def hook(*_):\n        labels[0] += 1\n    model.register_forward_hook(hook)\n    for epoch"
+    ),
+    "a generator of batches": stepping("labels[0] = 2", more=LIST, over="batches")
+    .replace("    model = nn", "    batches = cycle(loader)\n    model = nn")
+    .replace("def main", "def cycle(loader):\n    while True:\n        for batch in loader:\n            yield batch\n\n\ndef main"),
+    "a model that is trained": stepping(
+        "pass", more="net = nn.Linear(4, 1)", loader="DataLoader(Files(net), batch_size=4)", item="return x, self.labels(x).detach()"
+    ).replace("model = nn.Linear(4, 1).to(device)", "model = net"),
+    "files": stepping("torch.save(x, data.paths[0])", more="data = Files([1] * 16)", loader="DataLoader(data, batch_size=4)"),
+    "files in a folder": stepping(
+        "torch.save(x, os.path.join(root, 'a.pt'))", more="root = '.'", loader="DataLoader(Files(root), batch_size=4)",
+        dataset=labelled("return x + torch.load(os.path.join(self.labels, 'a.pt')), x.sum()", before="import os\n"),
+    ),
+    "weights of a sampler": stepping("weights[0] = 2", more="weights = [1, 2]", loader=HARD, dataset=labelled(more=LAZY)),
+    "indices that are a list": stepping("order.append(1)", more="order = [1, 2]", loader="DataLoader(Files([1] * 16), batch_size=4, sampler=order)"),
+    "what a sampler tells": stepping("print(s.last)", more="s = Hard(3)", loader="DataLoader(Files([1] * 16), batch_size=4, sampler=s)", dataset=labelled(more=TELLING)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CHANGED_MEANWHILE.values(), ids=CHANGED_MEANWHILE)
+def test_what_is_changed_while_items_are_fetched_ahead(text: str) -> None:
+    found = apply(RULE, text)
+    assert not found.fixes
+    assert re.search(
+        r"line \d+ (changes|writes) .*(ahead|would not see)|a model that is trained|line \d+ reads, and workers", found.refusals
+    )
+
+
+NOT_MEANWHILE = {
+    "before the loop": stepping("pass", more=LIST + "\nlabels[0] = 2\nlabels.append(1)"),
+    "between epochs": stepping("pass", epoch="labels[0] = epoch\nloader.dataset.stage = epoch", more=LIST),
+    "other things": stepping(
+        "losses.append(loss.item())\nmeter.add(loss.item())", more=LIST + "\nlosses = []\nmeter = Meter()", dataset=labelled(more=METER)
+    ),
+    "the batch": stepping("x[0] = 1\ny += 1\nx.add_(1)", more=LIST),
+    "other options": stepping(
+        "args.lr = args.lr * 0.9", more="args = argparse.ArgumentParser().parse_args()", loader="DataLoader(Files(args), batch_size=4)",
+        dataset=labelled("return x * self.labels.gain, x.sum()", before="import argparse\n"),
+    ),
+    "a global that items do not read": stepping(
+        "grow()", more=LIST, dataset=labelled(before="SCALE = 1\ndef grow():\n    global SCALE\n    SCALE += 1\n")
+    ),
+    "a checkpoint": stepping("torch.save(model.state_dict(), os.path.join('runs', 'm.pt'))", more=LIST, dataset=labelled(before="import os\n")),
+    "indices that are drawn at once": stepping("weights[0] = 2", more="weights = torch.ones(16)", loader=HARD, dataset=labelled(more=AT_ONCE)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NOT_MEANWHILE.values(), ids=NOT_MEANWHILE)
+def test_what_is_changed_at_other_times(text: str) -> None:
+    assert "num_workers=loader_workers()" in " ".join(apply(RULE, text).text.split())
+
+
+def test_a_sampler_that_draws_as_it_goes_draws_earlier() -> None:
+    drawing = SAMPLER.format(indices="for _ in range(16):\n            yield random.randrange(16)")
+    shuffling = SAMPLER.format(
+        indices="order = list(range(16))\n        random.shuffle(order)\n        for i in order:\n            yield i"
+    )
+    for sampler, effect in ((drawing, Effect.SAMPLING), (shuffling, Effect.EXACT)):
+        dataset = "import random\n" + files("return x, x[0]") + sampler
+        assert apply(RULE, script("DataLoader(Files(), batch_size=4, sampler=Hard(1))", dataset=dataset)).fixes[0].effect is effect
+
+
+def test_a_tensor_beside_files_is_no_dataset_in_memory() -> None:
+    text = script(
+        "DataLoader(Files(), batch_size=4)", dataset=files("return x, self.labels[index]", init="self.labels = torch.arange(16) % 4")
+    )
+    assert "num_workers=loader_workers()" in apply(RULE, text).text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        stepping(
+            "pass", more="global SIZE\nSIZE = 2", loader="DataLoader(Files(), batch_size=4)", dataset=labelled("return x * SIZE, x.sum()")
+        ),
+        stepping(
+            "pass", more="CONFIG['a'] = 2\n" + LIST, dataset=labelled("return x * CONFIG['a'], x.sum()", before="CONFIG = {'a': 1}\n")
+        ),
+        stepping("pass", more="Files.gain = 3\n" + LIST, dataset=labelled("return x * self.gain, x.sum()", more="    gain = 1\n")),
+        stepping("pass", more=LIST, dataset=labelled("return x * SIZE, x.sum()")).replace("    main()\n", "    SIZE = 2\n    main()\n"),
+    ],
+    ids=["a global", "a dict", "a class", "below the guard"],
+)
+def test_what_only_this_process_has_set_needs_a_fork(text: str) -> None:
+    assert "start_method" in apply(RULE, text).text
+    assert "start_method" not in apply(RULE, stepping("pass", more=LIST)).text
 
 
 # ------------------------------------------------------------------------------------------------ the same numbers
@@ -307,4 +570,38 @@ def test_workers_do_not_change_what_the_main_process_draws(tmp_path: Any, monkey
         scope: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(source, "train.py", "exec"), scope)
         seen.append(scope["losses"])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        script(
+            "DataLoader(Files(), batch_size=4, shuffle=True)",
+            dataset="GAIN = [1.0]\n" + files("out = {}\nout['x'] = x * GAIN[0]\nreturn out['x'] + self.paths.index(f'{index}.pt'), x[0]"),
+            epoch="GAIN[0] = epoch\nloader.dataset.paths.reverse()",
+        ),
+        stepping("weights[0] *= 2", more="weights = torch.ones(16)", loader=HARD, dataset=labelled(more=AT_ONCE)),
+        script(
+            "DataLoader(Files(), batch_size=4)", dataset=files("return x, self.labels[index]", init="self.labels = torch.arange(16.0) % 4")
+        ),
+    ],
+    ids=["changed between epochs", "indices drawn at once", "a tensor beside files"],
+)
+def test_the_same_items_come_from_workers(text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    for i in range(16):
+        torch.save(torch.full((4,), float(i)), f"{i}.pt")
+    text = text.replace("optimizer.step()", "seen.append((x.tolist(), y.tolist()))").replace(
+        "def main():\n", "seen = []\n\ndef main():\n    torch.manual_seed(0)\n"
+    )
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    rewritten = apply(RULE, text).text
+    assert "num_workers=loader_workers()" in " ".join(rewritten.split())
+    seen = []
+    for source in (text, rewritten):
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(source, "train.py", "exec"), scope)
+        seen.append(scope["seen"])
     assert seen[0] == seen[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,86 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
     assert not found.fixes
 
 
+def labelled(item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = "") -> str:
+    """A dataset of files that is given something from outside."""
+    text = FILES.replace("n=16):", "labels=None, n=16):\n        self.labels = labels").replace("return x, x.sum()", item)
+    return before + text + more
+
+
+def between(
+    epoch: str, more: str = "labels = [1.0] * 16", dataset: str = "", loader: str = "DataLoader(Files(labels), num_workers=4)"
+) -> str:
+    return script(loader, dataset=dataset or labelled(), more=more, epoch=epoch)
+
+
+NUMPY, ARRAY = "import numpy as np\n", "labels = np.ones(16)"
+METHOD = "    def relabel(self):\n        {}\n"
+GAIN = "return x * self.gain, x.sum()"
+CHANGED_BETWEEN = {
+    "a list": between("labels[0] = epoch"),
+    "a list that is given a new order": between("labels.sort(key=lambda k: -k)"),
+    "a list that is refilled": between("labels[:] = [epoch] * 16"),
+    "a list that is shuffled": between("random.shuffle(loader.dataset.labels)", dataset="import random\n" + labelled()),
+    "an array": between("labels[0] = 2", ARRAY, NUMPY + labelled()),
+    "an array that is shuffled": between("np.random.shuffle(labels)", ARRAY, NUMPY + labelled()),
+    "an array by another name": between("mine = loader.dataset.labels\nmine[0] = 3", ARRAY, NUMPY + labelled()),
+    "a tensor in place": between("labels.add_(1)", "labels = torch.ones(16)"),
+    "a tensor by +=": between("labels += 1", "labels = torch.ones(16)"),
+    "in a method": between("loader.dataset.relabel()", dataset=labelled(more=METHOD.format("self.labels[0] += 1"))),
+    "an array in a method": between("loader.dataset.relabel()", ARRAY, NUMPY + labelled(more=METHOD.format("np.random.shuffle(self.labels)"))),
+    "in a function": between("relabel(labels)", ARRAY, NUMPY + labelled(more="def relabel(labels):\n    labels[0] += 1\n")),
+    "an option": between("labels['gain'] = epoch", "labels = {'gain': 1}", labelled("return x * self.labels['gain'], x.sum()")),
+    "the class": between("Files.gain += 1", dataset=labelled(GAIN, more="    gain = 1\n")),
+    "the class of something in it": between(
+        "Stage.gain += 1", "labels = Stage()", "class Stage:\n    gain = 1\n" + labelled("return x * self.labels.gain, x.sum()")
+    ),
+    "a global": between("global EPOCH\nEPOCH = epoch", dataset="EPOCH = 0\n" + labelled("return x * EPOCH, x.sum()")),
+    "a global dict": between("state['noise'] = epoch", dataset="state = {'noise': 0}\n" + labelled("return x + state['noise'], x.sum()")),
+    "the environment": between("os.environ['A'] = '1'", dataset="import os\n" + labelled("return x * int(os.environ.get('A', 0)), x.sum()")),
+    "the indices of a subset": between(
+        "part.indices.extend([8])", "part = torch.utils.data.Subset(Files([1] * 16), list(range(8)))", loader="DataLoader(part, num_workers=4)"
+    ),
+    "the list given to a subset": between(
+        "chosen[:] = [1, 2]", "chosen = [3, 4]", loader="DataLoader(torch.utils.data.Subset(Files([1] * 16), chosen), num_workers=4)"
+    ),
+    "collate_fn's attribute": between(
+        "collate.epoch = epoch", "collate = Collate()",
+        labelled("return x, x.sum()", more="class Collate:\n    epoch = 0\n    def __call__(self, items):\n        return items[0][0] * self.epoch, items[0][1]\n"),
+        "DataLoader(Files(), num_workers=4, collate_fn=collate)",
+    ),
+    "collate_fn's closure": between(
+        "scale = epoch", "scale = 1", loader="DataLoader(Files([1] * 16), num_workers=4, collate_fn=lambda items: items[0][0] * scale)"
+    ),
+    "a list that items fill": between("pass", dataset="seen = []\n" + labelled("seen.append(index)\n        return x, x.sum()")),
+    "a generator of its own": between("pass", "labels = np.random.default_rng(0)", NUMPY + labelled("return x * self.labels.normal(), x.sum()")),
+    "a model that is trained": between("pass", "labels = nn.Linear(4, 1)", labelled("return x, self.labels(x).detach()")).replace(
+        "model = nn.Linear(4, 1).to(device)", "model = labels"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CHANGED_BETWEEN.values(), ids=CHANGED_BETWEEN)
+def test_what_living_workers_would_not_see(text: str) -> None:
+    found = apply(RULE, text)
+    assert not found.fixes
+    assert re.search(
+        r"line \d+ changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained", found.refusals
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        between("pass", more="labels = [1.0] * 16\nlabels[0] = 2\nlabels.append(3)"),
+        between("losses.append(epoch)\nstate['epoch'] = epoch", more="labels = [1.0] * 16\nlosses = []\nstate = {}"),
+        between("weights[0] = epoch", "weights = [1.0] * 16", loader="DataLoader(Files([1] * 16), num_workers=4, sampler=list(weights))"),
+    ],
+    ids=["before", "other things", "of the sampler"],
+)
+def test_what_is_no_matter_to_workers(text: str) -> None:
+    assert "persistent_workers=True" in apply(RULE, text).text
+
+
 def test_what_is_set_before_the_first_epoch_is_seen() -> None:
     assert "persistent_workers=True" in apply(RULE, script("DataLoader(data, num_workers=4)", more="data = Files()\ndata.stage = 1")).text
 
@@ -204,3 +285,21 @@ def test_every_epoch_still_sees_every_item(tmp_path: Any, monkeypatch: pytest.Mo
         seen.append(scope["seen"])
     assert [sorted(epoch) for epoch in seen[1]] == [sorted(epoch) for epoch in seen[0]] == [[float(i) for i in range(16)]] * 3
     assert seen[0][0] == seen[1][0]
+
+
+def test_living_workers_see_what_was_changed_before(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    for i in range(16):
+        torch.save(torch.full((4,), float(i)), f"{i}.pt")
+    text = between("pass", "labels = [1.0] * 16\nlabels[0] = 3", loader="DataLoader(Files(labels), batch_size=4, num_workers=2)")
+    text = text.replace("labels[0] = 3", "labels[0] = 3\n    SCALE[0] = 2").replace("self.labels[index]", "self.labels[index] * SCALE[0]")
+    text = text.replace("optimizer.step()", "seen.append(x.tolist())").replace("def main():\n", "SCALE = [1]\nseen = []\n\ndef main():\n")
+    made = apply(RULE, text).text
+    assert "persistent_workers=True" in made
+    seen = []
+    for source in (text, made):
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(source, "train.py", "exec"), scope)
+        seen.append(scope["seen"])
+    assert seen[0] == seen[1]
