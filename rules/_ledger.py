@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autofast.carry import calls_of
-from autofast.read.events import CallFrame
+from autofast.read.events import CallFrame, TryFrame
 from autofast.read.source import ancestors, function_of, parent_of, source_of
 from autofast.read.values import Bound, Cls, Func, Inst, Partial, Thing, const
 from autofast.script import Script
 
 MOST = 400  # states before one statement: more than any script needed that was tried
-LEAVES = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+LEAVES = (ast.Continue, ast.Break, ast.Return, ast.Raise, ast.Assert)
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 
 
@@ -32,7 +32,7 @@ class Event:
 
     Attributes:
         kind: ``make``, ``backward``, ``plain`` (a backward without scaler), ``step``, ``plain step``, ``unscale``, ``update``, ``zero``,
-            ``read`` (of gradients, or any change but to zero) or ``write`` (of gradients from elsewhere).
+            ``read`` (of gradients, or any change but to zero), ``write`` (of gradients from elsewhere) or ``exit`` (of the script).
         things: ids of the optimizers that it concerns. None: all, or which ones is not known.
         sure: it certainly concerns them.
     """
@@ -71,7 +71,7 @@ class Ends:
 class Ledger:
     """Attributes:
     events: by the node they happen at. before, after: by the statement.
-    ways: whether the scaler is a new one, so that its making has to come first on every way, and nothing else may know of it.
+    is_new: whether the scaler is to be added: then its making has to come first on every way, and no step without a backward.
     """
 
     script: Script
@@ -104,9 +104,11 @@ class _Book:
         states = self.function(entry, states)
         for tree in (s.tree for s in self.script.sources if s.tree is not entry and id(s.tree) in self.functions):
             states = self.function(tree, states) or states
-        for func in self._roots():
-            self.function(func, states)
-        for node in (e.node for events in self.at.values() for e in events):
+        ends = [states, *(self.function(func, states) for func in self._roots())]
+        if self.is_new and any(s.stage == "unscaled" for end in ends for s in end):
+            node = next((e.node for events in self.before.values() for e in events), entry)
+            self.wrong("end", node, "the script may end after {}, before the update, for gradients that overflow")
+        for node in (e.node for events in self.at.values() for e in events if e.kind != "exit"):
             if id(node) not in self.visited:
                 self.wrong("unseen", node, "when {} happens is not known")
         return self.found
@@ -189,6 +191,8 @@ class _Book:
                 break
             for event in self.before.get(id(stmt), ()):
                 ends.normal = self.happen(event, ends.normal)
+                for trace in self.traces:
+                    trace |= ends.normal
             more = self.stmt(stmt, ends.normal) if id(stmt) in self.hot else Ends(ends.normal)
             ends.normal = _forget(more.normal, stmt)
             for event in self.after.get(id(stmt), ()):
@@ -208,7 +212,11 @@ class _Book:
                 return Ends(breaks=states)
             case ast.Return():
                 return Ends(returns=self.expr(node.value, states) if node.value is not None else states)
-            case ast.Raise():
+            case ast.Raise() | ast.Assert():
+                if self.is_new and any(s.stage == "unscaled" for s in states):
+                    self.wrong("end", node, "{} may end the script for gradients that overflow, which a scaler skips")
+                if isinstance(node, ast.Assert):
+                    return Ends(self.expr(node, states))
                 for trace in self.traces:
                     trace |= states
                 return Ends()
@@ -221,7 +229,12 @@ class _Book:
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     states = self.expr(item.context_expr, states)
-                return self.block(node.body, states)
+                if id(node) not in _swallowing(self.script):
+                    return self.block(node.body, states)
+                self.traces.append(set(states))  # `with suppress(...)`: what is raised ends here
+                ends = self.block(node.body, states)
+                ends.normal |= self.traces.pop()
+                return ends
             case ast.Try():
                 return self.attempt(node, states)
             case ast.Match():
@@ -404,6 +417,10 @@ class _Book:
             return s._replace(gradients="unscaled", stage="stepped", checked=True)
         if kind == "plain step":
             return s
+        if kind == "exit":
+            if s.stage == "unscaled":
+                self.wrong("end", node, "{} may end the script for gradients that overflow, which a scaler skips")
+            return s
         assert kind == "update", kind
         if not s.checked:
             self.wrong(kind, node, "{} may come without a step before it, which GradScaler.update() does not allow")
@@ -485,6 +502,17 @@ def _run_by(callees: Iterable[Thing]) -> Iterator[Function]:
             yield from _run_by(callee.find("__init__") or ())
         elif isinstance(callee, Inst):
             yield from _run_by(callee.cls.find("__call__") or callee.cls.find("forward") or ())
+
+
+def _swallowing(script: Script) -> set[int]:
+    """The ids of ``with`` statements that may end an exception."""
+    known: set[int] | None = script.__dict__.get("_swallowing")
+    if known is None:
+        stacks = {id(o.stack): o.stack for _, site in script.log.each() for o in site}
+        frames = (f for stack in stacks.values() for f in stack)
+        known = {id(f.node) for f in frames if isinstance(f, TryFrame) and isinstance(f.node, (ast.With, ast.AsyncWith))}
+        script.__dict__["_swallowing"] = known
+    return known
 
 
 def _volatile(script: Script) -> tuple[set[str], set[str]]:

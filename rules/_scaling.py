@@ -18,7 +18,7 @@ from autofast.read.kinds import is_optimizer
 from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.read.steps import CLIPS
 from autofast.read.tensors import tensors_in
-from autofast.read.values import Ext, Inst, Thing
+from autofast.read.values import Ext, Inst, Thing, const
 from autofast.script import Backward, Script, Step, Update
 
 from ._homes import Home, after_all, home_of
@@ -135,6 +135,7 @@ class _Builder:
         events += [Event("step", u.node, frozenset(map(id, u.things))) for u in self.updates]
         events += zeros(self.script)
         events += clips(self.script)
+        events += [Event("exit", e.node) for e in self.script.calls("sys.exit", "builtins.exit", "builtins.quit", "os._exit")]
         makes = [Event("make", place) for place in made.makes]
         before = [e for u in made.unscales for e in u.events]
         after = [*self.zeroed, *(Event("update", e) for e in ends)]
@@ -426,6 +427,8 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
             models = {id(m) for m in _parameter_owners(script, call.args[0])}
             mine = [o for o in script.optimizers if any(id(m) in models for p in o.params for m in unwrapped(p))]
             things = frozenset(id(t) for o in mine for t in o.things) or None
+            if strict and any(k.arg == "error_if_nonfinite" and const(script.values(k.value)) is not False for k in call.keywords):
+                raise Refused(f"{at(call)} raises where gradients overflow, which a scaler skips")
             given = tensors_in(script.values(call.args[0]))
             if strict and any(t.param != "param" for t in given):
                 raise Refused(f"{at(call)} clips the gradient of something that is not known to be a parameter")

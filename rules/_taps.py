@@ -10,7 +10,7 @@ from autofast.read.build import unwrapped
 from autofast.read.events import CallFrame
 from autofast.read.kinds import is_module, is_optimizer
 from autofast.read.source import ancestors, function_of, parent_of, source_of
-from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values, const
 from autofast.script import Script
 
 from ._ledger import Event, is_none_test
@@ -61,6 +61,11 @@ def against_scaler(script: Script) -> str:
     """A way in which gradients are computed, seen or changed besides the plain backward; empty where there is none."""
     if sites := script.calls("builtins.exec"):
         return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
+    for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
+        if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
+            return (
+                f"line {getattr(site.node, 'lineno', 1)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
+            )
     for node in _nodes(script):
         if isinstance(node, ast.Attribute):
             if node.attr in HOOKS:

@@ -542,6 +542,33 @@ for i in range(6):
             ),
             "a second time",
         ),
+        (
+            script(
+                "\nimport contextlib\nfor turn in range(2):\n    with contextlib.suppress(ZeroDivisionError):"
+                + LOOP.replace("\n", "\n        ").replace(
+                    "            optimizer.step()", "        " + CLIP + "            1 / (i % 2)\n            optimizer.step()"
+                )
+            ),
+            "a second time",
+        ),
+        (
+            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        raise ValueError\n    optimizer.step()"),
+            "gradients that overflow",
+        ),
+        (stepped("    loss.backward()\n" + CLIP + "    assert torch.isfinite(norm)\n    optimizer.step()"), "gradients that overflow"),
+        (
+            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        break\n    optimizer.step()"),
+            "gradients that overflow",
+        ),
+        (
+            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        exit()\n    optimizer.step()"),
+            "gradients that overflow",
+        ),
+        (
+            stepped("    loss.backward()\n" + CLIP.replace("1.0)", "1.0, error_if_nonfinite=True)") + "    optimizer.step()"),
+            "gradients overflow",
+        ),
+        (script("torch.autograd.set_detect_anomaly(True)\n" + LOOP), "finds its scale"),
         # steps and gradients that do not belong together
         (script().replace("    optimizer.zero_grad()\n", ""), "not scaled any more"),
         (
