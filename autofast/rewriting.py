@@ -83,7 +83,7 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
     script = read(entry, root, raw)
     rules = select(config.select, config.ignore)
     whole = chosen = _plan(script, config, rules)
-    if trains_nothing(script, whole):
+    if trains_nothing(script, whole) and not script.unread:
         raise BadInput(f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains")
     if alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes):
         chosen = _plan(script, config, [replace(rule, find=_within(script.entry, rule.find)) for rule in rules])
