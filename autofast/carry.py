@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -48,11 +48,12 @@ class Attribute:
 class Way:
     """The way of one value from where it is made to all places that need it."""
 
-    def __init__(self, script: Script, origin: Variable | Attribute):
+    def __init__(self, script: Script, origin: Variable | Attribute, known: Mapping[int, str] | None = None):
+        """``known`` names the value in functions (by the id of their node) that have it already, as a parameter."""
         self.script, self.origin = script, origin
         self.calls = calls_of(script)
         self.refusal = ""
-        self._names: dict[int, str] = {}
+        self._names: dict[int, str] = dict(known or {})
         self._edits: dict[tuple[int, ...], Edit] = {}
 
     @property

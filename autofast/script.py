@@ -236,6 +236,48 @@ class Optimizer:
 
 
 @dataclass(eq=False)
+class Tick:
+    """``scheduler.step()``; ``scheduler`` is the expression of the scheduler, ``things`` what it may be.
+
+    ``unit`` says when it happens: ``update`` (in a training loop, once a batch or update), ``epoch`` (in a loop around one), ``other``.
+    """
+
+    node: ast.Call
+    scheduler: ast.expr
+    things: list[Thing]
+    site: Site
+    unit: str
+
+    @property
+    def given(self) -> bool:
+        """It is given a metric or an epoch."""
+        return bool(self.node.args or self.node.keywords)
+
+
+@dataclass(eq=False)
+class Scheduler:
+    """A learning-rate scheduler of ``torch.optim.lr_scheduler`` (or a class of the project that extends one), made at ``node``.
+
+    Attributes:
+        name: its class (``CosineAnnealingLR``); ``own`` where that is one of the project.
+        optimizers: whose learning rates it sets. updates: every place where one of these is stepped.
+        inner: the schedulers that a SequentialLR or ChainedScheduler is made of; ``outer`` where it is part of one.
+        ticks: the places that step it.
+    """
+
+    things: list[Thing]
+    node: ast.Call
+    name: str
+    args: Arguments
+    own: bool
+    optimizers: list[Thing]
+    updates: list[Update]
+    ticks: list[Tick]
+    inner: list[Thing] = field(default_factory=list)
+    outer: bool = False
+
+
+@dataclass(eq=False)
 class Model:
     """An ``nn.Module`` that the program trains or evaluates (the outermost one of each forward).
 
@@ -267,6 +309,7 @@ class Script:
     loaders: list[Loader] = field(default_factory=list)
     models: list[Model] = field(default_factory=list)
     optimizers: list[Optimizer] = field(default_factory=list)
+    schedulers: list[Scheduler] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)

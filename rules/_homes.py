@@ -16,39 +16,44 @@ from ._places import block, index, nodes_of
 
 @dataclass(frozen=True)
 class Home:
-    """A place that objects are kept in: variables of ``scope``, or attributes of ``owners``; ``stores`` put something there."""
+    """A place that objects are kept in: variables of ``scope``, or attributes of ``owners``; ``stores`` put something there.
+
+    ``names`` are the names of the variables or attributes.
+    """
 
     scope: Scope | None
     owners: tuple[Inst, ...]
     stores: tuple[ast.stmt, ...]
+    names: tuple[str, ...] = ()
 
     def beside(self, name: str) -> Variable | Attribute:
         """A new value that is kept in the same place."""
         return Variable(name, self.scope) if self.scope is not None else Attribute(name, self.owners)
 
 
-def home_of(script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing]) -> Home | str:
+def home_of(script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing], what: str = "optimizer") -> Home | str:
     """The one place where all these expressions have their ``objects`` from; or why there is not one."""
-    search = _Search(script, {id(t) for t in objects})
+    search = _Search(script, {id(t) for t in objects}, what)
     for expr in exprs:
         search.follow(expr)
         if search.refusal:
             return search.refusal
     scopes, owners = list(search.scopes.values()), list(search.owners.values())
     if len(scopes) + bool(owners) != 1:
-        return "the optimizers are kept in different places"
-    return Home(scopes[0] if scopes else None, tuple(owners), tuple(search.stores.values()))
+        return f"the {what}s are kept in different places"
+    return Home(scopes[0] if scopes else None, tuple(owners), tuple(search.stores.values()), tuple(search.names))
 
 
 class _Search:
     """Follows expressions back to the variables and attributes that their values were put into."""
 
-    def __init__(self, script: Script, wanted: set[int]):
-        self.script, self.wanted = script, wanted
+    def __init__(self, script: Script, wanted: set[int], what: str):
+        self.script, self.wanted, self.what = script, wanted, what
         self.calls: Calls = calls_of(script)
         self.scopes: dict[int, Scope] = {}
         self.owners: dict[int, Inst] = {}
         self.stores: dict[int, ast.stmt] = {}
+        self.names: dict[str, None] = {}
         self.refusal = ""
         self._seen: set[tuple[int, str]] = set()
 
@@ -58,7 +63,7 @@ class _Search:
         elif isinstance(expr, ast.Attribute):
             self._attribute(expr)
         else:
-            self.refusal = f"the optimizer is `{ast.unparse(expr)}` on line {expr.lineno}: put it into a variable first"
+            self.refusal = f"the {self.what} is `{ast.unparse(expr)}` on line {expr.lineno}: put it into a variable first"
 
     def _variable(self, scope: Scope, name: str) -> None:
         if (id(scope), name) in self._seen:
@@ -68,6 +73,7 @@ class _Search:
         stores = [s for s in _stores(scope, name) if self._puts(s)]
         if stores:
             self.scopes[id(scope)] = scope
+            self.names[name] = None
             self.stores.update((id(s), s) for s in stores)
         elif parameter is not None and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._arguments(scope, name)
@@ -104,6 +110,7 @@ class _Search:
             self.refusal = f"`{ast.unparse(expr)}` is not set in a method of its own class"
             return
         self.owners.update((id(t), t) for t in owners)
+        self.names[expr.attr] = None
         self.stores.update((id(s), s) for s in stores)
 
     def _puts(self, statement: ast.stmt) -> bool:

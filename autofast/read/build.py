@@ -12,6 +12,7 @@ from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, 
 from autofast.read.interp import Interpreter, TooDeep
 from autofast.read.project import Project
 from autofast.read.source import Source, nested_too_deeply
+from autofast.read.schedulers import build_schedulers
 from autofast.read.steps import build_steps
 from autofast.read.values import (
     NOTHING,
@@ -95,6 +96,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script.transfers = _transfers(script)
     script.loaders = _loaders(interp, script)
     script.optimizers = _optimizers(interp, script)
+    script.schedulers = build_schedulers(script, interp.made)
     script.evaluations = evaluations(script)
     script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
     for evaluation in script.evaluations if script.unread else ():

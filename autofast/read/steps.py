@@ -22,7 +22,7 @@ LOOPS = (ast.For, ast.While, ast.AsyncFor)
 def build_steps(script: Script) -> list[Step]:
     """All training steps, one for each loop (or loop-less function) that holds a backward and its update."""
     backwards = _backwards(script)
-    updates = _updates(script)
+    updates = all_updates(script)
     homes: dict[int, ast.AST] = {}
     stacks: dict[int, Stack] = {}
     members: dict[int, list[Backward]] = {}
@@ -104,7 +104,8 @@ def _peel(script: Script, backward: Backward) -> None:
     backward.expr = expr
 
 
-def _updates(script: Script) -> list[Update]:
+def all_updates(script: Script) -> list[Update]:
+    """Every place where an optimizer is stepped, or something unknown that may be one."""
     found = []
     for site in script.log.of(".step"):
         node = site.node

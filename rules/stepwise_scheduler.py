@@ -1,0 +1,124 @@
+"""stepwise-scheduler: step the learning rate after every update instead of once an epoch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Before, Edit, Remove
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.read.events import LoopFrame
+from autofast.read.source import ancestors, function_of, source_of, statement_of
+from autofast.script import Scheduler, Script, Tick
+
+from ._horizon import Change, changed, check, every_part
+from ._pace import Pace, Refused, at, pace_of
+from ._places import block, index
+from ._rates import check_rates, by_hand, counted_wrong, log_between
+from ._reach import Reach, number_in
+
+MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
+
+
+@rule("stepwise-scheduler", Effect.RECIPE, groups=("schedule",), default=False)
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Step the learning rate after every update instead of once an epoch."""
+    ticks = {id(t.node): t for s in script.schedulers for t in s.ticks}
+    for tick in ticks.values():
+        schedulers = [s for s in script.schedulers if any(t is tick for t in s.ticks)]
+        first = schedulers[0]
+        if advice := counted_wrong(script, tick, schedulers):
+            yield Finding(first.node, "the schedule counts one thing and is stepped after another", advice=advice)
+        try:
+            edits, note = _edits(script, tick, schedulers)
+        except Refused as why:
+            yield Finding(first.node, MESSAGE, refusal=str(why))
+        else:
+            yield Finding(first.node, MESSAGE + note, edits=tuple(edits), key=first.node)
+    if not ticks and (place := by_hand(script)) is not None:
+        yield Finding(place, MESSAGE, refusal="the learning rate is set by hand here: what it depends on is not known")
+
+
+def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[list[Edit], str]:
+    """All that it takes; raises :class:`Refused`."""
+    if tick.unit == "update":
+        raise Refused("it is stepped after every update already" if not tick.given else "it is stepped with parts of epochs already")
+    parts: list[list[Scheduler]] = []
+    for scheduler in schedulers:
+        every = [scheduler] if scheduler.own else every_part(script, scheduler)
+        check(scheduler, every)
+        parts.append(every)
+    pace = pace_of(script, tick, schedulers)
+    check_rates(script, pace, [p for every in parts for p in every])
+    edits: list[Edit] = [Remove(pace.gone)]
+    name = tick.scheduler
+    if function_of(pace.anchor) is function_of(name):
+        text = source_of(name).segment(name)
+    else:
+        way = Reach(script, "scheduler", name, tick.things, pace.stacks)
+        text = way.to(function_of(pace.anchor))
+        edits += way.edits
+    edits.append(pace.follow(text))
+    made, smooth = _horizons(script, pace, [p for every in parts for p in every])
+    if not smooth:
+        names = ", ".join(dict.fromkeys(s.name for s in schedulers))
+        raise Refused(f"{names} would give the same learning rates: they change at the ends of epochs only")
+    return edits + made, log_between(script, pace)
+
+
+def _horizons(script: Script, pace: Pace, parts: list[Scheduler]) -> tuple[list[Edit], bool]:
+    """The edits where the schedulers are made, and whether any of them then changes within epochs."""
+    loader = Reach(script, "loader", pace.loader, pace.loaders, [*pace.stacks, *(t.made for p in parts for t in p.things)])
+    by_scope: dict[int, list[Scheduler]] = {}
+    for part in parts:
+        by_scope.setdefault(id(function_of(part.node)), []).append(part)
+    edits: list[Edit] = []
+    smooth = False
+    for group in by_scope.values():
+        made, changes = _in_one_scope(script, pace, group, loader)
+        edits += made
+        smooth |= changes
+    return edits + list(loader.edits), smooth
+
+
+def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Reach) -> tuple[list[Edit], bool]:
+    scope = function_of(parts[0].node)
+    for part in parts:
+        for thing in part.things:
+            if any(isinstance(f, LoopFrame) and f.node is pace.epochs for f in thing.made):  # type: ignore[union-attr]
+                raise Refused("it is made anew in every epoch")
+        loader.check_made(part.node, [t.made for t in part.things])  # type: ignore[union-attr]
+    count = _count(script, pace, parts, loader.to(scope))
+    plain = pace.window is None
+    trial = [changed(script, p, count) for p in parts]
+    uses = sum(c.uses for c in trial)
+    if uses == 0 or (plain and uses == 1):
+        return [e for c in trial for e in c.edits], any(c.smooth for c in trial)
+    name = source_of(scope).fresh("steps_per_epoch")
+    changes = [changed(script, p, name) for p in parts]
+    first = _first_of(changes)
+    for part in parts:
+        loader.check_made(first, [t.made for t in part.things])  # type: ignore[union-attr]
+    return [Before(first, f"{name} = {count}"), *(e for c in changes for e in c.edits)], any(c.smooth for c in changes)
+
+
+def _count(script: Script, pace: Pace, parts: list[Scheduler], loader: str) -> str:
+    """The number of updates in an epoch."""
+    if pace.window is None:
+        return f"len({loader})"
+    ways = [t.made for p in parts for t in p.things]  # type: ignore[union-attr]
+    every = number_in(script, pace.window.every, statement_of(parts[0].node), ways, pace.stacks)
+    return f"(len({loader}) + {every} - 1) // {every}" if pace.window.last else f"max(1, len({loader}) // {every})"
+
+
+def _first_of(changes: list[Change]) -> ast.stmt:
+    """The first statement, in a block around all that need the number."""
+    statements = [statement_of(c.scheduler.node) for c in changes if c.uses]
+    for outer in (statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))):
+        here = block(outer)
+        tops = [next((s for s in (x, *ancestors(x)) if isinstance(s, ast.stmt) and index(here, s) >= 0), None) for x in statements]
+        if here and all(t is not None for t in tops):
+            return min((t for t in tops if t is not None), key=lambda s: index(here, s))
+    raise Refused(f"the schedulers are made in different places ({at(statements[0])})")
+
+
