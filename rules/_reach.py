@@ -188,6 +188,7 @@ def _is_sure(statement: ast.stmt, stores: set[int]) -> bool:
 # ------------------------------------------------------------------------------------------------ plain values
 def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[Stack], stacks: Iterable[Stack]) -> str:
     """What to write for a number (``args.accum``) just before ``place``; ``ways`` lead there, ``stacks`` to ``expr``. Raises :class:`Refused`."""
+    ways, stacks = list(ways), list(stacks)
     root = expr
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -214,6 +215,11 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
                 if loads and all(script.values(n) == script.values(root) for n in loads):
                     if _stands_before(place, {id(statement_of(n)) for n in stored}):
                         return name + rest
+    if isinstance(expr, ast.Name) and is_parameter_of(there, expr.id) and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id)):
+        frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
+        given = {id(g.expr): g.expr for f in frames if (g := f.given.get(expr.id)) is not None and g.expr is not None}
+        if len(given) == 1 and all(expr.id in f.given for f in frames):
+            return number_in(script, next(iter(given.values())), place, ways, stacks)
     raise Refused(f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}")
 
 

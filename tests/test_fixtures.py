@@ -17,7 +17,7 @@ from autofast.plan import Plan
 from autofast.read import read_script
 from autofast.read.source import Source, source_of
 from autofast.registry import ALL as EVERY_RULE
-from autofast.registry import select
+from autofast.registry import all_rules, select
 from autofast.script import Script
 from tests import metamorphic
 from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest
@@ -81,7 +81,8 @@ def test_expected_fixes_are_found(fixture: Fixture):
     plan = plan_of(fixture)
 
     def met(label: Label) -> bool:
-        return len({getattr(f.node, "lineno", 1) for f in plan.fixes if label.matches(f)}) >= label.count
+        fixes = plan.fixes if all_rules()[label.rule].default else plan_of(fixture, "cuda", Effect.RECIPE, label.rule).fixes
+        return len({getattr(f.node, "lineno", 1) for f in fixes if label.matches(f)}) >= label.count
 
     missing = [str(label) for label in fixture.expect if not met(label)]
     assert not missing, "\n".join(["missing:", *missing, "found:", shown(plan.findings)])
@@ -235,7 +236,7 @@ def _with_needs(plan: Plan, names: frozenset[str]) -> frozenset[str]:
 
 
 def difference(at_once: Mapping[str, bytes], staged: Mapping[str, bytes]) -> str:
-    """How the code differs; line breaks and the order of keyword arguments and helpers depend on what is touched together."""
+    """How the code differs; line breaks and the order of keyword arguments, new parameters and helpers depend on what is touched together."""
     lines: list[str] = []
     for name in sorted({*at_once, *staged}):
         texts = [_without_layout(files.get(name, b"")) for files in (at_once, staged)]
@@ -248,6 +249,8 @@ def _without_layout(raw: bytes) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             node.keywords.sort(key=lambda keyword: keyword.arg or "")
+        elif isinstance(node, ast.FunctionDef):
+            node.args.args.sort(key=lambda param: param.arg)  # those that rules add are given by name
     helpers = [stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS]
     tree.body = [stmt for stmt in tree.body if stmt not in helpers] + sorted(helpers, key=lambda helper: helper.name)
     return ast.unparse(tree).splitlines()

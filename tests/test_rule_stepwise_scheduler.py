@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from autofast.finding import Effect
+from autofast.plan import Plan
+from autofast.registry import select
+from tests.fixture import ALL, Fixture
 from tests.onerule import Applied, apply
-from tests.schedules import difference, rates_of
+from tests.schedules import difference, rates_in, rates_of
+from tests.test_fixtures import _with_needs, contents, planned, reread, script_of
+from tests.test_fixtures import difference as text_difference
 
 torch = pytest.importorskip("torch")
 
@@ -484,7 +490,7 @@ def test_accumulation_through_functions():
         loss.backward()
         if (i + 1) % config.accum == 0 or i + 1 == len(batches):
             optimizer.step()
-            optimizer.zero_grad()""").replace("def main(epochs):", "def main(epochs):\n    import argparse\n    args = argparse.ArgumentParser()\n    args.add_argument('--accum', type=int, default=3)\n    args = args.parse_args([])").replace(
+            optimizer.zero_grad()""").replace("def main(epochs):", "def main(epochs):\n    import argparse\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--accum', type=int, default=3)\n    args = parser.parse_args([])").replace(
         "train_loader, opt)", "train_loader, opt, args)")
     text = done(script("", text)).text
     assert "steps_per_epoch = (len(train_loader) + args.accum - 1) // args.accum\n" in text
@@ -576,3 +582,53 @@ def test_batches_that_are_counted_in_epochs():
     assert advice(script(one).replace("    scheduler.step()", "        scheduler.step()")) == ""
     assert "once an epoch" in advice(script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=len(loader) * EPOCHS")))
     assert advice(script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=EPOCHS"))) == ""
+
+
+# ------------------------------------------------------------------------------------------------ fixtures, beside all other rules
+EPOCHS = {"warmup_cosine": 5, "poly_accumulation": 3, "scheduled_trainer": 3, "scheduled_files": 4}
+MINE = [f for f in ALL if f.name in EPOCHS]
+each_fixture = pytest.mark.parametrize("fixture", MINE, ids=lambda fixture: fixture.name)
+
+
+def plan_for(fixture: Fixture, target: str = "cuda", names: tuple[str, ...] = ()) -> Plan:
+    """With these rules, or with all that are on by default and this one."""
+    return planned(script_of(fixture), target, Effect.RECIPE, names or [*(rule.name for rule in select()), RULE])
+
+
+@each_fixture
+def test_a_fixture_has_the_rates_of_the_original_at_the_ends_of_epochs(fixture: Fixture):
+    plan = plan_for(fixture, names=(RULE,))
+    before, after = rates_in(fixture.folder, {}, fixture.args), rates_in(fixture.folder, contents(plan), fixture.args)
+    assert difference(before, after, EPOCHS[fixture.name]) == "" and before != after
+
+
+@pytest.mark.parametrize("choice", ["restarts", "steps"])
+def test_every_choice_of_a_schedule(choice: str):
+    fixture = next(f for f in MINE if f.name == "scheduled_files")
+    args = ("--schedule", choice)
+    before, after = rates_in(fixture.folder, {}, args), rates_in(fixture.folder, contents(plan_for(fixture, names=(RULE,))), args)
+    assert difference(before, after, 4) == "" and (before == after) == (choice == "steps")
+
+
+def test_no_schedule():
+    fixture = next(f for f in MINE if f.name == "scheduled_trainer")
+    args = ("--gamma", "1")
+    assert rates_in(fixture.folder, {}, args) == rates_in(fixture.folder, contents(plan_for(fixture, names=(RULE,))), args)
+
+
+@each_fixture
+@pytest.mark.parametrize("target", ["cuda", "cpu"])
+def test_beside_all_other_rules(fixture: Fixture, target: str):
+    """With all rules the rates are those of this rule alone, it comes to the same text in two steps, and a second time there is nothing to do."""
+    whole = plan_for(fixture, target)
+    assert RULE in whole.applied and len(whole.applied) > 2
+    whole.check(lambda texts: reread(fixture, texts))
+    others = sorted(whole.applied - {RULE})
+    for first in ([RULE], others):
+        start = whole.subset(_with_needs(whole, frozenset(first)))
+        start.check(lambda texts: reread(fixture, texts))
+        rest = sorted(whole.applied - start.applied)
+        then = planned(reread(fixture, start.texts()), target, Effect.RECIPE, rest)
+        assert text_difference(contents(whole), {**contents(start), **contents(then)}) == "", first
+    alone = rates_in(fixture.folder, contents(whole.subset([RULE])), fixture.args)
+    assert alone == rates_in(fixture.folder, contents(whole), fixture.args)
