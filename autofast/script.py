@@ -276,6 +276,11 @@ class Scheduler:
     inner: list[Thing] = field(default_factory=list)
     outer: bool = False
 
+    @property
+    def ways(self) -> list[Stack]:
+        """The ways of the script to the place where it is made."""
+        return [t.made for t in self.things if isinstance(t, (Ext, Inst))]
+
 
 @dataclass(eq=False)
 class Model:

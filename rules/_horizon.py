@@ -109,7 +109,9 @@ def check(scheduler: Scheduler, parts: list[Scheduler]) -> None:
             if inner.name in ABSOLUTE or inner.inner:
                 raise Refused(f"{inner.name} in a ChainedScheduler undoes what the others do in each step")
             if inner.name == "CosineAnnealingLR" and any(t != Const(0) for t in inner.args.get(2, "eta_min")) and len(outer.inner) > 1:
-                raise Refused("CosineAnnealingLR with `eta_min` in a ChainedScheduler mixes sums and products, which step by step give other rates")
+                raise Refused(
+                    "CosineAnnealingLR with `eta_min` in a ChainedScheduler mixes sums and products, which step by step give other rates"
+                )
 
 
 def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
@@ -160,7 +162,9 @@ def _whole(script: Script, expr: ast.expr) -> None:
         node = todo.pop()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("int", "round", "len"):
             continue
-        if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or (isinstance(node, ast.Constant) and isinstance(node.value, float)):
+        if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, float)
+        ):
             raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} may be no whole number of epochs")
         todo += ast.iter_child_nodes(node)
 
@@ -208,7 +212,9 @@ def _is_plain(args: ast.arguments) -> bool:
 def _factor(script: Script, expr: ast.expr, count: str) -> list[Edit]:
     if isinstance(expr, ast.Lambda) and _is_plain(expr.args):
         name, body = expr.args.args[0].arg, expr.body
-        if not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(body)) and isinstance(body, (ast.Constant, ast.Name, ast.Attribute)):
+        if not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(body)) and isinstance(
+            body, (ast.Constant, ast.Name, ast.Attribute)
+        ):
             value = const(script.values(body)) if not isinstance(body, ast.Constant) else body.value
             if value is ... or (isinstance(value, (int, float)) and value > 0):
                 return [Wrap(body, f"{{}} ** (1 / {count})")]
@@ -236,11 +242,9 @@ def _of_function(thing: Thing) -> tuple[bool, bool]:
             continue
         if isinstance(statement, ast.If):
             smooth = _is_smooth_test(statement.test, known | local)
-        elif isinstance(statement, ast.Return) and statement.value is not None:
+        elif isinstance(statement, (ast.Return, ast.Assign)) and statement.value is not None:
             smooth = _is_smooth(statement.value, known | local)
-            changes |= _changes_between(statement.value, known | local)
-        elif isinstance(statement, ast.Assign) and all(isinstance(t, ast.Name) for t in statement.targets):
-            smooth = _is_smooth(statement.value, known | local)
+            smooth &= all(isinstance(t, ast.Name) for t in getattr(statement, "targets", ()))
             changes |= _changes_between(statement.value, known | local)
         else:
             return False, False
@@ -310,7 +314,12 @@ def _is_smooth_test(node: ast.expr, names: set[str]) -> bool:
 def _is_arithmetic(func: ast.expr) -> bool:
     if isinstance(func, ast.Name):
         return func.id in ("min", "max", "abs", "float", "pow") or func.id in MATH
-    return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("math", "np", "numpy") and func.attr in MATH
+    return (
+        isinstance(func, ast.Attribute)
+        and isinstance(func.value, ast.Name)
+        and func.value.id in ("math", "np", "numpy")
+        and func.attr in MATH
+    )
 
 
 def _above_zero(node: ast.expr, names: set[str]) -> bool:
@@ -324,5 +333,3 @@ def _above_zero(node: ast.expr, names: set[str]) -> bool:
 
 def _is_positive(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value > 0
-
-

@@ -144,7 +144,13 @@ def _straight(frames: Stack, words: str) -> None:
             continue
         if isinstance(frame, LoopFrame) and frame.unrolled:
             continue
-        why = "depends on a condition" if isinstance(frame, BranchFrame) else "is repeated" if isinstance(frame, LoopFrame) else "may be cut off"
+        why = (
+            "depends on a condition"
+            if isinstance(frame, BranchFrame)
+            else "is repeated"
+            if isinstance(frame, LoopFrame)
+            else "may be cut off"
+        )
         raise Refused(f"{words} {why} ({at(frame.node)})")
 
 
@@ -257,7 +263,8 @@ def _anchor(script: Script, updates: list[Update], loop: ast.For) -> tuple[ast.s
         for occurrence in update.site:
             rest = below(occurrence.stack, loop)
             _no_way_out(rest, update.node, loop, "not every batch ends in an update")
-            places[(id(update.node), *((id(f.node), getattr(f, "arm", 0)) for f in rest))] = (update.node, rest)
+            way = tuple((id(f.node), getattr(f, "arm", False)) for f in rest)
+            places[id(update.node), way] = (update.node, rest)
     anchor, branch = _once(list(places.values()))
     here = block(anchor)
     for statement in here[index(here, anchor) + 1 :]:
@@ -400,7 +407,7 @@ class _Counter:
             wanted = isinstance(test.ops[0], ast.Eq) if arm else isinstance(test.ops[0], ast.NotEq)
             if not wanted:
                 return None
-            test, rest = test.left, test.comparators[0]
+            rest, test = test.comparators[0], test.left
         elif arm:
             return None  # `if i % k:` is true in all but one
         if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod) or (n := self.offset(test.left)) is None:

@@ -52,7 +52,9 @@ def log_between(script: Script, pace: Pace) -> str:
     lines = []
     for node in [*_rates(script), *_shown(script, wanted)]:
         if function_of(node) is function_of(tick) and node.lineno < tick.lineno and not within(node, pace.loop):
-            if any(a is pace.epochs for a in ancestors(node)) and (function_of(pace.loop) is not function_of(tick) or node.lineno > pace.loop.lineno):
+            if any(a is pace.epochs for a in ancestors(node)) and (
+                function_of(pace.loop) is not function_of(tick) or node.lineno > pace.loop.lineno
+            ):
                 lines.append(node.lineno)
     return f" (the rate that line {lines[0]} shows is then the next epoch's)" if lines else ""
 
@@ -83,7 +85,9 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
         if isinstance(outer, ast.Call) and here is not outer.func:
             found = script.values(outer.func)
             mine = found and all(isinstance(t, (Func, Bound, Cls)) for t in found)
-            library = bool(found) and all(isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins.")) for t in found)
+            library = bool(found) and all(
+                isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins.")) for t in found
+            )
             return None if mine or library or any(is_scheduler(t) for t in script.values(outer)) else outer
         here = outer
     return None
@@ -106,11 +110,15 @@ def _is_group(expr: ast.expr) -> bool:
     if not isinstance(expr, ast.Name):
         return False
     for node in ast.walk(function_of(expr)):
-        if isinstance(node, (ast.For, ast.comprehension)) and any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.iter)):
+        if isinstance(node, (ast.For, ast.comprehension)) and any(
+            isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.iter)
+        ):
             if any(isinstance(n, ast.Name) and n.id == expr.id for n in ast.walk(node.target)):
                 return True
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == expr.id for t in node.targets):
-            if isinstance(node.value, ast.Subscript) and any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.value)):
+            if isinstance(node.value, ast.Subscript) and any(
+                isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.value)
+            ):
                 return True
     return False
 
@@ -141,7 +149,12 @@ def _decides(node: ast.expr) -> ast.AST | None:
 
 
 # ------------------------------------------------------------------------------------------------ units
-LENGTHS = {"CosineAnnealingLR": ("T_max", 1), "CosineAnnealingWarmRestarts": ("T_0", 1), "LinearLR": ("total_iters", 3), "PolynomialLR": ("total_iters", 1)}
+LENGTHS = {
+    "CosineAnnealingLR": ("T_max", 1),
+    "CosineAnnealingWarmRestarts": ("T_0", 1),
+    "LinearLR": ("total_iters", 3),
+    "PolynomialLR": ("total_iters", 1),
+}
 
 
 def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> str:
@@ -161,7 +174,11 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
         if tick.unit == "epoch" and scheduler.name == "OneCycleLR":
             given = scheduler.args.given(4, "steps_per_epoch")
             total = scheduler.args.given(2, "total_steps")
-            counts = total is not None and total.expr is not None and any(isinstance(n, ast.Name) and n.id == "len" for n in ast.walk(total.expr))
+            counts = (
+                total is not None
+                and total.expr is not None
+                and any(isinstance(n, ast.Name) and n.id == "len" for n in ast.walk(total.expr))
+            )
             if (given is not None and given.values != {Const(1)}) or counts:
                 return f"OneCycleLR is made for a step after every update, but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
     return ""
@@ -182,5 +199,3 @@ def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
         if not any(script.values(a) == values for a in call.args):
             return False
     return True
-
-

@@ -39,7 +39,9 @@ class Reach:
         tables = [t for t in self.script.values(expr.value) if isinstance(t, Dict)]
         keys = {k for t in tables for k in t.entries if t.get(k) & frozenset(self.objects)}
         key = next(iter(keys)) if len(keys) == 1 else None
-        fine = isinstance(key, (str, int)) and all(key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest for t in tables)
+        fine = isinstance(key, (str, int)) and all(
+            key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest for t in tables
+        )
         if not tables or len(tables) != len(self.script.values(expr.value)) or not fine:
             raise Refused(f"which {self.what} `{ast.unparse(expr)}` is on {at(expr)} is not known")
         quote = '"' if isinstance(key, str) and '"' not in key else ""
@@ -70,7 +72,9 @@ class Reach:
             self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known)
         name = self._way.to(scope)
         if name is None:
-            raise Refused(f"the {self.what} cannot be brought to {at(scope) if scope_line(scope) else source_of(scope).rel}: {self._way.refusal}")
+            raise Refused(
+                f"the {self.what} cannot be brought to {at(scope) if scope_line(scope) else source_of(scope).rel}: {self._way.refusal}"
+            )
         for edit in self._way.edits:
             if isinstance(edit, Parameter) and binds(edit.function, edit.name):
                 raise Refused(f"`{edit.name}` is something else in {edit.function.name}() ({at(edit.function)})")
@@ -196,7 +200,9 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
     value = const(script.values(expr))
     if isinstance(root, ast.Name) and source_of(place) is source_of(expr):
         if not any(isinstance(f, FUNCTIONS) and binds(f, root.id) for f in (here, there)) or here is there:
-            stores = {id(statement_of(n)) for n in mentions(here if binds_in(here, root.id) else source_of(place).tree, root.id) if _stored(n)}
+            stores = {
+                id(statement_of(n)) for n in mentions(here if binds_in(here, root.id) else source_of(place).tree, root.id) if _stored(n)
+            }
             module = not binds_in(here, root.id) and not isinstance(here, ast.Module)
             if is_parameter_of(here, root.id) or module or _stands_before(place, stores):
                 return ast.unparse(expr)
@@ -215,7 +221,11 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
                 if loads and all(script.values(n) == script.values(root) for n in loads):
                     if _stands_before(place, {id(statement_of(n)) for n in stored}):
                         return name + rest
-    if isinstance(expr, ast.Name) and is_parameter_of(there, expr.id) and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id)):
+    if (
+        isinstance(expr, ast.Name)
+        and is_parameter_of(there, expr.id)
+        and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id))
+    ):
         frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
         given = {id(g.expr): g.expr for f in frames if (g := f.given.get(expr.id)) is not None and g.expr is not None}
         if len(given) == 1 and all(expr.id in f.given for f in frames):

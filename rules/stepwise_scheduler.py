@@ -14,7 +14,7 @@ from autofast.script import Scheduler, Script, Tick
 from ._horizon import Change, changed, check, every_part
 from ._pace import Pace, Refused, at, pace_of
 from ._places import block, index
-from ._rates import check_rates, by_hand, counted_wrong, log_between
+from ._rates import by_hand, check_rates, counted_wrong, log_between
 from ._reach import Reach, number_in
 
 MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
@@ -68,7 +68,7 @@ def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[lis
 
 def _horizons(script: Script, pace: Pace, parts: list[Scheduler]) -> tuple[list[Edit], bool]:
     """The edits where the schedulers are made, and whether any of them then changes within epochs."""
-    loader = Reach(script, "loader", pace.loader, pace.loaders, [*pace.stacks, *(t.made for p in parts for t in p.things)])
+    loader = Reach(script, "loader", pace.loader, pace.loaders, [*pace.stacks, *(way for p in parts for way in p.ways)])
     by_scope: dict[int, list[Scheduler]] = {}
     for part in parts:
         by_scope.setdefault(id(function_of(part.node)), []).append(part)
@@ -84,10 +84,9 @@ def _horizons(script: Script, pace: Pace, parts: list[Scheduler]) -> tuple[list[
 def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Reach) -> tuple[list[Edit], bool]:
     scope = function_of(parts[0].node)
     for part in parts:
-        for thing in part.things:
-            if any(isinstance(f, LoopFrame) and f.node is pace.epochs for f in thing.made):  # type: ignore[union-attr]
-                raise Refused("it is made anew in every epoch")
-        loader.check_made(part.node, [t.made for t in part.things])  # type: ignore[union-attr]
+        if any(isinstance(f, LoopFrame) and f.node is pace.epochs for way in part.ways for f in way):
+            raise Refused("it is made anew in every epoch")
+        loader.check_made(part.node, part.ways)
     count = _count(script, pace, parts, loader.to(scope))
     plain = pace.window is None
     trial = [changed(script, p, count) for p in parts]
@@ -98,7 +97,7 @@ def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Re
     changes = [changed(script, p, name) for p in parts]
     first = _first_of(changes)
     for part in parts:
-        loader.check_made(first, [t.made for t in part.things])  # type: ignore[union-attr]
+        loader.check_made(first, part.ways)
     return [Before(first, f"{name} = {count}"), *(e for c in changes for e in c.edits)], any(c.smooth for c in changes)
 
 
@@ -106,7 +105,7 @@ def _count(script: Script, pace: Pace, parts: list[Scheduler], loader: str) -> s
     """The number of updates in an epoch."""
     if pace.window is None:
         return f"len({loader})"
-    ways = [t.made for p in parts for t in p.things]  # type: ignore[union-attr]
+    ways = [way for p in parts for way in p.ways]
     every = number_in(script, pace.window.every, statement_of(parts[0].node), ways, pace.stacks)
     return f"(len({loader}) + {every} - 1) // {every}" if pace.window.last else f"max(1, len({loader}) // {every})"
 
@@ -120,5 +119,3 @@ def _first_of(changes: list[Change]) -> ast.stmt:
         if here and all(t is not None for t in tops):
             return min((t for t in tops if t is not None), key=lambda s: index(here, s))
     raise Refused(f"the schedulers are made in different places ({at(statements[0])})")
-
-

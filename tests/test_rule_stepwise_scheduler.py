@@ -237,7 +237,11 @@ def test_accumulation_length_in_a_variable():
     ["i % ACCUM == 1", "i % ACCUM", "i > 2", "(i + 1) % ACCUM == 0 or loss < 1", "(i + 1) % ACCUM == 0 and i > 2", "count % ACCUM == 0", "i % ACCUM == 0 or i + 1 == len(loader)"],
 )  # fmt: skip
 def test_conditions_that_are_not_understood(test: str):
-    text = accumulating(test).replace("for epoch in", "count = 0\nfor epoch in").replace("        loss.backward", "        count += 1\n        loss.backward")
+    text = (
+        accumulating(test)
+        .replace("for epoch in", "count = 0\nfor epoch in")
+        .replace("        loss.backward", "        count += 1\n        loss.backward")
+    )
     assert "condition" in refused(text)
 
 
@@ -271,9 +275,9 @@ def test_after_the_update_of_a_scaler():
 
 
 def test_batches_through_a_progress_bar():
-    loop = "from tqdm import tqdm\n" + LOOP.replace("in loader", "in (bar := tqdm(loader))").replace("(bar := tqdm(loader))", "bar").replace(
-        "    for x", "    bar = tqdm(enumerate(loader), total=len(loader), disable=True)\n    for _, (x"
-    ).replace(", y in", ", y) in")
+    loop = "from tqdm import tqdm\n" + LOOP.replace("in loader", "in (bar := tqdm(loader))").replace(
+        "(bar := tqdm(loader))", "bar"
+    ).replace("    for x", "    bar = tqdm(enumerate(loader), total=len(loader), disable=True)\n    for _, (x").replace(", y in", ", y) in")
     assert "T_max=EPOCHS * len(loader)" in done(script(loop=loop)).text
 
 
@@ -311,9 +315,12 @@ def test_through_functions():
 
 
 def test_a_parameter_that_is_there():
-    text = FUNCTIONS.replace("def update(loss, optimizer):", "def update(loss, optimizer, schedule=None):").replace(
-        "y), optimizer)", "y), optimizer, schedule)"
-    ).replace("batches, optimizer):", "batches, optimizer, schedule):").replace("train_loader, opt)", "train_loader, opt, sched)")
+    text = (
+        FUNCTIONS.replace("def update(loss, optimizer):", "def update(loss, optimizer, schedule=None):")
+        .replace("y), optimizer)", "y), optimizer, schedule)")
+        .replace("batches, optimizer):", "batches, optimizer, schedule):")
+        .replace("train_loader, opt)", "train_loader, opt, sched)")
+    )
     made = done(script("", text))
     assert "    optimizer.step()\n    schedule.step()\n" in made.text and "schedule=schedule" not in made.text
 
@@ -382,7 +389,9 @@ def test_a_class():
 
 
 def test_a_class_that_makes_its_loader_later():
-    text = script("", TRAINER.replace("        self._data()\n", "").replace("T_max=self.epochs)\n", "T_max=self.epochs)\n        self._data()\n"))
+    text = script(
+        "", TRAINER.replace("        self._data()\n", "").replace("T_max=self.epochs)\n", "T_max=self.epochs)\n        self._data()\n")
+    )
     assert "make it first" in refused(text)
 
 
@@ -436,7 +445,8 @@ scheduler = CosineAnnealingLR(optimizer, T_max=EPOCHS)
 sched2 = ExponentialLR(opt2, gamma=0.8)
 """
     loop = LOOP.replace(
-        "        optimizer.step()\n", "        optimizer.step()\n        opt2.zero_grad()\n        F.cross_entropy(other(x), y).backward()\n        opt2.step()\n"
+        "        optimizer.step()\n",
+        "        optimizer.step()\n        opt2.zero_grad()\n        F.cross_entropy(other(x), y).backward()\n        opt2.step()\n",
     )
     text = done(script(made, loop + "    sched2.step()\n")).text
     assert "        optimizer.step()\n        scheduler.step()\n" in text and "        opt2.step()\n        sched2.step()\n" in text
@@ -477,27 +487,42 @@ def test_in_other_files():
         return CosineAnnealingLR(optimizer, T_max=epochs)
     """
     loop = "\nfor epoch in range(EPOCHS):\n    train(model, loader, optimizer)\n    scheduler.step()\n"
-    made = done(script("from engine import train\nfrom build import make\nscheduler = make(optimizer, EPOCHS)\n", loop), engine=engine, build=build)
+    made = done(
+        script("from engine import train\nfrom build import make\nscheduler = make(optimizer, EPOCHS)\n", loop), engine=engine, build=build
+    )
     assert "def train(model, loader, optimizer, scheduler):" in made.texts["engine.py"]
     assert "scheduler.step()" in made.texts["engine.py"] and "scheduler.step()" not in made.text
     assert "T_max=epochs * len(loader)" in made.texts["build.py"] and "make(optimizer, EPOCHS, loader=loader)" in made.text
 
 
 def test_accumulation_through_functions():
-    text = FUNCTIONS.replace("def train(model, batches, optimizer):", "def train(model, batches, optimizer, config):").replace(
-        "    for x, y in batches:", "    for i, (x, y) in enumerate(batches):"
-    ).replace("        optimizer.zero_grad()\n        update(F.cross_entropy(model(x), y), optimizer)", """        loss = F.cross_entropy(model(x), y)
+    text = (
+        FUNCTIONS.replace("def train(model, batches, optimizer):", "def train(model, batches, optimizer, config):")
+        .replace("    for x, y in batches:", "    for i, (x, y) in enumerate(batches):")
+        .replace(
+            "        optimizer.zero_grad()\n        update(F.cross_entropy(model(x), y), optimizer)",
+            """        loss = F.cross_entropy(model(x), y)
         loss.backward()
         if (i + 1) % config.accum == 0 or i + 1 == len(batches):
             optimizer.step()
-            optimizer.zero_grad()""").replace("def main(epochs):", "def main(epochs):\n    import argparse\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--accum', type=int, default=3)\n    args = parser.parse_args([])").replace(
-        "train_loader, opt)", "train_loader, opt, args)")
+            optimizer.zero_grad()""",
+        )
+        .replace(
+            "def main(epochs):",
+            "def main(epochs):\n    import argparse\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--accum', type=int, default=3)\n    args = parser.parse_args([])",
+        )
+        .replace("train_loader, opt)", "train_loader, opt, args)")
+    )
     text = done(script("", text)).text
     assert "steps_per_epoch = (len(train_loader) + args.accum - 1) // args.accum\n" in text
 
 
 def test_what_is_shown_before_the_step():
-    text = script(loop=LOOP.replace("    scheduler.step()", "    print(optimizer.param_groups[0]['lr'])\n    scheduler.step()\n    print(scheduler.get_last_lr())"))
+    text = script(
+        loop=LOOP.replace(
+            "    scheduler.step()", "    print(optimizer.param_groups[0]['lr'])\n    scheduler.step()\n    print(scheduler.get_last_lr())"
+        )
+    )
     assert "shows is then the next epoch's" in done(text).fixes[0].message
 
 

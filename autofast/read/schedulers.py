@@ -84,5 +84,3 @@ def _unit(script: Script, site: Site) -> str:
 
 def _holds(stack: tuple[object, ...], loop: ast.AST) -> bool:
     return any(isinstance(f, LoopFrame) and f.node is loop for f in stack)
-
-
