@@ -15,6 +15,7 @@ from autofast.read.values import Bound, Const, Func, Inst, Seq, Thing, const, on
 from autofast.script import Scheduler, Script
 
 from ._pace import Refused, at
+from ._rates import counts_batches
 from ._torch import spelled
 
 
@@ -122,6 +123,8 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
     args, call = scheduler.args, scheduler.node
     given = args.given(form.index, form.name)
     expr = spelled(call, given)
+    if form.kind in ("times", "each") and counts_batches(script, expr):
+        raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
     factor = count.replace("{", "{{").replace("}", "}}")
     if expr is None:
         if given is not None or not form.default or args.dicts:

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from autofast.read.events import LoopFrame
-from autofast.read.kinds import is_scheduler
+from autofast.read.kinds import is_loader, is_scheduler
 from autofast.read.source import ancestors, function_of, parent_of, statement_of
 from autofast.read.steps import LOOPS
 from autofast.read.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.script import Scheduler, Script, Tick
 
 from ._pace import Pace, Refused, at
-from ._turns import within
+from ._turns import mentions, within
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
 FINE = ("step", "state_dict", *SHOWS)
@@ -149,11 +149,12 @@ def _decides(node: ast.expr) -> ast.AST | None:
 
 
 # ------------------------------------------------------------------------------------------------ units
-LENGTHS = {
-    "CosineAnnealingLR": ("T_max", 1),
-    "CosineAnnealingWarmRestarts": ("T_0", 1),
-    "LinearLR": ("total_iters", 3),
-    "PolynomialLR": ("total_iters", 1),
+HORIZONS = {
+    "StepLR": (1, "step_size"),
+    "CosineAnnealingLR": (1, "T_max"),
+    "CosineAnnealingWarmRestarts": (1, "T_0"),
+    "LinearLR": (3, "total_iters"),
+    "PolynomialLR": (1, "total_iters"),
 }
 
 
@@ -163,13 +164,21 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
         if scheduler.own:
             continue
         if tick.unit == "update" and not tick.given and scheduler.name in ("CosineAnnealingLR", "PolynomialLR"):
-            name, index = LENGTHS[scheduler.name][0], LENGTHS[scheduler.name][1]
+            index, name = HORIZONS[scheduler.name]
             given = scheduler.args.given(index, name)
             if given is not None and given.expr is not None and _is_number_of_epochs(script, given.values, tick):
                 rest = "the rate goes up and down again and again" if name == "T_max" else "the rate ends in the first epochs"
                 return (
                     f"`{name}={ast.unparse(given.expr)}` is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
                     f"{rest}; multiply it by the length of the loader, or step once an epoch"
+                )
+        if tick.unit == "epoch" and scheduler.name in HORIZONS:
+            given = scheduler.args.given(*HORIZONS[scheduler.name])
+            if given is not None and given.expr is not None and counts_batches(script, given.expr):
+                name = HORIZONS[scheduler.name][1]
+                return (
+                    f"`{name}={ast.unparse(given.expr)}` counts batches, but the step on {at(tick.node)} is made once an epoch: "
+                    "the rate hardly moves; count epochs, or step after every update"
                 )
         if tick.unit == "epoch" and scheduler.name == "OneCycleLR":
             given = scheduler.args.given(4, "steps_per_epoch")
@@ -182,6 +191,17 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
             if (given is not None and given.values != {Const(1)}) or counts:
                 return f"OneCycleLR is made for a step after every update, but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
     return ""
+
+
+def counts_batches(script: Script, expr: ast.expr) -> bool:
+    """Whether the length of a loader is in a number, directly or through one variable."""
+    parts = [expr]
+    for node in ast.walk(expr):
+        if isinstance(node, ast.Name):
+            stores = [parent_of(n) for n in mentions(function_of(expr), node.id) if isinstance(n.ctx, ast.Store)]
+            parts += [s.value for s in stores if isinstance(s, ast.Assign)]
+    calls = [n for part in parts for n in ast.walk(part) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"]
+    return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))
 
 
 def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:

@@ -117,5 +117,7 @@ def _first_of(changes: list[Change]) -> ast.stmt:
         here = block(outer)
         tops = [next((s for s in (x, *ancestors(x)) if isinstance(s, ast.stmt) and index(here, s) >= 0), None) for x in statements]
         if here and all(t is not None for t in tops):
-            return min((t for t in tops if t is not None), key=lambda s: index(here, s))
+            first = min((t for t in tops if t is not None), key=lambda s: index(here, s))
+            if not source_of(first).lines[first.lineno - 1].lstrip().startswith("elif"):
+                return first
     raise Refused(f"the schedulers are made in different places ({at(statements[0])})")

@@ -437,6 +437,53 @@ else:
     assert "steps_per_epoch = len(loader)\nif kind" in text
 
 
+def test_none_of_several_schedulers():
+    made = """
+import sys
+kind = sys.argv[-1]
+if kind == "none":
+    scheduler = None
+elif kind == "powers":
+    scheduler = ExponentialLR(optimizer, 0.9)
+else:
+    scheduler = CosineAnnealingLR(optimizer, T_max=EPOCHS)
+"""
+    loop = LOOP.replace("    scheduler.step()", "    if scheduler:\n        scheduler.step()")
+    text = done(script(made, loop)).text
+    assert "steps_per_epoch = len(loader)\nif kind" in text and "        if scheduler is not None:\n            scheduler.step()" in text
+
+
+def test_two_schedulers_on_one_way():
+    text = """
+def train(net, loader, a, b):
+    for x, y in loader:
+        for optimizer in (a, b):
+            optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        a.step()
+        b.step()
+
+def schedule(optimizer, epochs):
+    return CosineAnnealingLR(optimizer, T_max=epochs)
+
+def main(epochs):
+    batches = DataLoader(data, batch_size=8)
+    a = torch.optim.SGD([model.weight], lr=0.1)
+    b = torch.optim.SGD([model.bias], lr=0.2)
+    first = schedule(a, epochs)
+    second = CosineAnnealingLR(b, T_max=epochs)
+    for epoch in range(epochs):
+        train(model, batches, a, b)
+        first.step()
+        second.step()
+
+main(EPOCHS)
+"""
+    made = done(script("", text))
+    assert "def train(net, loader, a, b, first, second):" in made.text
+    assert "        a.step()\n        first.step()\n        b.step()\n        second.step()\n" in made.text
+
+
 def test_two_optimizers_with_a_scheduler_each():
     made = """
 other = nn.Linear(3, 2)
@@ -607,6 +654,17 @@ def test_batches_that_are_counted_in_epochs():
     assert advice(script(one).replace("    scheduler.step()", "        scheduler.step()")) == ""
     assert "once an epoch" in advice(script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=len(loader) * EPOCHS")))
     assert advice(script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=EPOCHS"))) == ""
+
+
+def test_a_horizon_in_batches_that_is_stepped_once_an_epoch():
+    text = script("total = EPOCHS * len(loader)\n" + MADE.replace("T_max=EPOCHS", "T_max=total"))
+    assert "`T_max=total` counts batches" in advice(text) and "counts batches already" in refused(text)
+
+
+def test_the_plot_is_up_to_date():
+    from scripts.schedule_plot import OUT, drawing
+
+    assert OUT.read_text(encoding="utf-8") == drawing(), "run scripts/schedule_plot.py"
 
 
 # ------------------------------------------------------------------------------------------------ fixtures, beside all other rules
