@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from autofast.finding import Effect
 from autofast.plan import Plan
+from autofast.read import read_script
 from autofast.registry import select
+from tests import metamorphic
 from tests.fixture import ALL, Fixture
 from tests.onerule import Applied, apply
 from tests.schedules import difference, rates_in, rates_of
@@ -715,3 +719,17 @@ def test_beside_all_other_rules(fixture: Fixture, target: str):
         assert text_difference(contents(whole), {**contents(start), **contents(then)}) == "", first
     alone = rates_in(fixture.folder, contents(whole.subset([RULE])), fixture.args)
     assert alone == rates_in(fixture.folder, contents(whole), fixture.args)
+
+
+@pytest.mark.parametrize("fixture", [f for f in ALL if f.name in EPOCHS or f.name == "scheduler_resume"], ids=lambda fixture: fixture.name)
+@pytest.mark.parametrize("change", metamorphic.CHANGES, ids=lambda change: change.__name__)
+def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
+    sources = script_of(fixture).sources
+    before, after = metamorphic.apply(change, {source.path: source.text for source in sources})
+
+    def found(texts: Mapping[object, str]) -> list[tuple[str, str]]:
+        overlay = {source.path: source.encode(texts[source.path]) for source in sources}
+        plan = planned(read_script(fixture.entry, fixture.folder, overlay=overlay), "cuda", Effect.RECIPE, (RULE,))
+        return sorted((f.status, metamorphic.place(f.node)) for f in plan.findings)
+
+    assert found(before) == found(after) != []
