@@ -48,9 +48,11 @@ class Attribute:
 class Way:
     """The way of one value from where it is made to all places that need it."""
 
-    def __init__(self, script: Script, origin: Variable | Attribute, known: Mapping[int, str] | None = None):
-        """``known`` names the value in functions (by the id of their node) that have it already, as a parameter."""
+    def __init__(self, script: Script, origin: Variable | Attribute, known: Mapping[int, str] | None = None, parameter: str = ""):
+        """``known`` names the value in functions (by the id of their node) that have it already, as a parameter; ``parameter`` is the name
+        of new ones, where it is another than that of the value."""
         self.script, self.origin = script, origin
+        self.parameter = parameter or origin.name
         self.calls = calls_of(script)
         self.refusal = ""
         self._names: dict[int, str] = dict(known or {})
@@ -94,7 +96,7 @@ class Way:
 
     # ------------------------------------------------------------------------------------------------ through a parameter
     def _through(self, scope: Scope) -> str | None:
-        name = self.origin.name
+        name = self.parameter
         if why := self._against(scope):
             self.refusal = why
             return None

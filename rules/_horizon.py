@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edits import Edit, Keyword, Rewrite, Wrap
-from autofast.read.values import Bound, Const, Func, Inst, Seq, Thing, const, one
-from autofast.script import Scheduler, Script
+from autofast.read.values import Bound, Const, Func, Inst, Seq, Thing, Values, const, one
+from autofast.script import Scheduler, Script, Tick
 
 from ._pace import Refused, at
 from ._rates import counts_batches
@@ -65,24 +65,31 @@ class Change:
     lasting: bool = False
 
 
-def every_part(script: Script, scheduler: Scheduler) -> list[Scheduler]:
+def every_part(script: Script, scheduler: Scheduler, tick: Tick) -> list[Scheduler]:
     """The scheduler and those that it is made of; raises :class:`Refused` where they are not known."""
     parts = [scheduler]
-    if scheduler.inner or scheduler.name in ("SequentialLR", "ChainedScheduler"):
-        listed = one(scheduler.args.get(1 if scheduler.name == "SequentialLR" else 0, "schedulers"))
-        items = listed.exact if isinstance(listed, Seq) else None
-        if items is None or any(one(i) is None for i in items):
-            raise Refused(f"of which schedulers {scheduler.name} is made is not known")
-        for item in items:
-            inner = next((s for s in script.schedulers if any(t is one(item) for t in s.things)), None)
-            if inner is None or len(inner.things) != 1:
+    for item in _items(scheduler):
+        for thing in item:
+            inner = next((s for s in script.schedulers if any(t is thing for t in s.things)), None)
+            if inner is None:
                 raise Refused(f"of which schedulers {scheduler.name} is made is not known")
-            if inner.ticks:
-                raise Refused(f"a scheduler inside it is stepped by itself on {at(inner.ticks[0].node)}")
-            if inner in parts:
-                raise Refused(f"the same scheduler stands in {scheduler.name} several times")
-            parts += every_part(script, inner)
+            if other := next((t for t in inner.ticks if t is not tick), None):
+                raise Refused(f"a scheduler inside it is stepped by itself on {at(other.node)}")
+            if inner is scheduler:
+                raise Refused(f"{scheduler.name} may be made of itself")
+            parts += [p for p in every_part(script, inner, tick) if p not in parts]
     return parts
+
+
+def _items(scheduler: Scheduler) -> tuple[Values, ...]:
+    """What the schedulers in it may be, one after the other."""
+    if scheduler.name not in ("SequentialLR", "ChainedScheduler"):
+        return ()
+    listed = one(scheduler.args.get(1 if scheduler.name == "SequentialLR" else 0, "schedulers"))
+    items = listed.exact if isinstance(listed, Seq) else None
+    if not items:
+        raise Refused(f"of which schedulers {scheduler.name} is made is not known")
+    return items
 
 
 def check(scheduler: Scheduler, parts: list[Scheduler]) -> None:
@@ -103,16 +110,20 @@ def check(scheduler: Scheduler, parts: list[Scheduler]) -> None:
             raise Refused(f"{part.name} prints each of its steps (`verbose`)")
     for outer in (p for p in parts if p.name == "SequentialLR"):
         for inner in (p for p in parts if any(t is x for t in p.things for x in outer.inner)):
-            if inner.name == "ChainedScheduler" or (inner.name == "MultiplicativeLR" and inner.things[0] is not outer.inner[0]):
+            if inner.name == "ChainedScheduler" or (inner.name == "MultiplicativeLR" and _may_be(inner, _items(outer)[1:])):
                 raise Refused(f"{inner.name} goes on from the last step of the scheduler before it, which is another one then")
     for outer in (p for p in parts if p.name == "ChainedScheduler"):
         for inner in (p for p in parts if any(t is x for t in p.things for x in outer.inner)):
             if inner.name in ABSOLUTE or inner.inner:
                 raise Refused(f"{inner.name} in a ChainedScheduler undoes what the others do in each step")
-            if inner.name == "CosineAnnealingLR" and any(t != Const(0) for t in inner.args.get(2, "eta_min")) and len(outer.inner) > 1:
+            if inner.name == "CosineAnnealingLR" and any(t != Const(0) for t in inner.args.get(2, "eta_min")) and len(_items(outer)) > 1:
                 raise Refused(
                     "CosineAnnealingLR with `eta_min` in a ChainedScheduler mixes sums and products, which step by step give other rates"
                 )
+
+
+def _may_be(scheduler: Scheduler, items: tuple[Values, ...]) -> bool:
+    return any(t is x for item in items for x in item for t in scheduler.things)
 
 
 def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
@@ -123,7 +134,7 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
     args, call = scheduler.args, scheduler.node
     given = args.given(form.index, form.name)
     expr = spelled(call, given)
-    if form.kind in ("times", "each") and counts_batches(script, expr):
+    if expr is not None and form.kind in ("times", "each") and counts_batches(script, expr):
         raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
     factor = count.replace("{", "{{").replace("}", "}}")
     if expr is None:

@@ -32,6 +32,7 @@ class Reach:
             self._subscript(expr)
         self.known = _parameters({id(t) for t in self.objects}, self.stacks)
         self._way: Way | None = None
+        self._scopes: list[Scope] = []
         self._home: Home | None = None
 
     def _subscript(self, expr: ast.Subscript) -> None:
@@ -70,14 +71,13 @@ class Reach:
             return self.known[id(scope)] + self.suffix
         if self._way is None:
             self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known)
-        name = self._way.to(scope)
-        if name is None:
-            raise Refused(
-                f"the {self.what} cannot be brought to {at(scope) if scope_line(scope) else source_of(scope).rel}: {self._way.refusal}"
-            )
-        for edit in self._way.edits:
-            if isinstance(edit, Parameter) and binds(edit.function, edit.name):
-                raise Refused(f"`{edit.name}` is something else in {edit.function.name}() ({at(edit.function)})")
+        name = self._name(self._way, scope)
+        self._scopes.append(scope)
+        if any(binds(e.function, e.name) for e in self._way.edits if isinstance(e, Parameter)):
+            taken = frozenset().union(*(source.names for source in self.script.sources))
+            free = next(n for n in (f"{self.what}", f"the_{self.what}", *(f"{self.what}_{k}" for k in range(2, 99))) if n not in taken)
+            self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known, free)
+            name = [self._name(self._way, s) for s in self._scopes][-1]
         if isinstance(self._way.origin, Variable) and not any(isinstance(e, Parameter) and e.function is scope for e in self._way.edits):
             for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
                 if inner is self._way.origin.scope:
@@ -85,6 +85,13 @@ class Reach:
                 if binds(inner, name):
                     raise Refused(f"`{name}` is something else on {at(inner)}")
         return name + self.suffix
+
+    def _name(self, way: Way, scope: Scope) -> str:
+        name = way.to(scope)
+        if name is None:
+            where = at(scope) if not isinstance(scope, ast.Module) else source_of(scope).rel
+            raise Refused(f"the {self.what} cannot be brought to {where}: {way.refusal}")
+        return name
 
     # ------------------------------------------------------------------------------------------------ in time
     def check_made(self, node: ast.AST, made: Iterable[Stack]) -> None:
@@ -100,10 +107,6 @@ class Reach:
             every = [statement_of(n) for n in mentions(self.home.scope, self.home.names[0]) if isinstance(n.ctx, ast.Store)]
             if other := next((s for s in every if id(s) not in stores and self.script.reached(s)), None):
                 raise Refused(f"`{self.home.names[0]}` is set again on {at(other)}")
-
-
-def scope_line(scope: ast.AST) -> int:
-    return getattr(scope, "lineno", 0)
 
 
 def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:

@@ -45,11 +45,12 @@ def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[lis
         raise Refused("it is stepped after every update already" if not tick.given else "it is stepped with parts of epochs already")
     parts: list[list[Scheduler]] = []
     for scheduler in schedulers:
-        every = [scheduler] if scheduler.own else every_part(script, scheduler)
+        every = [scheduler] if scheduler.own else every_part(script, scheduler, tick)
         check(scheduler, every)
         parts.append(every)
+    flat = list({id(p): p for every in parts for p in every}.values())
     pace = pace_of(script, tick, schedulers)
-    check_rates(script, pace, [p for every in parts for p in every])
+    check_rates(script, pace, flat)
     edits: list[Edit] = [Remove(pace.gone)]
     name = tick.scheduler
     if function_of(pace.anchor) is function_of(name):
@@ -59,7 +60,7 @@ def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[lis
         text = way.to(function_of(pace.anchor))
         edits += way.edits
     edits.append(pace.follow(text))
-    made, smooth = _horizons(script, pace, [p for every in parts for p in every])
+    made, smooth = _horizons(script, pace, flat)
     if not smooth:
         names = ", ".join(dict.fromkeys(s.name for s in schedulers))
         raise Refused(f"{names} would give the same learning rates: they change at the ends of epochs only")

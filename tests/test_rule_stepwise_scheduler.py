@@ -457,6 +457,48 @@ else:
     assert "steps_per_epoch = len(loader)\nif kind" in text and "        if scheduler is not None:\n            scheduler.step()" in text
 
 
+REFERENCE = """
+import sys
+
+def train(model, optimizer, lr_schedule=None):
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+def main(kind, warm):
+    if kind == "steps":
+        main = StepLR(optimizer, 2, 0.5)
+    elif kind == "cosine":
+        main = CosineAnnealingLR(optimizer, T_max=EPOCHS - warm, eta_min=1e-3)
+    else:
+        main = ExponentialLR(optimizer, 0.8)
+    if warm:
+        if kind == "steps":
+            first = LinearLR(optimizer, 0.1, total_iters=warm)
+        else:
+            first = ConstantLR(optimizer, 0.1, total_iters=warm)
+        lr_schedule = SequentialLR(optimizer, [first, main], milestones=[warm])
+    else:
+        lr_schedule = main
+    for epoch in range(EPOCHS):
+        train(model, optimizer)
+        lr_schedule.step()
+
+main(KIND, WARM)
+"""
+
+
+@pytest.mark.parametrize(("kind", "warm"), [("steps", 2), ("cosine", 2), ("power", 3), ("cosine", 0), ("power", 0)])
+def test_a_choice_of_schedulers_alone_or_after_a_warm_up(kind: str, warm: int):
+    """As in torchvision's reference scripts; the training function has something else under the name of the scheduler."""
+    made = apply(RULE, script("", REFERENCE.replace("KIND", "sys.argv[1]").replace("WARM", "int(sys.argv[2])")))
+    old, new = (t.replace("sys.argv[1]", repr(kind)).replace("int(sys.argv[2])", str(warm)) for t in (made.before, made.text))
+    assert made.fixes and "def train(model, optimizer, lr_schedule=None, *, scheduler):" in made.text
+    before, after = rates_of(old), rates_of(new)
+    assert difference(before, after, 6) == "" and before != after
+
+
 def test_two_schedulers_on_one_way():
     text = """
 def train(net, loader, a, b):
