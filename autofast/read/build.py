@@ -11,8 +11,8 @@ from autofast.read.evaluations import evaluations
 from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, below, inside, loops
 from autofast.read.interp import Interpreter, TooDeep
 from autofast.read.project import Project
-from autofast.read.source import Source, nested_too_deeply
 from autofast.read.schedulers import build_schedulers
+from autofast.read.source import Source, nested_too_deeply
 from autofast.read.steps import build_steps
 from autofast.read.values import (
     NOTHING,
