@@ -74,6 +74,7 @@ def _input_options(command: F) -> F:
         click.option("--effect", type=click.Choice(EFFECTS), help="How far a rewrite may go.  [default: sampling]"),
         click.option("--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"),
         click.option("--target", type=click.Choice(TARGETS), help="Hardware that the rewrite is for.  [default: cuda]"),
+        click.option("--compile", is_flag=True, default=None, help="Also compile the model: pays back in long runs."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -261,7 +262,7 @@ def verify_command(
     given.pop("stdin_filename")
     root = _root(given["root"], script)
     config = _configured(root, given)
-    options = {name: given[name] for name in given if name not in ("root", "select", "ignore", "precision")}
+    options = {name: given[name] for name in given if name not in ("root", "select", "ignore", "precision", "compile")}
     request = Request(script=script, rewritten=rewritten, root=root, config=config, **options)
     with progress() as tell:
         try:
@@ -306,7 +307,7 @@ def _configured(root: Path, given: dict[str, Any]) -> Config:
     from autofast.finding import Effect
 
     config = load(root)
-    changes = {key: given[key] for key in ("precision", "target") if given[key] is not None}
+    changes = {key: given[key] for key in ("precision", "target", "compile") if given[key] is not None}
     if given["effect"] is not None:
         changes["effect"] = Effect[given["effect"].upper()]
     if given["select"]:  # asked for by name just now: this outdoes what the project's file leaves out

@@ -31,6 +31,12 @@ class Config:
     target: str = "cuda"
     line_length: int | None = None
     exclude: tuple[str, ...] = ()
+    compile: bool = False
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Rules that are off unless asked for, and have an option of their own."""
+        return ("compile",) if self.compile else ()
 
 
 def find_root(path: Path) -> Path:
@@ -107,6 +113,12 @@ def _length(value: object) -> int:
     return value
 
 
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
 def _words(choices: tuple[str, ...]) -> str:
     return "one of " + ", ".join(f'"{c}"' for c in choices)
 
@@ -119,6 +131,7 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "precision": (_words(PRECISIONS), _choice(PRECISIONS)),
     "target": (_words(TARGETS), _choice(TARGETS)),
     "line-length": ("a whole number of columns", _length),
+    "compile": ("true or false", _flag),
     "exclude": ('a list of patterns as in .gitignore, as in ["third_party/"]', _names),
 }
 assert {key.replace("-", "_") for key in _KEYS} == {f.name for f in fields(Config)}

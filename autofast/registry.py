@@ -32,13 +32,14 @@ def groups() -> dict[str, tuple[str, ...]]:
     return dict(sorted(found.items()))
 
 
-def select(names: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Rule]:
-    """The rules of ``names`` (none given: those that are on by default) without those of ``ignore``.
+def select(names: Iterable[str] = (), ignore: Iterable[str] = (), also: Iterable[str] = ()) -> list[Rule]:
+    """The rules of ``names`` (none given: those that are on by default) and ``also``, without those of ``ignore``.
 
-    Either takes rule names and groups; :class:`BadInput` suggests what was probably meant.
+    Each takes rule names and groups; :class:`BadInput` suggests what was probably meant.
     """
     rules = all_rules()
     wanted = _expand(names) or {name for name, rule in rules.items() if rule.default}
+    wanted |= _expand(also)
     unwanted = _expand(ignore)
     chosen = [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
     if not chosen:

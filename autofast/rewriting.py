@@ -61,7 +61,7 @@ def read(entry: Path, root: Path, raw: bytes | None = None) -> Script:
 
 def plan(script: Script, config: Config) -> Plan:
     """What the configured rules would do to ``script``."""
-    return _plan(script, config, select(config.select, config.ignore))
+    return _plan(script, config, select(config.select, config.ignore, config.also))
 
 
 def findings(plan: Plan) -> list[Record]:
@@ -81,7 +81,7 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
     Raises ``BadInput`` for what the user must mend and ``PostConditionError`` where the output does not stand up to being read again.
     """
     script = read(entry, root, raw)
-    rules = select(config.select, config.ignore)
+    rules = select(config.select, config.ignore, config.also)
     whole = chosen = _plan(script, config, rules)
     if trains_nothing(script, whole) and not script.unread:
         raise BadInput(f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains")

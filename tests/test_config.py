@@ -31,6 +31,7 @@ def test_every_key(tmp_path: Path) -> None:
         target = "cpu"
         line-length = 100
         exclude = ["third_party/"]
+        compile = true
     """
     assert load(project(tmp_path, text)) == Config(
         select=("loader",),
@@ -40,6 +41,7 @@ def test_every_key(tmp_path: Path) -> None:
         target="cpu",
         line_length=100,
         exclude=("third_party/",),
+        compile=True,
     )
 
 
@@ -58,6 +60,7 @@ def test_line_length_of_the_projects_formatter(tmp_path: Path, tool: str) -> Non
         ("[tool.autofast]\neffect = 1\n", 'write one of "exact"'),
         ("[tool.autofast]\nselect = 'tf32'\n", "write a list of strings"),
         ("[tool.autofast]\nline-length = true\n", "write a whole number"),
+        ("[tool.autofast]\ncompile = 'yes'\n", "write true or false"),
         ("tool = 1\n", "[tool] is no table"),
         ("[tool]\nautofast = 1\n", "[tool.autofast] is no table"),
         ("[tool.autofast\n", "not valid TOML"),
