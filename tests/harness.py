@@ -20,6 +20,9 @@ there and a cast on the CPU), code that asks ``torch.is_autocast_enabled`` or a 
 not 65536, so that the first steps are not skipped for overflow and both runs can be compared step by step. oneDNN is off, as it has no
 recurrent layers in fp16: gradients in full precision, too, differ in the last bit from those of a run that is not faked.
 
+A script that compiles its model does so with the backend ``aot_eager``: Dynamo and AOTAutograd really take the model apart, so whatever they
+cannot do shows, but no kernels are made, which would take minutes.
+
 ``Job(cpus=4)`` is the number of CPUs the script believes it may use, so that worker processes are started on small machines too.
 """
 
@@ -165,7 +168,8 @@ class Harness:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
             places[key] = place
-            message = {**asdict(replace(job, folder=place, files={})), "key": key}
+            compiles = any(b".compile(" in path.read_bytes() for path in (place / "work").rglob("*.py"))
+            message = {**asdict(replace(job, folder=place, files={})), "key": key, "compiles": compiles}
             zygote.stdin.write(json.dumps(message, default=str) + "\n")
         zygote.stdin.write(json.dumps({"go": True, "parallel": self.parallel}) + "\n")
         zygote.stdin.flush()
@@ -400,7 +404,7 @@ def serve() -> None:
     import torch.nn.functional
     import torch.optim.lr_scheduler
     import torch.optim.swa_utils
-    import torch.utils.data  # noqa: F401
+    import torch.utils.data
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -411,6 +415,10 @@ def serve() -> None:
         if not message.get("go"):
             jobs.append(message)
             continue
+        if any(job["compiles"] for job in jobs):  # these take as long again as torch itself
+            import torch._dynamo.backends.debugging
+            import torch._functorch.aot_autograd
+            import torch._inductor.compile_fx  # noqa: F401
         for key in _fork_all(jobs, message["parallel"]):
             answers.write(json.dumps({"key": key}) + "\n")
             answers.flush()
@@ -499,6 +507,7 @@ def _child(job: dict[str, Any]) -> None:
     probe.install()
     if job["fake_cuda_amp"]:
         _fake_cuda_amp()
+    _compile_without_kernels()
     existing = {path for path in folder.rglob("*") if path.is_file()}
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -690,6 +699,17 @@ def _pretend_cpus(count: int) -> None:
         os.sched_getaffinity = lambda pid: set(range(count))
     if hasattr(os, "process_cpu_count"):
         os.process_cpu_count = lambda: count
+
+
+def _compile_without_kernels() -> None:
+    import torch
+
+    real = torch.compile
+
+    def compile_(model: Any = None, **kwargs: Any) -> Any:
+        return real(model, **{"backend": "aot_eager", **kwargs})
+
+    torch.compile = compile_
 
 
 def _fake_cuda_amp() -> None:

@@ -39,11 +39,11 @@ def script_of(fixture: Fixture) -> Script:
 
 @cache
 def plan_of(fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMPLING, *groups: str) -> Plan:
-    return planned(script_of(fixture), target, effect, groups)
+    return planned(script_of(fixture), target, effect, groups, fixture.also)
 
 
-def planned(script: Script, target: str, effect: Effect, names: Iterable[str] = ()) -> Plan:
-    rules = select(names)
+def planned(script: Script, target: str, effect: Effect, names: Iterable[str] = (), also: Iterable[str] = ()) -> Plan:
+    rules = select(names, also=also)
     return Plan.make(script, Options(target=target, selected=frozenset(rule.name for rule in rules)), rules, effect)
 
 
@@ -181,7 +181,7 @@ def test_a_second_rewrite_changes_nothing(fixture: Fixture, target: str):
     for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING):
         plan = plan_of(fixture, target, effect)
         plan.check(lambda texts: reread(fixture, texts))
-        again = planned(reread(fixture, plan.texts()), target, effect)
+        again = planned(reread(fixture, plan.texts()), target, effect, also=fixture.also)
         assert not again.fixes, f"up to {effect.name.lower()}:\n{shown(again.fixes)}"
 
 
@@ -271,7 +271,7 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
 
     def found(texts: Mapping[object, str]) -> Counter[tuple[str, str, str]]:
         overlay = {source.path: source.encode(texts[source.path]) for source in sources}
-        plan = planned(read_script(fixture.entry, fixture.folder, overlay=overlay), "cuda", Effect.SAMPLING)
+        plan = planned(read_script(fixture.entry, fixture.folder, overlay=overlay), "cuda", Effect.SAMPLING, also=fixture.also)
         return Counter((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
 
     old, new = found(before), found(after)
