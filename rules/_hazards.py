@@ -359,7 +359,7 @@ class Code:
             if any(w.name.startswith("torch.jit") for w in model.wraps):
                 return f"{model.name} is a TorchScript module"
         for site, occurrence in self.events("call_unknown"):
-            if not isinstance(occurrence.this, Unknown) or occurrence.args is None or self._is_known(site):
+            if not isinstance(occurrence.this, Unknown) or occurrence.args is None or self.is_known(site):
                 continue
             if _has_tensor(occurrence.args.positional):
                 return f"line {_line(site)} gives tensors to something that is not known: {occurrence.this.why}"
@@ -371,7 +371,7 @@ class Code:
                         return f"line {_line(site)} gives tensors to {kind}(), which may not take 16-bit ones"
         return ""
 
-    def _is_known(self, site: Site) -> bool:
+    def is_known(self, site: Site) -> bool:
         """A call of a known model, of one that was loaded from a file in its place, or of an autograd Function of the project."""
         call = site.node
         if not isinstance(call, ast.Call):
