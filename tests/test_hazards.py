@@ -16,10 +16,14 @@ pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts
 
 NO_GRAD, INFERENCE = "with torch.no_grad():", "with torch.inference_mode():"
 BF16_FORWARD = "with torch.autocast('cpu', dtype=torch.bfloat16):"
+IN_PLACE = "2, 32), *block(32, 32), nn.Linear(32, 1)).to(device)\ncritic.forward = torch.compile(critic.forward)"
 HALF_FORWARD = "with torch.autocast('cuda', dtype=torch.float16):"
 
 # rule -> fixture, replacements, whether fp16 and the scaler are executed, what shows it
 NAIVE = {
+    "wgan_gp compile": ([("2, 32), *block(32, 32), nn.Linear(32, 1)).to(device)", IN_PLACE)], False, "does not currently support double backward"),
+    "two_backwards compile": ([("Heads().to(device)", "Heads().to(device)\n    model.compile()")], False, "backward through the graph a second"),
+    "feature_hooks compile": ([("Net().to(device)", "Net().to(device)\n    model.compile()")], False, "'0 activations"),
     "eval_escapes no-grad-eval": ([(NO_GRAD, INFERENCE)], False, "Inference tensors cannot be saved for backward"),
     "distillation no-grad-eval": ([(f"{NO_GRAD}\n                soft", f"{INFERENCE}\n                soft")], False, "Inference tensors"),
     "policy_gradient no-grad-eval": ([(NO_GRAD, INFERENCE)], False, "Inference tensors cannot be saved for backward"),
