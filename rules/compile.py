@@ -51,19 +51,16 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     places: dict[tuple[int, str], Place] = {}
     for model in trained(script):
         why = general or against(script, model, Code(script, (), (model.thing,)))
-        place = place_of(script, model) if not why else ""
+        place = place_of(script, model)
         if isinstance(place, Place):
             places.setdefault((id(place.statement), place.name), place).models.append(model)
-        else:
-            if model.unknown or (why or place) not in refused.values() or isinstance(model.thing, Inst):  # not once for each layer
-                yield Finding(_node(model), _message(model), refusal=why or place)
-            refused[model.thing] = why or place
+        elif isinstance(model.thing, Inst) or (why or place) not in refused.values():  # not once for each layer
+            yield Finding(_node(model), _message(model), refusal=why or place)
+        if why or isinstance(place, str):
+            refused[model.thing] = why or str(place)
     for place in places.values():
-        if other := next((t for t in place.things if t in refused), None):
-            why = f"`{place.name}` may also be a model that is not compiled: {refused[other]}"
-            yield from (Finding(_node(m), _message(m), refusal=why) for m in place.models)
-        else:
-            yield _finding(script, place)
+        why = next((refused[t] for t in [*(m.thing for m in place.models), *place.things] if t in refused), "")
+        yield Finding(place.node, _message(place.models[0]), refusal=why) if why else _finding(script, place)
 
 
 def _node(model: Model) -> ast.AST:

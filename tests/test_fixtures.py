@@ -257,9 +257,10 @@ def _without_layout(raw: bytes) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------ spelling does not matter
-SHOWN = {  # a fix that may become this where an item or a meter says something: it would be said once for a batch, or at another time
+SHOWN = {  # a fix that may become this where an item, a meter or a model says something: once for a batch, or at another time
     ("logging_calls", "batched-dataset"): "advice",
     ("logging_calls", "loss-item-sync"): "refused",
+    ("logging_calls", "compile"): "refused",
 }
 
 
