@@ -193,6 +193,36 @@ def test_wrapped_in_one_arm() -> None:
     assert follows(result, "if torch.cuda.device_count() < 2:", "model = Net()")
 
 
+@pytest.mark.parametrize(
+    "set_up",
+    [
+        "model = None\nif len(loader):\n    model = Net().to(device)",  # None has no compile()
+        "if len(loader):\n    model = Net().to(device)\nelse:\n    model = torch.load('m.pt')",
+    ],
+)
+def test_other_things_by_the_same_name(set_up: str) -> None:
+    result = done(with_(("model = Net().to(device)", set_up)))
+    assert not result.fixes or "\n    model.compile()" in result.text
+
+
+def test_wrapped_before_it_is_traced() -> None:
+    late = "model = nn.DataParallel(model)\nfrom torch.utils.tensorboard import SummaryWriter\nSummaryWriter().add_graph(model, torch.randn(1, 4))"
+    refused(with_(("optimizer =", f"{late}\noptimizer =")), "traces the model")
+
+
+def test_moved_below_the_main_guard() -> None:
+    text = with_(("model = Net().to(device)", "model = Net()")).replace("optimizer = ", "if __name__ == '__main__':\n  model.to(device)\n  optimizer = ")
+    head, loop = text.split("\nfor epoch")
+    result = done(head + ("\nfor epoch" + loop).replace("\n", "\n  "))
+    assert follows(result, "model.compile()", "model.to(device)")
+
+
+def test_the_same_function_for_another_model() -> None:
+    ready = "def ready(net):\n    net = net.to(device)\n    return net\n\n\nteacher = ready(Net())\nmodel = ready(Net())"
+    text = with_(("model = Net().to(device)", ready), ("model(x), y)", "model(x), y) + teacher(x).mean()"))
+    refused(text, "does not train")
+
+
 def test_returned_by_a_function() -> None:
     build = "def build():\n    return Net().to(device)\n\n\nmodel = build()"
     result = done(with_(("model = Net().to(device)", build)))
