@@ -19,10 +19,10 @@ from ._pins import at_least, rules_out
 SINCE = (2, 3)
 WRONG_NORM = (2, 10), (2, 14)  # pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the second
 FRAMEWORKS = {
-    "accelerate": "Accelerator(dynamo_backend=...) compiles",
+    "accelerate": "pass dynamo_backend= to Accelerator instead",
     "lightning": "Lightning has its own place for torch.compile",
-    "fabric": "Fabric has its own place for torch.compile",
-    "hf-trainer": "TrainingArguments(torch_compile=True) compiles",
+    "fabric": "fabric.setup(torch.compile(model)) is its place here",
+    "hf-trainer": "pass torch_compile=True to TrainingArguments instead",
     "apex": "apex.amp changes the functions that are called",
     "deepspeed": "the DeepSpeed engine compiles",
 }
@@ -389,7 +389,7 @@ def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
                 does = "copies" if site.kind.startswith("copy.") else "writes"
                 return f"line {line(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
     for site in script.calls("torch.optim.swa_utils.AveragedModel"):
-        return f"AveragedModel copies the module (line {line(site.node)}), and a copy would call the forward of the original"
+        return f"the AveragedModel copies the module (line {line(site.node)}), and a copy would call the forward of the original"
     return ""
 
 

@@ -56,7 +56,7 @@ def _node(model: Model) -> ast.AST:
 
 
 def _message(model: Model) -> str:
-    return f"{model.name} runs one kernel for each operation"
+    return f"one kernel runs for each operation of {model.name if model.name != '*' else 'the model'}"
 
 
 def trained(script: Script) -> Iterator[Model]:
