@@ -389,6 +389,15 @@ def test_composes() -> None:
     assert staged == whole.text == apply(ALL.removeprefix("compile "), result.text).text
 
 
+@pytest.mark.parametrize("net", ["Net()", "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))"])
+def test_evaluation_in_either_order(net: str) -> None:
+    evaluate = "\nwith torch.no_grad():\n    right = sum((model(x.to(device)).argmax(1).cpu() == y).sum().item() for x, y in loader)\n"
+    text = with_(("Net()", net)) + evaluate
+    whole = apply("compile no-grad-eval", text).text
+    assert "with torch.inference_mode():" in whole
+    assert apply("no-grad-eval", done(text).text).text == whole == done(apply("no-grad-eval", text).text).text
+
+
 @needs_torch
 class TestExecution:
     """What the rewritten script does: with ``aot_eager`` in the harness, and once with the real compiler."""

@@ -201,10 +201,21 @@ def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
 def _compiled(script: Script, region: Region) -> str:
     for name in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
         for site in script.calls(name):
+            if name == "torch.compile" and _in_place(site.node):
+                continue
             return f"line {_line(site.node)} compiles: {name}() and inference_mode do not go well together"
     for site, _ in region.sites(script, ".compile"):
         return f"line {_line(site.node)} compiles a model"
     return ""
+
+
+def _in_place(call: ast.AST) -> bool:
+    """``model.forward = torch.compile(model.forward)``, without a mode: as ``model.compile()``, for a container of torch."""
+    assign = statement_of(call)
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not isinstance(assign, ast.Assign):
+        return False
+    (target, *others), given = assign.targets, call.args[0]
+    return assign.value is call and not others and ast.unparse(target) == ast.unparse(given) and ast.unparse(given).endswith(".forward")
 
 
 def _foreign_model(evaluation: Evaluation) -> str:
