@@ -95,7 +95,7 @@ class Device:
     # ----------------------------------------------------------------------------------------------------------- utilisation
     def sample(self) -> None:
         try:
-            import pynvml  # type: ignore[import-untyped]
+            import pynvml
 
             pynvml.nvmlInit()
             handles = {}
