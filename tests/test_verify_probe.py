@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofast.verify.record import FULL, PHASES, Detail, Record
+from tests import probing
 from tests.probing import PROBE, SCRIPTS, fresh, run
 
 pytest.importorskip("torch")
@@ -218,13 +219,11 @@ def test_other_ends(tmp_path: Path, how: str, code: int, ending: str, written: i
         assert str(PROBE) not in record.traceback + ran.stderr and ran.stderr.count("Traceback") == 1
 
 
-def test_files(tmp_path: Path) -> None:
-    work, outside = tmp_path / "work", SCRIPTS / "made_by_a_test"
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, outside = tmp_path / "work", tmp_path / "made_by_a_test"
     work.mkdir()
-    try:
-        ran = run(work, "train.py", "--outside", str(outside), "--save", "model.pt", "--epochs", "1", detail=FULL)
-    finally:
-        outside.unlink(missing_ok=True)
+    monkeypatch.setitem(probing.ENVIRONMENT, "TMPDIR", str(work))  # the system's is allowed, and tests run in it
+    ran = run(work, "train.py", "--outside", str(outside), "--save", "model.pt", "--epochs", "1", detail=FULL)
     assert ran.record.wrote_outside == (str(outside),)
     good, whole = ran.record.checkpoints
     assert (

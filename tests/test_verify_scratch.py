@@ -42,8 +42,9 @@ def test_a_copy_has_everything_but_repositories_and_environments(top: Path, tmp_
     assert sorted(p.name for p in copy.iterdir()) == ["data.bin", "empty", "src"]
     assert made.there(top / "src" / "train.py").read_text() == "print(1)\n"
     assert (copy / ".." / "data" / "images").read_text() == "beside"  # as the scripts spell it
+    assert len(str(made.temporary)) < 70
     made.close()
-    assert not made.folder.exists()
+    assert not made.folder.exists() and not made.temporary.exists()
 
 
 def test_what_a_run_did_is_undone(top: Path, tmp_path: Path):

@@ -182,7 +182,7 @@ class Runner:
             "PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc"),
         }
         fixed = {name: value for name, value in given.items() if name not in os.environ}
-        fixed["TMPDIR"] = str(self.scratch.folder / "tmp")
+        fixed["TMPDIR"] = str(self.scratch.temporary)
         if self.setup.threads:
             fixed.update(OMP_NUM_THREADS=str(self.setup.threads), MKL_NUM_THREADS=str(self.setup.threads))
         paths = [str(self.scratch.there(Path(path).resolve())) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

@@ -33,7 +33,9 @@ class Scratch:
     reachable by a link, so that ``../data`` is found.
 
     Attributes:
-        folder: everything that belongs to the runs: ``tree0/...``, ``tmp/``, records and outputs.
+        folder: everything that belongs to the runs: ``tree0/...``, records and outputs.
+        temporary: the temporary folder of the runs. Its path is short wherever the copies are: worker processes talk through sockets in it,
+            whose paths have at most 107 characters (man 7 unix); with a longer one they hang.
         trees: what is copied.
         in_place: nothing is copied: the runs happen in the user's own folder, on request.
     """
@@ -42,6 +44,7 @@ class Scratch:
     trees: list[Tree]
     links: tuple[Path, ...] = ()
     in_place: bool = False
+    temporary: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="af-")))
     _stamps: dict[Path, Stamp] = field(default_factory=dict)
 
     def there(self, path: Path) -> Path:
@@ -53,10 +56,10 @@ class Scratch:
 
     def reset(self, overlay: Mapping[Path, bytes]) -> None:
         """Make the copies as the user's folders were at the start, with ``overlay`` (path of the user's -> content) written over them."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir()
         if self.in_place:
             return
-        shutil.rmtree(self.folder / "tmp", ignore_errors=True)
-        (self.folder / "tmp").mkdir()
         for tree in self.trees:
             self._restore(tree)
         for path, content in overlay.items():
@@ -92,6 +95,7 @@ class Scratch:
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 def _target(source: Path, tree: Tree) -> str:
@@ -169,7 +173,6 @@ def make(folders: Iterable[Path], links: tuple[Path, ...] = (), parent: Path | N
 def in_place(parent: Path | None = None) -> Scratch:
     """No copies: only a folder for records and outputs."""
     folder = Path(tempfile.mkdtemp(prefix="autofast-verify-", dir=parent)).resolve()
-    (folder / "tmp").mkdir()
     return Scratch(folder, [], in_place=True)
 
 
