@@ -18,7 +18,7 @@ from autofast.verify.runs import Process, Runner, Setup
 from autofast.verify.scratch import Scratch
 
 _ZYGOTE = """
-import json, os, runpy, sys
+import json, os, runpy, sys, tempfile
 import torch, numpy
 import torch.utils.data, torch.optim, torch._dynamo  # the last is imported by the first optimizer that is made, in a second
 for line in sys.stdin:
@@ -31,6 +31,7 @@ for line in sys.stdin:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.environ.clear()
         os.environ.update(job["environment"])
+        tempfile.tempdir = None
         os.chdir(job["cwd"])
         torch.set_num_threads(int(job["environment"].get("OMP_NUM_THREADS", "1")))
         program, *sys.argv = job["command"]

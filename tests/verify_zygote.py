@@ -8,12 +8,14 @@ import json
 import os
 import runpy
 import sys
+import tempfile
 
 
 def run(job: dict) -> None:
     """In the child: becomes what ``python argv...`` would have been, and leaves by the interpreter's own end."""
     os.chdir(job["cwd"])
     os.environ.update(job["environment"])
+    tempfile.tempdir = None  # asked for anew: it may be another one
     for name, number in (("stdout", 1), ("stderr", 2)):
         handle = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, number)
