@@ -69,7 +69,7 @@ def run(folder: Path, script: str, *arguments: str, probe: bool = True, **given:
     job = {
         "argv": command(script, *arguments, probe=probe),
         "cwd": str(folder),
-        "environment": {"AUTOFAST_PROBE": options(folder, **given)},
+        "environment": {**ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)},
         "stdout": str(folder / "stdout"),
         "stderr": str(folder / "stderr"),
     }
