@@ -10,7 +10,7 @@ gone            words that must not be left in the rewritten script
 precise_args    arguments without mixed precision, for a script that has it: with a scaler that is right, both train the same
 [[expect]]      a fix that must be found: ``rule``, ``file``, and ``line_contains`` (of the finding's first line) or ``near`` (within three
                 lines); ``count`` where several lines are meant
-[[forbid]]      a fix that must not be found, and ``why``: ``rule`` (``*``: any), ``line_contains`` or ``near`` (nothing: nowhere in the
+[[forbid]]      a fix that must not be found, and ``why``: ``rule`` (``*``: any, ``but`` that one), ``line_contains`` or ``near`` (nothing: nowhere in the
                 script), ``effect`` (forbidden up to this effect; default sampling), ``target`` (default: both)
 """
 
@@ -46,10 +46,11 @@ class Label:
     effect: str = "sampling"
     target: str = ""
     why: str = ""
+    but: str = ""
 
     def matches(self, finding: Finding) -> bool:
         source = source_of(finding.node)
-        if self.rule not in (finding.rule, "*") or self.file not in ("", source.rel):
+        if self.rule not in (finding.rule, "*") or finding.rule == self.but or self.file not in ("", source.rel):
             return False
         line = getattr(finding.node, "lineno", 1)
         if self.line_contains:
