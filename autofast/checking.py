@@ -10,6 +10,7 @@ from autofast import rewriting
 from autofast.config import Config
 from autofast.discover import scripts
 from autofast.faults import internal
+from autofast.finding import Effect
 from autofast.read.source import BadInput
 from autofast.report.record import Record, merged
 from autofast.report.text import shown_path
@@ -39,6 +40,8 @@ def check(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path
             if rewriting.trains_nothing(script, plan):
                 idle.append(script.entry.rel)
             result.records += rewriting.findings(plan)
+            if config.effect is Effect.RECIPE and not config.select:  # whoever goes as far as that wants to know what there is
+                result.records += rewriting.on_request(script, plan, config)
         except BadInput as error:
             result.complaints.append(str(error))
             result.failed = True

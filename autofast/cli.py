@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
+ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}  # options that mean nothing without another one
+PLAIN = ("precision", "compile", "accumulate", "ddp", *ON_REQUEST)  # those that are in the configuration as they are given
 
 
 class Fault(click.ClickException):
@@ -75,6 +77,10 @@ def _input_options(command: F) -> F:
         click.option("--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"),
         click.option("--target", type=click.Choice(TARGETS), help="Hardware that the rewrite is for.  [default: cuda]"),
         click.option("--compile", is_flag=True, default=None, help="Also compile the model: pays back in long runs."),
+        click.option("--accumulate", type=click.IntRange(2), metavar="N", help="Also take an optimizer step every N batches only."),
+        click.option("--keep-batch", is_flag=True, default=None, help="With --accumulate: of batches N times smaller."),
+        click.option("--ddp", is_flag=True, default=None, help="Also train on several processes, started by torchrun."),
+        click.option("--sync-batchnorm", is_flag=True, default=None, help="With --ddp: BatchNorm over all processes."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -262,7 +268,7 @@ def verify_command(
     given.pop("stdin_filename")
     root = _root(given["root"], script)
     config = _configured(root, given)
-    options = {name: given[name] for name in given if name not in ("root", "select", "ignore", "precision", "compile")}
+    options = {name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)}
     request = Request(script=script, rewritten=rewritten, root=root, config=config, **options)
     with progress() as tell:
         try:
@@ -307,14 +313,18 @@ def _configured(root: Path, given: dict[str, Any]) -> Config:
     from autofast.finding import Effect
 
     config = load(root)
-    changes = {key: given[key] for key in ("precision", "target", "compile") if given[key] is not None}
+    changes = {key: given[key] for key in ("target", *PLAIN) if given[key] is not None}
     if given["effect"] is not None:
         changes["effect"] = Effect[given["effect"].upper()]
     if given["select"]:  # asked for by name just now: this outdoes what the project's file leaves out
         changes.update(select=given["select"], ignore=given["ignore"])
     else:
         changes["ignore"] = (*config.ignore, *given["ignore"])
-    return replace(config, **changes)
+    config = replace(config, **changes)
+    for name, other in ON_REQUEST.items():
+        if getattr(config, name) and not getattr(config, other):
+            raise BadInput(f"--{name.replace('_', '-')} means nothing without --{other}; give both")
+    return config
 
 
 def _out(product: bytes) -> None:

@@ -32,11 +32,16 @@ class Config:
     line_length: int | None = None
     exclude: tuple[str, ...] = ()
     compile: bool = False
+    accumulate: int = 0
+    keep_batch: bool = False
+    ddp: bool = False
+    sync_batchnorm: bool = False
 
     @property
     def also(self) -> tuple[str, ...]:
         """Rules that are off unless asked for, and have an option of their own."""
-        return ("compile",) if self.compile else ()
+        asked = {"compile": self.compile, "accumulation": self.accumulate > 0, "ddp": self.ddp, "dataparallel-to-ddp": self.ddp}
+        return tuple(name for name, wanted in asked.items() if wanted)
 
 
 def find_root(path: Path) -> Path:
@@ -107,7 +112,7 @@ def _choice(choices: tuple[str, ...]) -> Callable[[object], str]:
     return convert
 
 
-def _length(value: object) -> int:
+def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError
     return value
@@ -130,8 +135,12 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "effect": (_words(EFFECTS), lambda value: Effect[_choice(EFFECTS)(value).upper()]),
     "precision": (_words(PRECISIONS), _choice(PRECISIONS)),
     "target": (_words(TARGETS), _choice(TARGETS)),
-    "line-length": ("a whole number of columns", _length),
+    "line-length": ("a whole number of columns", _number),
     "compile": ("true or false", _flag),
+    "accumulate": ("a whole number of micro-batches", _number),
+    "keep-batch": ("true or false", _flag),
+    "ddp": ("true or false", _flag),
+    "sync-batchnorm": ("true or false", _flag),
     "exclude": ('a list of patterns as in .gitignore, as in ["third_party/"]', _names),
 }
 assert {key.replace("-", "_") for key in _KEYS} == {f.name for f in fields(Config)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,24 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for. ``selected`` holds the names of the rules that take part in this plan."""
+    """What the user asked for.
 
-    precision: str = "auto"  # auto | bf16 | fp16
-    target: str = "cuda"  # cuda | cpu
+    Attributes:
+        precision: of autocast: auto, bf16 or fp16. target: cuda or cpu.
+        selected: the names of the rules that take part in this plan.
+        asked: those that are off by default and were asked for by name; they may do what they do, whatever the level of effect.
+        accumulate: micro-batches for each optimizer step; 0 where the user named no number.
+        keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
+        sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
+    """
+
+    precision: str = "auto"
+    target: str = "cuda"
     selected: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+    accumulate: int = 0
+    keep_batch: bool = False
+    sync_batchnorm: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +75,10 @@ Find = Callable[["Script", Options], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: ``find`` is called with the script and the options and yields findings; the card is ``rules/<name>.md``."""
+    """A rule: ``find`` is called with the script and the options and yields findings; the card is ``rules/<name>.md``.
+
+    ``option`` asks for a rule that is off by default; ``--select NAME`` always does.
+    """
 
     name: str
     effect: Effect
@@ -70,18 +86,18 @@ class Rule:
     find: Find
     groups: tuple[str, ...] = ()
     default: bool = True
-    options: tuple[str, ...] = field(default=())
+    option: str = ""
 
 
 REGISTRY: dict[str, Rule] = {}
 
 
-def rule(name: str, effect: Effect, *, groups: tuple[str, ...] = (), default: bool = True) -> Callable[[Find], Find]:
+def rule(name: str, effect: Effect, *, groups: tuple[str, ...] = (), default: bool = True, option: str = "") -> Callable[[Find], Find]:
     """Register ``find`` (a generator of findings) under ``name``; its docstring's first line is the summary."""
 
     def register(find: Find) -> Find:
         summary = (find.__doc__ or "").strip().splitlines()[0]
-        REGISTRY[name] = Rule(name, effect, summary, find, groups, default)
+        REGISTRY[name] = Rule(name, effect, summary, find, groups, default, option or ("" if default else f"--select {name}"))
         return find
 
     return register

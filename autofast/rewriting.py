@@ -12,7 +12,7 @@ from autofast.finding import Find, Finding, Options, Rule
 from autofast.plan import Plan
 from autofast.read import read_script
 from autofast.read.source import BadInput, Source, source_of
-from autofast.registry import all_rules, select
+from autofast.registry import ALL, all_rules, select
 from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
 from autofast.script import Script
@@ -64,6 +64,15 @@ def plan(script: Script, config: Config) -> Plan:
     return _plan(script, config, select(config.select, config.ignore, config.also))
 
 
+def on_request(script: Script, plan: Plan, config: Config) -> list[Record]:
+    """What the rules that are off by default could do besides, each with the option that asks for it; nothing is applied."""
+    every = select([ALL], config.ignore)
+    rules = {rule.name: rule for rule in every if rule not in plan.rules}
+    found = _plan(script, config, every).findings if rules else ()
+    records = (Record.of(f, rules[f.rule].effect) for f in found if f.status == "fix" and f.rule in rules)
+    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].option})") for record in records)
+
+
 def findings(plan: Plan) -> list[Record]:
     """All findings of a plan but those that a comment in the script keeps away."""
     rules = all_rules()
@@ -112,7 +121,15 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
 
 
 def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
-    options = Options(config.precision, config.target, frozenset(rule.name for rule in rules))
+    options = Options(
+        precision=config.precision,
+        target=config.target,
+        selected=frozenset(rule.name for rule in rules),
+        asked=frozenset(rule.name for rule in rules if not rule.default and rule.name in {*config.select, *config.also}),
+        accumulate=config.accumulate,
+        keep_batch=config.keep_batch,
+        sync_batchnorm=config.sync_batchnorm,
+    )
     return Plan.make(script, options, rules, config.effect, config.line_length)
 
 

@@ -26,7 +26,7 @@ PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.data_parallel", "torch.n
 NEVER = 10**12
 
 
-@rule("compile", Effect.ROUNDING, default=False)
+@rule("compile", Effect.ROUNDING, default=False, option="--compile")
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compile the model, so that forward and backward run as a few fused kernels."""
     if is_there(script):
