@@ -400,6 +400,27 @@ def test_a_rule_beyond_the_effect_is_said_to_be(project: Path) -> None:
     assert done.code == 0 and "nothing to rewrite" in done.err and "tf32: needs --effect rounding" in done.err
 
 
+def test_rules_on_request(project: Path) -> None:
+    schedule = "    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 2)\n    for epoch in range(2):\n"
+    text = SCRIPT.replace("    for epoch in range(2):\n", schedule).replace("        print(epoch", "        scheduler.step()\n        print(epoch")
+    (project / "train.py").write_text(text)
+    request = {"compile": "--compile", "stepwise-scheduler": "--select stepwise-scheduler"}
+    for name, option in request.items():
+        assert name not in {f["rule"] for f in findings("train.py", "--effect", "sampling")}
+        (listed,) = (f for f in findings("train.py", "--effect", "recipe") if f["rule"] == name)
+        assert listed["status"] == "fix" and listed["message"].endswith(f"(on request: {option})")
+        (asked,) = (f for f in findings("train.py", *option.split()) if f["rule"] == name)  # without --effect recipe
+        assert asked["status"] == "fix" and "on request" not in asked["message"]
+    assert "torch.compile" not in autofast("rewrite", "train.py", "--effect", "recipe").out.decode()
+    assert not {f["rule"] for f in findings("train.py", "--effect", "recipe", "--select", "tf32")} & set(request)
+    assert "compile" not in {f["rule"] for f in findings("train.py", "--effect", "recipe", "--ignore", "compile")}
+
+
+@pytest.mark.parametrize(("option", "other"), [("--keep-batch", "--accumulate"), ("--sync-batchnorm", "--ddp")])
+def test_options_that_need_another(project: Path, option: str, other: str) -> None:
+    assert f"{option} means nothing without {other}; give both" in fault(autofast("check", "train.py", option))
+
+
 # ------------------------------------------------------------------------------------------------ several files
 @pytest.fixture
 def split(project: Path) -> Path:
