@@ -6,6 +6,7 @@ import io
 from typing import IO, Any
 
 from autofast import registry
+from autofast.finding import Rule
 from autofast.report.style import for_stream
 
 
@@ -17,10 +18,15 @@ def table(stream: IO[Any]) -> str:
 
     rows = Table("rule", "effect", "groups", "what it does", box=box.SIMPLE_HEAD if stream.isatty() else None, pad_edge=False)
     for rule in registry.all_rules().values():
-        rows.add_row(rule.name, rule.effect.name.lower(), ", ".join(rule.groups), rule.summary + ("" if rule.default else " (on request)"))
+        rows.add_row(rule.name, rule.effect.name.lower(), ", ".join(rule.groups), rule.summary + asked_by(rule))
     out = io.StringIO()
     Console(file=out, width=None if stream.isatty() else 200, force_terminal=for_stream(stream).on, highlight=False).print(rows)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+
+
+def asked_by(rule: Rule, quote: str = "") -> str:
+    """How to ask for a rule that is off by default."""
+    return "" if rule.default else f" (on request: {quote}{rule.option}{quote})"
 
 
 def card(name: str, stream: IO[Any]) -> str:
@@ -41,5 +47,5 @@ def markdown() -> str:
     lines = ["| rule | effect | what it does |", "| --- | --- | --- |"]
     for rule in registry.all_rules().values():
         link = f"[`{rule.name}`](rules/{rule.find.__module__.rpartition('.')[2]}.md)"
-        lines.append(f"| {link} | {rule.effect.name.lower()} | {rule.summary}{'' if rule.default else ' (on request)'} |")
+        lines.append(f"| {link} | {rule.effect.name.lower()} | {rule.summary}{asked_by(rule, "`")} |")
     return "\n".join(lines) + "\n"
