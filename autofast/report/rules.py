@@ -47,5 +47,6 @@ def markdown() -> str:
     lines = ["| rule | effect | what it does |", "| --- | --- | --- |"]
     for rule in registry.all_rules().values():
         link = f"[`{rule.name}`](rules/{rule.find.__module__.rpartition('.')[2]}.md)"
-        lines.append(f"| {link} | {rule.effect.name.lower()} | {rule.summary}{asked_by(rule, "`")} |")
+        summary = rule.summary + asked_by(rule, quote="`")
+        lines.append(f"| {link} | {rule.effect.name.lower()} | {summary} |")
     return "\n".join(lines) + "\n"
