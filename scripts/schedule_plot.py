@@ -95,9 +95,9 @@ def drawing() -> str:
         parts.append(panel(title, *both(schedule), LEFT + n % 2 * (WIDTH + LEFT), TOP + n // 2 * (HEIGHT + GAP)))
     foot = height - 10
     parts.append(
-        f'<path d="M{LEFT},{foot - 4} h24" stroke="#999" stroke-width="1.4"/><text x="{LEFT + 30}" y="{foot}">stepped once an epoch</text>'
+        f'<path d="M{LEFT},{foot - 4} h24" stroke="#999" stroke-width="1.4"/><text x="{LEFT + 30}" y="{foot}">learning rate, once an epoch</text>'
         f'<path d="M{LEFT + 170},{foot - 4} h24" stroke="#c2410c" stroke-width="1.6"/>'
-        f'<text x="{LEFT + 200}" y="{foot}">stepped after every update; the dots are the ends of epochs, where both agree</text>\n</svg>\n'
+        f'<text x="{LEFT + 200}" y="{foot}">after every update; below: epochs, the dots at their ends, where both agree</text>\n</svg>\n'
     )
     return "".join(parts)
 
