@@ -96,8 +96,8 @@ def drawing() -> str:
     foot = height - 10
     parts.append(
         f'<path d="M{LEFT},{foot - 4} h24" stroke="#999" stroke-width="1.4"/><text x="{LEFT + 30}" y="{foot}">learning rate, once an epoch</text>'
-        f'<path d="M{LEFT + 170},{foot - 4} h24" stroke="#c2410c" stroke-width="1.6"/>'
-        f'<text x="{LEFT + 200}" y="{foot}">after every update; below: epochs, the dots at their ends, where both agree</text>\n</svg>\n'
+        f'<path d="M{LEFT + 186},{foot - 4} h24" stroke="#c2410c" stroke-width="1.6"/>'
+        f'<text x="{LEFT + 216}" y="{foot}">after every update; below: epochs, the dots at their ends, where both agree</text>\n</svg>\n'
     )
     return "".join(parts)
 
