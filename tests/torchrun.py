@@ -275,9 +275,10 @@ def _store() -> tuple[int, int]:
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        from torch.distributed import distributed_c10d
+        import torch.distributed
 
-        server = distributed_c10d.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        dist: Any = torch.distributed
+        server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         os.write(theirs, str(server.port).encode())
         os.close(theirs)
         signal.pause()
