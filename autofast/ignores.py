@@ -50,6 +50,12 @@ class Ignores:
                     yield UnusedIgnore(source, line, idle)
 
 
+def is_spared(node: ast.AST, rule: str) -> bool:
+    """Whether a comment keeps ``rule`` from changing ``node``: for changes of several places that are made together or not at all."""
+    ignores = source_of(node).ignores
+    return bool(ignores) and any((names := ignores.get(n)) is not None and (not names or rule in names) for n in _lines(node))
+
+
 def _lines(node: ast.AST) -> Iterator[int]:
     """Lines whose comments speak about ``node``."""
     for outer in (node, *ancestors(node)):

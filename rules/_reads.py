@@ -55,7 +55,11 @@ def reads(script: Script) -> list[Read]:
     found = []
     for site in script.log.of("sync"):
         node = site.node
-        if not isinstance(node, ast.Call) or not any(_on_device(o.this) for o in site):
+        if not any(_on_device(o.this) for o in site):
+            continue
+        if isinstance(node, ast.Subscript):  # ``loss.data[0]``
+            found.append(Read(node, _peeled(node.value), "item"))
+        if not isinstance(node, ast.Call):
             continue
         how = site.occurrences[-1].data.get("how", "item")
         if how == "item" and isinstance(node.func, ast.Attribute):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from autofast.edits import Edit
 from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.ignores import is_spared
+from autofast.read.source import function_of, parent_of, statement_of
 from autofast.script import Script
-from autofast.spans import own_lines
 
 from ._late import Variable, delayed, keep, logged, read_at_use
 from ._later import Needs, Sink, Unfit, needs_of, put_off, sink_of
@@ -47,21 +47,10 @@ Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
 
 def group(members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]) -> Iterator[Found]:
     """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
-    if any(is_spared(node) for node, _ in members):
+    if any(is_spared(node, NAME) for node, _ in members):
         return
     for n, (node, message) in enumerate(members):
         yield Finding(node, message, edits=tuple(edits)), {id(r.node) for r in used} if n == 0 else set()
-
-
-def is_spared(node: ast.AST) -> bool:
-    """Whether an ``# autofast: ignore`` comment stands at the statement or a block around it."""
-    ignores = source_of(node).ignores
-    for outer in (node, *ancestors(node)):
-        if isinstance(outer, ast.stmt):
-            first, last = own_lines(outer)
-            if any((names := ignores.get(n)) is not None and (not names or NAME in names) for n in range(first, last + 1)):
-                return True
-    return False
 
 
 def said(found: list[Read]) -> str:

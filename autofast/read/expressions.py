@@ -13,6 +13,7 @@ from autofast.read.core import TooDeep, join, merge, values
 from autofast.read.events import BranchFrame, LoopFrame, WithFrame
 from autofast.read.values import (
     NOTHING,
+    Arguments,
     Cls,
     Const,
     Dict,
@@ -70,9 +71,18 @@ class Expressions(Binding):
         base = self.expr(node.value, env)
         index = self.expr(node.slice, env)
         found: Values = NOTHING
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "data" and index == values(Const(0)):
+            if base and all(isinstance(t, Tensor) and t.rank == "0d" for t in base):
+                return self._old_item(base, node)
         for thing in ordered(base):
             found |= self.subscript(thing, index, node)
         return join(found) or values(Unknown(f"`{ast.unparse(node)[:60]}`: the key is never set"))
+
+    def _old_item(self, base: Values, node: ast.Subscript) -> Values:
+        """``loss.data[0]``: how the number was read before torch 0.4; an IndexError since."""
+        for thing in ordered(base):
+            self.emit("sync", node, thing, Arguments(node), how="item", old=True)
+        return frozenset(Num(t) for t in base if isinstance(t, Tensor))
 
     def expr_Tuple(self, node: ast.Tuple | ast.List | ast.Set, env: Env) -> Values:
         items: list[Values] = []

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from autofast.read import names, pylib
+from autofast.read import frameworks, names, pylib
 from autofast.read.kinds import is_dataset, is_module, is_optimizer, is_scaler
 from autofast.read.modules import module_method
 from autofast.read.names import LOADER
@@ -49,6 +49,8 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
     if is_module(this):
         return module_method(interp, this, name, args, node)
     if (done := pylib.method(interp, this, name, args, node)) is not None:
+        return done
+    if (done := frameworks.method(interp, this, name, args, node)) is not None:
         return done
     if isinstance(this, Unknown):
         if name in ("to", "cuda"):
@@ -145,6 +147,7 @@ def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: 
             changes["rank"] = ""
         if name in ("mean", "sum"):
             changes["prob"] = False
+            changes["rank"] = "0d" if this.rank != "?" and not given and args.loose is None and not args.open else ""
         return values(replace(this, **changes))
     if name.endswith("_") and not name.startswith("_"):
         interp.emit("inplace", node, this, args, name=name)

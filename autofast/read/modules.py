@@ -44,8 +44,22 @@ def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         const(args.get(-1, "reduction")) if isinstance(thing, Ref) else const(thing.arg("reduction")) if isinstance(thing, Ext) else ...
     )
     interp.emit("loss", node, thing, args, values(*tensors))
-    made = mixed(tensors, loss=reduction != "none", prob=False, rank="") if tensors else Tensor(loss=True, grad=interp.grad_on())
+    rank = "0d" if _reduces(thing, args) else ""
+    made = mixed(tensors, loss=reduction != "none", prob=False, rank=rank) if tensors else Tensor(loss=True, grad=interp.grad_on(), rank=rank)
     return values(replace(made, grad=made.grad and interp.grad_on()))
+
+
+def _reduces(thing: Thing, args: Arguments) -> bool:
+    """Whether a loss of torch certainly gives one number."""
+    if isinstance(thing, Ref):
+        given = args
+    elif isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and not thing.open and "reduction" not in thing.attrs:
+        given = thing.args
+    else:
+        return False
+    fine = {"reduction": ("mean", "sum"), "reduce": (True, None), "size_average": (True, False, None)}
+    plain = all(given.named[name].sure and const(given.named[name].values) in wanted for name, wanted in fine.items() if name in given.named)
+    return plain and not given.open and given.loose is None and len(given.positional) <= (3 if isinstance(thing, Ref) else 1)
 
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:

@@ -54,9 +54,15 @@ def binary(left: Values, right: Values, op: str) -> Values:
     """The result of an operator on abstract values."""
     tensors = [t for t in (*left, *right) if isinstance(t, Tensor)]
     if tensors:
-        return values(mixed(tensors, dtype="int") if op == "Compare" else mixed(tensors))
+        rank = "0d" if op != "Compare" and all(t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)) else ""
+        return values(mixed(tensors, dtype="int") if op == "Compare" else mixed(tensors, rank=rank))
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     return values(unknown[0]) if unknown else values(Num())
+
+
+def _is_number(thing: Thing) -> bool:
+    """A Python number, which an operation with a tensor leaves in the tensor's shape."""
+    return isinstance(thing, Num) or (isinstance(thing, Const) and isinstance(thing.value, (int, float)))
 
 
 def device_kinds(found: Values) -> set[str]:

@@ -226,7 +226,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if root in ("torch", "torch.nn.functional", "torch.Tensor", "torch.nn.init", "torch.cuda", "torch.cuda.FloatTensor"):
         return torch_function(interp, name, short, args, node)
     if name == "torch.autograd.Variable":
-        return args.get(0, "data")
+        return frozenset(replace(t, grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data"))
     if name in ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad"):
         return values(Seq(node, None, values(mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True))))
     if name == "torch.autograd.backward":
@@ -328,6 +328,8 @@ def torch_function(interp: Core, name: str, short: str, args: Arguments, node: a
         return make(interp, name, args, node)
     if short == "load":
         return values(Unknown("it is loaded from a file"))
+    if short in ("mean", "sum") and len(given) == 1 and given[0] and all(isinstance(t, Tensor) and t.rank != "?" for t in given[0]):
+        return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
     if tensors:
         return values(mixed(tensors, dtype="int") if short in ("argmax", "argmin", "eq", "argsort") else mixed(tensors))
     if short[:1].isupper():

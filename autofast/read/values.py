@@ -317,7 +317,8 @@ class Tensor:
         loss: a loss function made it.
         fresh: made by a factory (``zeros``, ``randn``...), named here, with no data of its own.
         param: it is a model's parameter, or a parameter's ``.grad`` or ``.data``.
-        rank: ``4d`` where it is known to be an image batch, ``?`` where it may not be a tensor at all but a tuple or dict.
+        rank: ``4d`` where it is known to be an image batch, ``0d`` where it has no dimensions (a loss, a mean), ``?`` where it may
+            not be a tensor at all but a tuple or dict.
     """
 
     batch: frozenset[Any] = frozenset()

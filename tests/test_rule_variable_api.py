@@ -1,0 +1,278 @@
+"""variable-api: Variable, volatile, ``loss.data[0]`` and size_average, and what must not be told apart."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch.autograd import Variable
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(12, 4), torch.randint(0, 2, (12,))), batch_size=4)
+losses = []
+for inputs, targets in loader:
+    {body}
+    loss = F.cross_entropy(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def script(body: str, more: str = "") -> str:
+    return SCRIPT.format(body=body.replace("\n", "\n    ")) + more
+
+
+def both(text: str, **given: object) -> Applied:
+    """The rewrite, after the two texts have computed the same."""
+    done = apply("variable-api", text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before, after = run(text, **given), run(done.text, **given)
+    assert before["losses"] == after["losses"]
+    assert all(bool((p == q).all()) for p, q in zip(before["model"].parameters(), after["model"].parameters(), strict=True))
+    return done
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("inputs, targets = Variable(inputs), Variable(targets)", []),
+        ("inputs = Variable(inputs)\ntargets = Variable(targets, requires_grad=False)", []),
+        ("inputs, targets = Variable(inputs.float()), Variable(data=targets)", ["inputs, targets = inputs.float(), targets"]),
+        ("inputs = torch.autograd.Variable(inputs, volatile=False) * 2", ["inputs = inputs * 2"]),
+        ("x = Variable(torch.zeros(4, 4).fill_(2.0), False)\ninputs = inputs + x", ["x = torch.zeros(4, 4).fill_(2.0)"]),
+        ("if True:\n    inputs = Variable(inputs)", ["pass"]),
+    ],
+)
+def test_a_variable_of_a_batch_is_the_batch(body: str, lines: list[str]) -> None:
+    done = both(script(body))
+    assert done.lines == lines
+    assert "Variable(" not in done.text
+
+
+def test_the_import_goes_with_the_last_use() -> None:
+    assert "import Variable" not in both(script("inputs, targets = Variable(inputs), Variable(targets)")).text
+
+
+def test_what_has_a_graph_is_detached() -> None:
+    body = "out = model(inputs)\nfake = Variable(out)\ninputs = inputs + fake.sum() * 0.1"
+    assert "fake = out.detach()" in both(script(body)).text
+
+
+def test_a_parameter_is_detached() -> None:
+    done = both(script("w = Variable(model.weight)\ninputs = inputs + w.sum() * 0.1"))
+    assert "w = model.weight.detach()" in done.text
+
+
+def test_asking_for_gradients_makes_a_leaf_of_its_own() -> None:
+    body = "x = Variable(inputs, requires_grad=True)\nmodel(x).sum().backward()\ninputs = inputs + x.grad\nassert not inputs.requires_grad"
+    done = both(script(body))
+    assert "x = inputs.detach().requires_grad_()" in done.text
+
+
+def test_a_new_tensor_is_asked_itself() -> None:
+    body = "x = Variable(torch.ones(4, 4), requires_grad=True)\nmodel(x).sum().backward()\ninputs = inputs + x.grad"
+    assert "x = torch.ones(4, 4).requires_grad_()" in both(script(body)).text
+
+
+def test_a_flag_that_is_not_known_is_passed_on() -> None:
+    text = script("x = Variable(inputs, requires_grad=asks)\ninputs = x * 1.0").replace(
+        "losses = []", "import sys\nasks = len(sys.argv) > 0\nlosses = []"
+    )
+    assert "x = inputs.detach().requires_grad_(asks)" in both(text).text
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "y.requires_grad_()\nassert not inputs.requires_grad",
+        "y.unsqueeze_(0)\nassert inputs.dim() == 2",
+        "y.mul_(model.weight.sum())\nassert not inputs.requires_grad",
+        "y[0] = model.weight.sum()\nassert not inputs.requires_grad",
+        "y += model.weight.sum()\nassert not inputs.requires_grad",
+        "y.data = torch.ones(1)\nassert inputs.dim() == 2",
+        "y.tag = 1\nassert not hasattr(inputs, 'tag')",
+        "assert y is not inputs",
+    ],
+)
+def test_a_second_object_stays_one_where_it_can_be_told_apart(told: str) -> None:
+    done = both(script("y = Variable(inputs)\n" + told + "\ninputs = inputs.detach()"))
+    assert "y = inputs.detach()" in done.text
+
+
+def test_writing_plain_values_tells_nothing_apart() -> None:
+    assert "y = inputs\n" in both(script("y = Variable(inputs)\ny.mul_(2.0)\ny[0] = 0.0")).text
+
+
+def test_volatile_goes_and_what_it_meant_is_said() -> None:
+    text = script(
+        "inputs = Variable(inputs)",
+        "for inputs, targets in loader:\n    inputs = Variable(inputs, volatile=True)\n    losses.append(model(inputs).sum().item())\n",
+    )
+    done = both(text)
+    assert "volatile" not in done.text and "torch.no_grad()" in done.advice
+
+
+def test_volatile_below_no_grad_needs_no_advice() -> None:
+    text = script(
+        "inputs = Variable(inputs)",
+        "with torch.no_grad():\n    for inputs, targets in loader:\n        out = model(Variable(inputs, volatile=True))\n        losses.append(out.sum().item())\n",
+    )
+    done = both(text)
+    assert "out = model(inputs)" in done.text and not done.advice
+
+
+def test_isinstance_asks_for_a_tensor() -> None:
+    done = both(script("assert isinstance(inputs, Variable)"))
+    assert "isinstance(inputs, torch.Tensor)" in done.text and "import Variable" not in done.text
+
+
+# ------------------------------------------------------------------------------------------------ imports
+def test_a_use_as_a_value_keeps_the_import() -> None:
+    done = both(script("inputs, targets = map(Variable, (inputs, targets))\ninputs = Variable(inputs)"))
+    assert "import Variable" in done.text and "as a value" in done.refusals and "= Variable(" not in done.text
+
+
+def test_an_ignored_place_keeps_the_import() -> None:
+    done = both(script("inputs = Variable(inputs)  # autofast: ignore[variable-api]\ntargets = Variable(targets)"))
+    assert "import Variable" in done.text and "inputs = Variable(inputs)" in done.text and "Variable(targets)" not in done.text
+
+
+def test_other_names_of_the_import_stay() -> None:
+    text = script("inputs = V(inputs)").replace("import Variable", "import Variable as V, grad")
+    assert "from torch.autograd import grad\n" in both(text).text
+
+
+def test_an_import_that_another_file_takes_from_here_stays() -> None:
+    files = {"tools.py": "from torch.autograd import Variable\n\ndef wrap(x):\n    return Variable(x)\n"}
+    text = script("inputs = wrap(inputs)\ntargets = Variable(targets)").replace(
+        "from torch.autograd import Variable", "from tools import Variable, wrap"
+    )
+    done = apply("variable-api", text, files=files)
+    assert "from torch.autograd import Variable" in done.texts["tools.py"] and "return x\n" in done.texts["tools.py"]
+    assert "Variable(targets)" not in done.text
+
+
+def test_code_that_is_not_reached_stays_with_its_import() -> None:
+    tools = "from torch.autograd import Variable\n\ndef used(x):\n    return Variable(x)\n\ndef unused(x):\n    return Variable(x)\n"
+    text = script("inputs = used(inputs)").replace("from torch.autograd import Variable", "from tools import used")
+    done = apply("variable-api", text, files={"tools.py": tools})
+    assert done.texts["tools.py"] == tools.replace("return Variable(x)", "return x", 1) and not done.refusals
+
+
+def test_a_function_that_is_called_from_elsewhere_is_given_anything() -> None:
+    assert "return x.detach()" in both(script("inputs = Variable(inputs)", "def other(x):\n    return Variable(x)\n")).text
+
+
+def test_another_class_of_that_name_is_not_meant() -> None:
+    text = script("inputs = Variable(inputs).value").replace(
+        "from torch.autograd import Variable", "class Variable:\n    def __init__(self, value):\n        self.value = value"
+    )
+    assert not apply("variable-api", text).findings
+
+
+@pytest.mark.parametrize("call", ["Variable(*(inputs,))", "Variable(**{'data': inputs})"])
+def test_arguments_that_are_not_spelled_out(call: str) -> None:
+    done = apply("variable-api", script(f"inputs = {call}"))
+    assert not done.fixes and "not spelled out" in done.refusals
+
+
+# ------------------------------------------------------------------------------------------------ loss.data[0]
+@pytest.mark.parametrize(
+    "made", ["loss", "(loss + loss) / 2", "model(inputs).mean()", "torch.sum(model(inputs))", "F.mse_loss(inputs, inputs * 2)"]
+)
+def test_the_number_of_a_loss(made: str) -> None:
+    text = script("pass", f"value = {made}\nlosses.append(value.data[0])\n")
+    done = apply("variable-api", text)
+    assert "losses.append(value.item())" in done.text
+    with pytest.raises(IndexError):
+        run(text)
+    assert isinstance(run(done.text)["losses"][-1], float)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "F.cross_entropy(model(inputs), targets, reduction='none')",
+        "F.mse_loss(inputs, inputs * 2, reduce=False)",
+        "model(inputs)",
+        "loss.view(1)",
+        "inputs.mean(0)",
+    ],
+)
+def test_the_first_element_of_several_stays(made: str) -> None:
+    assert "value.data[0]" in both(script("pass", f"value = {made}\nlosses.append(value.data[0].sum().item())\n")).text
+
+
+def test_a_loss_whose_reduction_is_set_later_stays() -> None:
+    more = "c = torch.nn.MSELoss()\nc.reduction = 'none'\nlosses.append(c(inputs, inputs * 2).data[0].sum().item())\n"
+    assert not both(script("pass", more)).fixes
+
+
+# ------------------------------------------------------------------------------------------------ size_average
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("size_average=False", 'reduction="sum"'),
+        ("size_average=True", 'reduction="mean"'),
+        ("reduce=True, size_average=False", 'reduction="sum"'),
+        ("size_average=False, reduce=None", 'reduction="sum"'),
+    ],
+)
+def test_reductions(old: str, new: str) -> None:
+    for call in (f"F.cross_entropy(model(inputs), targets, {old})", f"torch.nn.CrossEntropyLoss({old})(model(inputs), targets)"):
+        done = both(script("pass", f"losses.append({call}.item())\n"))
+        assert new in done.text and "size_average" not in done.text and "reduce=" not in done.text
+
+
+def test_no_reduction_at_all() -> None:
+    done = both(script("pass", "losses.append(F.mse_loss(inputs, inputs * 2, reduce=False).sum().item())\n"))
+    assert 'reduction="none"' in done.text
+
+
+def test_a_reduction_that_is_not_known_stays() -> None:
+    text = script("pass", "losses.append(F.mse_loss(inputs, inputs * 2, size_average=flag).sum().item())\n").replace(
+        "losses = []", "import sys\nflag = len(sys.argv) > 0\nlosses = []"
+    )
+    done = both(text)
+    assert not done.fixes and "not certain" in done.refusals
+
+
+# ------------------------------------------------------------------------------------------------ with loss-item-sync
+def test_a_sum_of_numbers_is_read_later() -> None:
+    text = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2).to(device)
+    criterion = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(12, 4), torch.randint(0, 2, (12,))), batch_size=4)
+    for epoch in range(2):
+        total = 0.0
+        for x, y in loader:
+            loss = criterion(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.data[0]
+        print(total / len(loader))
+    """
+    at_once = apply("variable-api loss-item-sync", text).text
+    first = apply("variable-api", text).text
+    assert "loss.data[0]" not in at_once and "loss.item()" in first
+    assert at_once == apply("loss-item-sync", first).text == apply("loss-item-sync", text).text
+    assert run(at_once)["total"] == run(first)["total"]
