@@ -34,6 +34,9 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     parser.add_argument("--pages", type=Path, help="write the page and the figures of each into this folder")
     args = parser.parse_args()
+    if args.pages:
+        args.pages = args.pages.resolve()
+        args.pages.mkdir(parents=True, exist_ok=True)
     rows = []
     for subject in (subject for subject in SUBJECTS if subject.name in args.only):
         git = repository(args.mirror, subject)
