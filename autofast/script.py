@@ -303,6 +303,29 @@ class Model:
 
 
 @dataclass(eq=False)
+class Trainer:
+    """An object of a framework that owns the training loop, or the precision of one; ``node`` is the call that makes it.
+
+    Attributes:
+        framework: ``lightning``, ``lightning-cli``, ``hf-trainer`` or ``accelerate``; ``name`` is its class there.
+        things: the objects; ``args`` holds the arguments of all.
+        settings: of the Hugging Face Trainer: the TrainingArguments it may get; ``unknown`` why it may get others.
+        models: of the Hugging Face Trainer: what it trains.
+        loader: of the Hugging Face Trainer: the loader that it makes itself of its ``train_dataset``, as if it stood in the script.
+    """
+
+    framework: str
+    name: str
+    node: ast.Call
+    things: list[Ext | Inst]
+    args: Arguments
+    settings: list[Ext | Inst] = field(default_factory=list)
+    unknown: str = ""
+    models: list[Thing] = field(default_factory=list)
+    loader: Loader | None = None
+
+
+@dataclass(eq=False)
 class Script:
     """One training program, from its entry file."""
 
@@ -319,6 +342,7 @@ class Script:
     evaluations: list[Evaluation] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
+    trainers: list[Trainer] = field(default_factory=list)
     frameworks: dict[str, ast.AST] = field(default_factory=dict)  # accelerate, lightning, hf-trainer, apex, deepspeed: first place
     deterministic: list[ast.AST] = field(default_factory=list)  # places where determinism is asked for
     guarded: bool = True  # the entry trains only below a main guard (or is a library)

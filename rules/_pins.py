@@ -1,4 +1,4 @@
-"""Which torch a project allows: what its requirement files rule out."""
+"""Which torch (or other package) a project allows: what its requirement files rule out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from pathlib import Path
 from autofast.script import Script
 
 FILES = ("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.cfg", "setup.py", "environment*.y*ml", "Pipfile")
-REQUIREMENT = re.compile(
-    r"""(?<![\w./-])(?:py)?torch(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""  # torch, pytorch =, "torch[x]", torch = "
+REQUIREMENT = (
+    r"""(?<![\w./-])%s(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""  # torch, pytorch =, "torch[x]", torch = "
     r"""((?:(?:[<>=!~^]=?=?)\s*v?\d[\d.]*[\w.*+]*\s*,?\s*)+)"""  # >=2.1,<3
 )
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
-def rules_out(script: Script, version: tuple[int, int]) -> str:
-    """Where the project says that its torch is older than ``version``; empty where it does not."""
-    return next((f"{place} asks for torch {spec}" for place, spec, limit in _limits(_folders(script)) if _below(limit, version)), "")
+def rules_out(script: Script, version: tuple[int, int], package: str = "torch") -> str:
+    """Where the project says that its torch (or ``package``) is older than ``version``; empty where it does not."""
+    found = _limits(_folders(script), package)
+    return next((f"{place} asks for {package} {spec}" for place, spec, limit in found if _below(limit, version)), "")
 
 
-def at_least(script: Script, version: tuple[int, int]) -> bool:
+def at_least(script: Script, version: tuple[int, int], package: str = "torch") -> bool:
     """Whether the project asks for ``version`` or a newer one."""
-    return any(_lower(spec) >= version for _, spec, _ in _limits(_folders(script)))
+    return any(_lower(spec) >= version for _, spec, _ in _limits(_folders(script), package))
 
 
 def _folders(script: Script) -> tuple[Path, ...]:
@@ -37,11 +38,11 @@ Limit = tuple[tuple[int, ...], bool]  # the newest version that is allowed, and 
 
 
 @lru_cache(maxsize=64)
-def _limits(folders: tuple[Path, ...]) -> tuple[tuple[str, str, Limit | None], ...]:
-    return tuple(_found(folders))
+def _limits(folders: tuple[Path, ...], package: str) -> tuple[tuple[str, str, Limit | None], ...]:
+    return tuple(_found(folders, re.compile(REQUIREMENT % ("(?:py)?torch" if package == "torch" else re.escape(package).replace("\\-", "[-_]")))))
 
 
-def _found(folders: tuple[Path, ...]) -> Iterator[tuple[str, str, Limit | None]]:
+def _found(folders: tuple[Path, ...], requirement: re.Pattern[str]) -> Iterator[tuple[str, str, Limit | None]]:
     for folder in folders:
         for pattern in FILES:
             for path in sorted(folder.glob(pattern)):
@@ -50,7 +51,7 @@ def _found(folders: tuple[Path, ...]) -> Iterator[tuple[str, str, Limit | None]]
                 except OSError:
                     continue
                 for number, line in enumerate(text.splitlines(), 1):
-                    if match := REQUIREMENT.search(line.split("#")[0]):
+                    if match := requirement.search(line.split("#")[0]):
                         spec = match[1].strip().rstrip(",").strip()
                         yield f"{path.name}:{number}", spec, _limit(spec)
 

@@ -111,7 +111,7 @@ def varying(script: Script) -> str:
     if not loaders:
         return "what the steps train on does not come from a DataLoader, so its shape is not known"
     for loader in loaders:
-        if why := _varying(loader):
+        if why := varies(loader):
             return why
     for site in script.calls("torch.nn.functional.interpolate", "torch.nn.functional.upsample"):
         for occurrence in site:
@@ -121,7 +121,8 @@ def varying(script: Script) -> str:
     return ""
 
 
-def _varying(loader: Loader) -> str:
+def varies(loader: Loader) -> str:
+    """Why batches of this loader may have other shapes from one to the next."""
     for given in ("collate_fn", "batch_sampler"):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
             return f"the loader on line {loader.node.lineno} has its own {given}, which may pad batches to different sizes"

@@ -94,7 +94,7 @@ def against(script: Script, optimizer: Optimizer, options: Options) -> str:
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
             return f"its step() is replaced on line {_line(site.node)}"
-    return _sparse(script) or _complex(script, optimizer) or _lightning_clips(script) or _momentum(script, optimizer, options)
+    return sparse(script) or _complex(script, optimizer) or _lightning_clips(script) or _momentum(script, optimizer, options)
 
 
 def _momentum(script: Script, optimizer: Optimizer, options: Options) -> str:
@@ -132,7 +132,7 @@ def _line(node: ast.AST) -> int:
     return getattr(node, "lineno", 0)
 
 
-def _sparse(script: Script) -> str:
+def sparse(script: Script) -> str:
     for site in script.log.of("new", *SPARSE):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")

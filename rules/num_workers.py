@@ -43,7 +43,7 @@ def _wish(script: Script, loader: Loader, options: Options, template: str = "{}"
         helped = helper(script, source_of(home.node), options)
         return template.format(helped.code), helped.edits
 
-    return Wish(loader, make, _effect(script, loader))
+    return Wish(loader, make, effect_of(script, loader))
 
 
 def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
@@ -55,7 +55,7 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
     return None if isinstance(home, str) else replace(_wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)
 
 
-def _effect(script: Script, loader: Loader) -> Effect:
+def effect_of(script: Script, loader: Loader) -> Effect:
     if loader.collate_random or draws_ahead(script, loader) or seeds(script, loader) or any(dataset.random for dataset in loader.datasets):
         return Effect.SAMPLING
     return Effect.ROUNDING if any(rounding(dataset) for dataset in loader.datasets) else Effect.EXACT
@@ -100,7 +100,7 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
         assert isinstance(home, Home)
         helped = helper(script, source_of(number.origin.expr), options)
         code = helped.code if value == 0 else f"max({value}, {helped.code})"  # never fewer than the user asks for
-        effect = max(_effect(script, loader) for loader in number.loaders)
+        effect = max(effect_of(script, loader) for loader in number.loaders)
         yield Finding(home.node, message, edits=(Rewrite(number.origin.expr, code), *helped.edits), effect=effect)
 
 

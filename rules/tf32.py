@@ -57,6 +57,11 @@ def against(script: Script) -> str:
     """Why this script wants all 23 bits of the mantissa; empty where nothing says so."""
     if "lightning" in script.frameworks or "hf-trainer" in script.frameworks:
         return "the Trainer sets this: see its own option for it"
+    return needs_digits(script)
+
+
+def needs_digits(script: Script) -> str:
+    """What this script computes that wants more than TF32's 10 bits of mantissa; empty where nothing does."""
     for site in script.calls("torch.set_default_dtype"):
         if any(isinstance(t, Ref) and dtype_of(t) in ("f64", "complex") for o in site if o.args is not None for t in o.args.get(0, "d")):
             return f"float64 is the default dtype (line {getattr(site.node, 'lineno', 0)}), which TF32 has no part in"

@@ -9,6 +9,7 @@ from autofast.read import names, torchlib
 from autofast.read.datasets import collating, describe
 from autofast.read.evaluations import evaluations
 from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, below, inside, loops
+from autofast.read.frameworks import build_trainers, run_hooks
 from autofast.read.interp import Interpreter, TooDeep
 from autofast.read.project import Project
 from autofast.read.schedulers import build_schedulers
@@ -78,6 +79,7 @@ def _read(interp: Interpreter, project: Project, source: Source) -> Script:
                     raise
     try:
         interp.run_uncalled(source)
+        run_hooks(interp, source)
     except TooDeep:
         interp.note(f"{source.rel}: too large to follow to the end")
     return build(interp, source)
@@ -98,6 +100,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script.optimizers = _optimizers(interp, script)
     script.schedulers = build_schedulers(script, interp.made)
     script.evaluations = evaluations(script)
+    script.trainers = build_trainers(interp, script)
     script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
     for evaluation in script.evaluations if script.unread else ():
         evaluation.unknown = evaluation.unknown or script.unread

@@ -1,0 +1,152 @@
+"""What frameworks call, make and are given: Lightning's hooks, the parser of Hugging Face, the objects that own training loops."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from autofast.read.datasets import describe
+from autofast.read.events import CallFrame, GuardFrame, Stack
+from autofast.read.source import Source, source_of
+from autofast.read.values import (
+    NOTHING,
+    Arguments,
+    Cls,
+    Const,
+    Ext,
+    Given,
+    Inst,
+    Ref,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+    joined,
+    ordered,
+)
+from autofast.read.values import things as values
+from autofast.script import Loader, Script, Trainer, Use
+
+if TYPE_CHECKING:
+    from autofast.read.core import Core
+    from autofast.read.interp import Interpreter
+
+COMMAND_LINE = "the command line gives them"
+PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
+HF_ARGUMENTS = (
+    "transformers.TrainingArguments",
+    "transformers.Seq2SeqTrainingArguments",
+    "transformers.training_args.TrainingArguments",
+    "transformers.training_args_seq2seq.Seq2SeqTrainingArguments",
+)
+HF_TRAINERS = (
+    "transformers.Trainer",
+    "transformers.Seq2SeqTrainer",
+    "transformers.trainer.Trainer",
+    "transformers.trainer_seq2seq.Seq2SeqTrainer",
+)
+KINDS = {
+    **dict.fromkeys(HF_TRAINERS, "hf-trainer"),
+    **dict.fromkeys(("lightning.Trainer", "lightning.trainer.Trainer", "lightning.trainer.trainer.Trainer"), "lightning"),
+    "lightning.cli.LightningCLI": "lightning-cli",
+    "accelerate.Accelerator": "accelerate",
+    "accelerate.accelerator.Accelerator": "accelerate",
+}
+POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}  # of transformers.Trainer
+
+
+def is_lightning(thing: Thing) -> bool:
+    """A LightningModule or LightningDataModule of the project, or its class."""
+    cls = thing.cls if isinstance(thing, Inst) else thing
+    return isinstance(cls, Cls) and any(n.startswith("lightning.") and n.endswith("Module") for n in cls.external)
+
+
+def run_hooks(interp: Interpreter, entry: Source) -> None:
+    """Enter what frameworks call in files other than the entry, whose functions are entered anyway."""
+    found: dict[int, Cls] = {}
+    for thing in list(interp.made):
+        if name_of(thing) in HF_TRAINERS and isinstance(thing, (Ext, Inst)) and thing.args is not None:
+            models = thing.args.get(POSITIONS["model"], "model")
+            found.update((id(t.cls), t.cls) for t in models if isinstance(t, Inst) and source_of(t.cls.node) is not entry)
+    for module in list(interp.modules.values()):
+        if module.source is not entry:
+            for bound in module.env.vars.values():
+                found.update((id(t), t) for t in bound if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source)
+    for cls in found.values():
+        interp.run_class(cls)
+
+
+# ------------------------------------------------------------------------------------------------ options in dataclasses
+def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """What a parser of dataclasses returns: one object of each of its classes, in their order."""
+    if not (isinstance(this, Ext) and this.name in PARSERS and name.startswith("parse_")):
+        return None
+    parts: list[Values] = []
+    for thing in ordered(this.args.get(0, "dataclass_types")):
+        for cls in [thing] if not isinstance(thing, Seq) else [t for item in thing.items or () for t in ordered(item)]:
+            if isinstance(cls, (Cls, Ref)):
+                parts.append(interp.call_thing(cls, Arguments(node, open=COMMAND_LINE), node))
+            else:
+                return values(Unknown(f"what .{name}() returns"))
+    if name == "parse_args_and_config" and parts:
+        return values(Unknown(f"what .{name}() returns"))
+    made: Seq = interp.intern(Seq, (id(node), name, tuple(parts)), lambda: Seq(node, tuple(parts), NOTHING, "tuple"))
+    return values(made)
+
+
+# ------------------------------------------------------------------------------------------------ what trains
+def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
+    """The objects of frameworks that train, one for each place where they are made."""
+    found: dict[int, Trainer] = {}
+    for thing in interp.made:
+        name = name_of(thing)
+        if name not in KINDS or not isinstance(thing, (Ext, Inst)) or not isinstance(thing.node, ast.Call) or thing.args is None:
+            continue
+        old = found.get(id(thing.node))
+        if old is None:
+            found[id(thing.node)] = Trainer(KINDS[name], name, thing.node, [thing], thing.args)
+        else:
+            old.things.append(thing)
+            old.args = joined([old.args, thing.args])
+    for trainer in found.values():
+        if trainer.framework == "hf-trainer":
+            _hugging_face(interp, script, trainer)
+    return list(found.values())
+
+
+def name_of(thing: Thing) -> str:
+    """The framework's class that a thing is of, or that its class extends."""
+    if isinstance(thing, Ext):
+        return thing.name
+    if isinstance(thing, Inst):
+        return next((n for n in (*KINDS, *HF_ARGUMENTS) if n in thing.cls.external), "")
+    return ""
+
+
+def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None:
+    def given(name: str) -> Values:
+        return trainer.args.get(POSITIONS.get(name, -1), name)
+
+    trainer.settings = [t for t in ordered(given("args")) if isinstance(t, (Ext, Inst)) and name_of(t) in HF_ARGUMENTS]
+    trainer.unknown = next((t.why for t in ordered(given("args")) if t not in trainer.settings and isinstance(t, Unknown)), "")
+    trainer.models = [t for t in ordered(given("model")) if t != Const(None)]
+    datasets = NOTHING.union(*(values(t) for t in given("train_dataset") | given("eval_dataset") if t != Const(None)))
+    if not datasets:
+        return
+    args = Arguments(trainer.node, [], {"dataset": Given(datasets, None)})
+    collate = given("data_collator")
+    if any(t != Const(None) for t in collate):
+        args.named["collate_fn"] = Given(collate, None)
+    starts = [(s, o) for s in script.methods("train") for o in s if any(o.this is t for t in trainer.things)]
+    uses = [Use(site.node, occurrence.stack, True, True) for site, occurrence in starts]
+    loader = Loader([], trainer.node, args, describe(interp, datasets), uses[:1], framework="hf-trainer")
+    loader.guarded = bool(starts) and all(_guarded(o.stack) for _, o in starts)
+    trainer.loader = loader
+
+
+def _guarded(stack: Stack) -> bool:
+    """Not run again when a worker process imports the entry script."""
+    if any(isinstance(f, GuardFrame) for f in stack):
+        return True
+    first = next((f for f in stack if isinstance(f, CallFrame)), None)
+    return first is not None and isinstance(first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
