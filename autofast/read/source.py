@@ -282,16 +282,8 @@ def _parse(text: str, rel: str) -> ast.Module:
             warnings.simplefilter("ignore")  # "invalid escape sequence" is the user's business
             return ast.parse(text)
     except SyntaxError as error:
-        line = error.lineno or 1
-        hint = _python2(text.split("\n")[line - 1] if line <= text.count("\n") + 1 else "")
-        raise BadInput(f"{rel}:{line}: syntax error: {error.msg}{hint}") from None
+        from autofast.read.python2 import leftovers
+
+        raise BadInput(f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or '; mend it first'}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f"{rel}:1: cannot be parsed ({type(error).__name__}: {error})") from None
-
-
-def _python2(line: str) -> str:
-    if re.search(r"\basync\s*=", line):
-        return " (`async` is a keyword since Python 3.7: write non_blocking=True)"
-    if re.match(r"\s*(print\s+[^(=\s]|exec\s+['\"\w]|raise\s+\w+\s*,)|.*except\s+[\w.]+\s*,\s*\w+\s*:", line):
-        return " (this looks like Python 2: convert it first, e.g. with 2to3)"
-    return "; mend it first"
