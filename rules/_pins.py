@@ -39,7 +39,9 @@ Limit = tuple[tuple[int, ...], bool]  # the newest version that is allowed, and 
 
 @lru_cache(maxsize=64)
 def _limits(folders: tuple[Path, ...], package: str) -> tuple[tuple[str, str, Limit | None], ...]:
-    return tuple(_found(folders, re.compile(REQUIREMENT % ("(?:py)?torch" if package == "torch" else re.escape(package).replace("\\-", "[-_]")))))
+    return tuple(
+        _found(folders, re.compile(REQUIREMENT % ("(?:py)?torch" if package == "torch" else re.escape(package).replace("\\-", "[-_]"))))
+    )
 
 
 def _found(folders: tuple[Path, ...], requirement: re.Pattern[str]) -> Iterator[tuple[str, str, Limit | None]]:

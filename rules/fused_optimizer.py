@@ -12,7 +12,7 @@ from autofast.read.events import Occurrence
 from autofast.read.kinds import is_module, is_scaler
 from autofast.read.source import source_of
 from autofast.read.tensors import dtype_of, tensors_in
-from autofast.read.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const
+from autofast.read.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
 from autofast.script import Optimizer, Script
 
 from ._amp import only_without_bf16
@@ -26,6 +26,7 @@ ADAGRAD_CUDA = (2, 8)
 SPARSE = ("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag")
 
 COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
+NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])  # of Lightning
 
 
 @rule("fused-optimizer", Effect.ROUNDING, groups=("optimizer",))
@@ -203,14 +204,34 @@ def _from_models(given: Values) -> bool:
 
 
 def _lightning_clips(script: Script) -> str:
-    for site in script.calls("lightning.Trainer"):
-        for occurrence in site:
-            clip = occurrence.args.named.get("gradient_clip_val") if occurrence.args is not None else None
-            if clip is not None and const(clip.values) is not None and _may_be_fp16(occurrence.args):
-                return f"with precision 16-mixed, Lightning clips no gradients of fused optimizers (line {_line(site.node)})"
+    """In mixed precision, bfloat16 too, Lightning takes it for an error to clip the gradients of a fused optimizer."""
+    why = "in mixed precision Lightning clips no gradients of fused optimizers"
+    for trainer in script.trainers:
+        clip = trainer.args.named.get("gradient_clip_val")
+        precision = trainer.args.named.get("precision")
+        values = consts(precision.values) if precision is not None else None
+        if trainer.framework == "lightning" and clip is not None and const(clip.values) not in (None, 0, 0.0):
+            if values is None or not values <= NOT_MIXED:
+                return f"{why} (line {_line(trainer.node)})"
+        if trainer.framework == "lightning-cli" and (place := _configured(script, "gradient_clip_val")):
+            return f"{why} ({place})"
+    if any(t.framework.startswith("lightning") for t in script.trainers):
+        for site in script.methods("clip_gradients"):
+            return f"{why} (line {_line(site.node)})"
     return ""
 
 
-def _may_be_fp16(args: Arguments | None) -> bool:
-    given = args.named.get("precision") if args is not None else None
-    return given is not None and not str(const(given.values)).startswith(("32", "64", "bf16", "None"))
+def _configured(script: Script, word: str) -> str:
+    """Where the defaults or the configuration files of a LightningCLI name an argument of its Trainer."""
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.removeprefix("trainer.") == word:
+                return f"line {node.lineno} of {source.rel}"
+    folder = script.entry.path.parent
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("conf*/*.yaml")]):
+        try:
+            if word in path.read_text("utf-8", "replace"):
+                return path.name
+        except OSError:
+            continue
+    return ""

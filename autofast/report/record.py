@@ -48,14 +48,14 @@ class Record:
         )
 
     @property
-    def place(self) -> tuple[str, int, int, str]:
-        """What makes two records the same finding, whichever script it was found from."""
-        return self.path, self.line, self.column, self.rule
+    def place(self) -> tuple[str, int, int, str, str]:
+        """What makes two records the same finding, whichever script it was found from: a rule may find several things at one place."""
+        return self.path, self.line, self.column, self.rule, self.message
 
 
 def merged(records: Iterable[Record]) -> list[Record]:
     """Each place once, in order. Where scripts that share a file disagree, what can be done is said rather than what cannot."""
-    best: dict[tuple[str, int, int, str], Record] = {}
+    best: dict[tuple[str, int, int, str, str], Record] = {}
     for record in records:
         other = best.get(record.place)
         if other is None or _STRENGTH[record.status] < _STRENGTH[other.status]:

@@ -1,0 +1,21 @@
+"""trainer-args: the same techniques as arguments of the frameworks that own the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.script import Script
+
+from . import _trainer_accelerate, _trainer_hf, _trainer_lightning
+
+
+@rule("trainer-args", Effect.ROUNDING, groups=("precision", "loader"))
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Give Lightning, the Hugging Face Trainer and Accelerate the arguments that make training faster."""
+    for trainer in script.trainers:
+        if trainer.framework.startswith("lightning"):
+            yield from _trainer_lightning.find(script, trainer, options)
+        elif trainer.framework == "accelerate":
+            yield from _trainer_accelerate.find(script, trainer, options)
+    yield from _trainer_hf.find(script, [t for t in script.trainers if t.framework == "hf-trainer"], options)
