@@ -153,7 +153,7 @@ def _at_call(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Giv
         edits.append(Rewrite(dataset, name))
     sampler = ranks.fresh(_sampler_name(loader))
     made, order = _sampler(ranks, loader, name.replace("{", "{{").replace("}", "}}"), wanted)
-    lines.append(f"{sampler} = {made} if {world} > 1 else None")
+    lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
     edits += [Before(statement, "\n".join(lines), holes), Keyword(call, "sampler", sampler), Wrap(size, f"{{}} // {world}")]
     if shuffle is not None and order is not False:
         edits.append(
@@ -260,7 +260,7 @@ def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str
         else:
             arguments.append(f'drop_last={table}["drop_last"]' if drop.sure else f'drop_last={table}.get("drop_last", False)')
     lines.append(f'{table}["sampler"] = {cls}({", ".join(arguments)})')
-    code = f"if {world} > 1:\n" + "\n".join(f"    {line}" for line in lines)
+    code = f"if {ranks.several(call)}:\n" + "\n".join(f"    {line}" for line in lines)
     return [Before(statement_of(call), code.replace("{", "{{").replace("}", "}}")), *edits]
 
 

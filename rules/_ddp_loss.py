@@ -16,14 +16,13 @@ from functools import reduce
 
 from autofast.read.kinds import is_loss, is_module
 from autofast.read.names import FUNCTIONAL_LOSSES
-from autofast.read.source import function_of, parent_of, statement_of
+from autofast.read.source import ancestors, function_of, parent_of, statement_of
 from autofast.read.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const
 from autofast.script import Backward, Script
 
 from ._ddp_mix import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 from ._ddp_names import Refused, at
-from ._reads import _reaching as reaching
-from ._turns import is_parameter
+from ._turns import is_parameter, loop_of, mentions, position, within
 
 FUNCTIONAL = "torch.nn.functional."
 SHAPES = frozenset(
@@ -478,6 +477,37 @@ def _assigned(store: ast.Name) -> ast.expr | None:
         place = next(n for n, e in enumerate(parent.elts) if e is store)
         return outer.value.elts[place] if len(outer.value.elts) == len(parent.elts) else None
     return None
+
+
+def reaching(name: ast.Name) -> list[ast.Name]:
+    """The places that may have given a variable the value it has at ``name``; all where that is not clear."""
+    here, loop = statement_of(name), loop_of(name)
+    stores = sorted((n for n in mentions(function_of(name), name.id) if isinstance(n.ctx, ast.Store)), key=position)
+    own = [n for n in stores if statement_of(n) is here and isinstance(here, (ast.Assign, ast.AnnAssign, ast.AugAssign))]
+    before = [n for n in stores if position(n) < position(name) and n not in own]
+    for k in range(len(before) - 1, -1, -1):
+        plain = not isinstance(parent_of(before[k]), ast.AugAssign)
+        if plain and any(a is parent_of(_whole(before[k])) for a in ancestors(name)) and _heads(before[k], name):
+            if loop is None or within(before[k], loop):
+                return before[k:]
+    return stores
+
+
+def _whole(store: ast.Name) -> ast.AST:
+    """The statement of an assignment; for the target of a loop something in its body."""
+    statement = statement_of(store)
+    return statement.body[0] if isinstance(statement, (ast.For, ast.AsyncFor)) and within(store, statement.target) else statement
+
+
+def _heads(store: ast.Name, name: ast.Name) -> bool:
+    """The arm of a condition, or part of a loop, that both are in is one and the same."""
+    whole = _whole(store)
+    outer = parent_of(whole)
+    for field in ("body", "orelse", "finalbody", "handlers"):
+        block = getattr(outer, field, None)
+        if isinstance(block, list) and any(s is whole for s in block):
+            return any(n is s for n in (name, *ancestors(name)) for s in block)
+    return False
 
 
 def _stored(scope: ast.AST, name: str) -> bool:

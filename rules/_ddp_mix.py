@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.read.events import BranchFrame, below
 from autofast.read.kinds import is_loss, is_module
 from autofast.read.source import function_of
 from autofast.read.values import Bound, Cls, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
@@ -198,9 +199,21 @@ def _named(script: Script, call: ast.Call, name: str, method: bool, products: li
         ):
             raise Refused(f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them")
         return False
+    if name == "torch.nn.parallel.data_parallel":
+        if not _optional(script, call):
+            raise Refused(f"data_parallel on {at(call)} spreads the model over all GPUs itself: call the module instead")
+        return False
     if short in ELEMENTWISE or name.startswith(("torch.cuda.", "torch.nn.init.", "torch.nn.Parameter", "torch.autocast", "torch.amp.")):
         return False
     raise Refused(f"what `{short}` on {at(call)} does with the samples of a batch is not known")
+
+
+def _optional(script: Script, call: ast.Call) -> bool:
+    """Only under a condition, as for an option that asks for several GPUs."""
+    site = script.log.at("torch.nn.parallel.data_parallel", call)
+    return site is not None and all(
+        any(isinstance(f, BranchFrame) and not f.known for f in below(o.stack, function_of(call))) for o in site
+    )
 
 
 def _einsum(script: Script, call: ast.Call) -> None:

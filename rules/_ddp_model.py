@@ -18,8 +18,8 @@ from autofast.read.build import unwrapped
 from autofast.read.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.read.kinds import is_module
 from autofast.read.names import DDP
-from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
-from autofast.read.values import Dict, Ext, Inst, Seq, Tensor, Thing
+from autofast.read.source import ancestors, function_of, parent_of, source_of
+from autofast.read.values import Dict, Ext, Inst, Seq, Thing
 from autofast.script import Model, Script, Step
 
 from ._ddp_names import Ranks, Refused, at
@@ -27,7 +27,7 @@ from ._ddp_setup import in_block, own_seeds
 from ._gradients import left_out
 from ._homes import argument, home_of
 from ._places import block as block_around
-from ._turns import FUNCTIONS, binds, is_parameter, mentions
+from ._turns import FUNCTIONS, is_parameter, mentions
 
 LIGHT = frozenset({"train", "eval", "parameters", "zero_grad", "training"})  # the same on the wrapper and on the module
 BUFFERS = frozenset(f"torch.nn.{n}" for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d"))
@@ -230,34 +230,34 @@ def edits(script: Script, ranks: Ranks, models: list[Trained], options: Options,
     """The wrappers, and the calls that go through them; the latter also by id."""
     made: list[Edit] = []
     wrapped: dict[int, str] = {}
-    first: dict[int, ast.stmt] = {}
     for mine in models:
         made += _named(script, ranks, mine, wrapped)
-        assert mine.anchor is not None
-        first.setdefault(id(mine.anchor), mine.anchor)
+    groups: dict[tuple[int, bool], list[Trained]] = {}
     for mine in models:
-        last = mine is models[-1]
-        made.append(_wrapper(script, ranks, mine, options, seeds and last))
+        groups.setdefault((id(mine.anchor), mine.after), []).append(mine)
+    for group in groups.values():
+        made.append(_wrappers(script, ranks, group, options, seeds and group[-1] is models[-1]))
     return made, wrapped
 
 
-def _wrapper(script: Script, ranks: Ranks, mine: Trained, options: Options, seeds: bool) -> Edit:
-    node = mine.anchor
+def _wrappers(script: Script, ranks: Ranks, group: list[Trained], options: Options, seeds: bool) -> Edit:
+    node = group[0].anchor
     assert node is not None
     ddp = ranks.imported("torch.nn.parallel", "DistributedDataParallel", node)
-    given = ", ".join([mine.raw, *mine.options])
-    lines = [f"{mine.name} = {mine.raw}", f"if {ranks.world(node)} > 1:"]
-    if options.sync_batchnorm and any(n.startswith("BatchNorm") for n in mine.model.layers):
-        torch = ranks.torch(node)
-        lines += [
-            f"    if next({mine.raw}.parameters()).is_cuda:",
-            f"        {torch}.nn.SyncBatchNorm.convert_sync_batchnorm({mine.raw})",
-        ]
-    lines.append(f"    {mine.name} = {ddp}({given})")
+    names, raws = (", ".join(getattr(m, field) for m in group) for field in ("name", "raw"))
+    lines = [f"{names} = {raws}", f"if {ranks.world(node)} > 1:"]
+    for mine in group:
+        if options.sync_batchnorm and any(n.startswith("BatchNorm") for n in mine.model.layers):
+            torch = ranks.torch(node)
+            lines += [
+                f"    if next({mine.raw}.parameters()).is_cuda:",
+                f"        {torch}.nn.SyncBatchNorm.convert_sync_batchnorm({mine.raw})",
+            ]
+        lines.append(f"    {mine.name} = {ddp}({', '.join([mine.raw, *mine.options])})")
     if seeds:
         lines += [f"    {line}" for line in own_seeds(ranks, script, node)]
     code = "\n".join(lines).replace("{", "{{").replace("}", "}}")
-    return After(node, code) if mine.after else Before(node, code)
+    return After(node, code) if group[0].after else Before(node, code)
 
 
 def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str]) -> list[Edit]:
@@ -458,15 +458,3 @@ def _beside_attribute(script: Script, mine: Trained, owners: tuple[Inst, ...], s
 def _made_before(mine: Trained, occurrence: Occurrence) -> bool:
     """It is moved before it is given to the object: where it is made itself."""
     return not any(isinstance(f, (BranchFrame, LoopFrame)) for f in occurrence.stack) and not _in_training(mine, occurrence.stack)
-
-
-def has_tensor(values: Iterable[Thing]) -> bool:
-    return any(isinstance(t, Tensor) for t in values)
-
-
-def scope_binds(scope: ast.AST, name: str) -> bool:
-    return isinstance(scope, ast.Module) or binds(scope, name)
-
-
-def first_line(node: ast.AST) -> int:
-    return getattr(statement_of(node), "lineno", 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autofast.carry import Scope
 from autofast.edits import After, Before, Edit, Rewrite
 from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack, TryFrame
-from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.read.source import ancestors, function_of, parent_of
 from autofast.read.values import Arg, Const, Ext, Inst, const
 from autofast.script import Script
 
@@ -180,7 +180,7 @@ def _chooses_devices(script: Script) -> str:
 
 def _one_seed(script: Script, ranks: Ranks, flow: Flow) -> list[str]:
     """Where the script seeds nothing: splits and first weights must still be the same everywhere."""
-    if any(_certain(o.stack) for s in script.calls(*SEEDS) for o in s):
+    if any(_certain(o.stack) and _fixed(o) for s in script.calls(*SEEDS) for o in s):
         return []
     torch, dist, node = ranks.torch(flow.first), ranks.dist(flow.first), flow.first
     name = ranks.fresh("seed", "shared_seed", "first_seed")
@@ -193,6 +193,12 @@ def _one_seed(script: Script, ranks: Ranks, flow: Flow) -> list[str]:
 
 def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
     return f"{ranks.module('numpy', node)}.random" if module == "numpy.random" else ranks.module(module, node)
+
+
+def _fixed(occurrence: Occurrence) -> bool:
+    """Seeded by a constant or an option, not by something that is drawn or read from the clock."""
+    given = occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+    return bool(given) and all(isinstance(t, (Const, Arg)) for t in given)
 
 
 def _certain(stack: Stack) -> bool:
@@ -253,7 +259,3 @@ def made_at(thing: object) -> Happening | None:
     if isinstance(thing, (Ext, Inst)) and thing.node is not None:
         return thing.made, thing.node
     return None
-
-
-def in_file(node: ast.AST) -> str:
-    return source_of(statement_of(node)).rel

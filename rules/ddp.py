@@ -14,7 +14,7 @@ from autofast.order import Rank
 from autofast.read.names import DDP
 from autofast.script import Loader, Script
 
-from . import _ddp_data, _ddp_model, _ddp_setup, _pace
+from . import _ddp_data, _ddp_model, _ddp_setup, _ddp_size, _pace
 from ._ddp_loss import Loss
 from ._ddp_model import Trained
 from ._ddp_names import Ranks, Refused, Training, at
@@ -53,6 +53,8 @@ def _edits(script: Script, options: Options) -> tuple[list[Edit], str]:
     loaders = _ddp_data.loaders_of(script)
     for mine in models:
         _ddp_model.check(script, mine)
+    for loader in loaders:
+        _ddp_size.check(script, loader, _ddp_model.passes_of(script))
     losses = Loss(script)
     reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
     flow = _ddp_setup.flow_of(script, _happenings(script, models))
