@@ -265,11 +265,12 @@ trainer.fit(Net())
     ("options", "refused"),
     [
         ("max_epochs=1", False),
-        ("gradient_clip_val=1.0", False),
+        ("gradient_clip_val=1.0", True),
         ('precision="16-mixed"', False),
-        ('precision="bf16-mixed", gradient_clip_val=1.0', False),
+        ('precision="bf16-mixed", gradient_clip_val=1.0', True),
         ('precision="16-mixed", gradient_clip_val=1.0', True),
         ("precision=16, gradient_clip_val=0.5", True),
+        ('precision="32-true", gradient_clip_val=1.0', False),
     ],
 )
 def test_lightning(options: str, refused: bool) -> None:
