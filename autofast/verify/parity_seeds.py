@@ -96,6 +96,11 @@ def _has_loss(ev: Evidence) -> bool:
     return any(math.isfinite(v) for v in curve(ev.a))
 
 
+def _two_digits(x: float, sign: str = "-") -> str:
+    """Two digits, but no exponent for what is large."""
+    return f"{x:{sign}.0f}" if abs(x) >= 10 else f"{x:{sign}.2g}"
+
+
 def equivalence(ev: Evidence) -> tuple[Check, int]:
     """The check, and how many more pairs it needs."""
     name = "loss over seeds"
@@ -109,7 +114,8 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     half = result.found.half(0.95)
     text = (
         f"mean loss of the last third {result.mean + result.found.value:.5g}, {result.mean:.5g} in the original: difference "
-        f"{result.found.value * share:+.2g} % ± {half * share:.2g} % (90 %, {kind}, {result.pairs} seeds), margin ±{result.margin * share:.2g} %"
+        f"{_two_digits(result.found.value * share, '+')} % ± {_two_digits(half * share)} % (90 %, {kind}, {result.pairs} seeds), "
+        f"margin ±{_two_digits(result.margin * share)} %"
     )
     if result.outcome == "inside":
         return Check(name, True, text), 0
