@@ -1,0 +1,141 @@
+"""The numbers of a training that people or decisions see are those of all processes together.
+
+In the training loops each process has its part of every batch. What the script makes a number of (``loss.item()``, a printed tensor) becomes
+the mean or the sum over processes there, by whichever of the two it is for the whole batch; numbers of samples are multiplied by the number of
+processes. Evaluations run on all data in every process, so they stay what they were; a decision on what they find is the first process's.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.edits import Before, Edit, Helper, Rewrite, Wrap
+from autofast.read.source import Source, source_of, statement_of
+from autofast.script import Script
+
+from ._ddp_host import Host
+from ._ddp_names import Ranks, Refused, Training, at
+from ._ddp_walk import Note, Walk
+
+HELPERS = {
+    "mean": (
+        "mean_over_ranks",
+        '''
+def {name}(value):
+    """The mean of a tensor over all processes."""
+    return {total}(value) / {world} if {world} > 1 else value
+''',
+    ),
+    "sum": (
+        "sum_over_ranks",
+        '''
+def {name}(value):
+    """The sum of a tensor over all processes."""
+    if {world} > 1:
+        value = value.detach().clone()
+        {dist}.all_reduce(value)
+    return value
+''',
+    ),
+    "first": (
+        "from_rank_0",
+        '''
+def {name}(value):
+    """What the first process has, in all: they must decide alike."""
+    if {world} > 1:
+        values = [value.item() if hasattr(value, "item") else value]
+        {dist}.broadcast_object_list(values)
+        value = values[0]
+    return value
+''',
+    ),
+}
+READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze", "mean", "sum"})
+
+
+def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
+    """The edits by which every number means what it meant; raises :class:`Refused`."""
+    host = Host(script)
+    walk = followed(script, training, host)
+    _check_followed(script, host, walk)
+    words = _Words(ranks)
+    made: list[Edit] = []
+    hoisted: dict[tuple[int, str, str], str] = {}
+    for note in walk.notes.values():
+        if note.how == "none":
+            continue
+        if note.how == "size":
+            made.append(Wrap(note.expr, f"{{}} * {ranks.world(note.expr)}"))
+            continue
+        helper = words.helper(source_of(note.expr), note.how, note.expr)
+        guard = host.guard_of(note.expr)
+        if guard is None:
+            made.append(Wrap(note.expr, f"{helper}({{}})"))
+            continue
+        key = id(guard[0]), note.how, ast.unparse(note.expr)
+        if key not in hoisted:
+            hoisted[key] = _name_for(ranks, note, set(hoisted.values()))
+            made.append(Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr}))
+        made.append(Rewrite(note.expr, hoisted[key]))
+    for test in walk.decided.values():
+        made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
+    for statement in walk.barriers.values():
+        made.append(Before(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
+    return made + words.edits
+
+
+def followed(script: Script, training: Training, host: Host) -> Walk:
+    """The walk in which all conditions that the first process decides are known from the start."""
+    decided: dict[int, ast.expr] = {}
+    for _ in range(12):
+        before = set(decided)
+        walk = Walk(script, training, host, decided)
+        try:
+            walk.run()
+        except Refused:
+            if set(decided) == before:
+                raise
+        if set(decided) == before:
+            return walk
+    raise Refused("what the processes must decide together is not known")
+
+
+def _check_followed(script: Script, host: Host, walk: Walk) -> None:
+    """What is shown has been looked at: nothing of it stands in code that libraries call."""
+    for effect in host.all:
+        if effect.kind == "guard" and id(statement_of(effect.node)) not in walk.seen:
+            given = [*effect.node.args, *(k.value for k in effect.node.keywords)]
+            if any(not isinstance(g, ast.Constant) for g in given):
+                raise Refused(f"what is shown or written on {at(effect.node)} is made where batches are worked on, by parts in each process")
+
+
+def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:
+    """``mean_loss`` for the mean of ``loss`` over processes."""
+    expr: ast.expr = note.expr
+    while isinstance(expr, (ast.Attribute, ast.Call, ast.Subscript)):
+        if isinstance(expr, ast.Attribute) and expr.attr not in READS:
+            break
+        expr = expr.func if isinstance(expr, ast.Call) else expr.value
+    base = expr.attr if isinstance(expr, ast.Attribute) else expr.id if isinstance(expr, ast.Name) else "value"
+    first = {"mean": "mean", "sum": "total"}.get(note.how, "first")
+    base = base.lower().strip("_") or "value"
+    return next(n for n in (ranks.fresh(f"{first}_{base}", f"{first}_{base}_{k}") for k in range(2, 99)) if n not in taken)
+
+
+class _Words:
+    """The helper functions, once in each file that needs them."""
+
+    def __init__(self, ranks: Ranks):
+        self.ranks = ranks
+        self.edits: list[Edit] = []
+        self._names: dict[tuple[int, str], str] = {}
+
+    def helper(self, source: Source, how: str, node: ast.AST) -> str:
+        key = id(source), how
+        if key not in self._names:
+            total = self.helper(source, "sum", node) if how == "mean" else ""
+            name = self.ranks.fresh(HELPERS[how][0])
+            self._names[key] = name
+            text = HELPERS[how][1].format(name=name, total=total, world=self.ranks.world(node), dist=self.ranks.dist(node))
+            self.edits.append(Helper(source, name, text.strip("\n")))
+        return self._names[key]

@@ -1,0 +1,781 @@
+"""The kinds of expressions: how what one process has goes together to what all have, through arithmetic, tensors and calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from autofast.read.kinds import is_module
+from autofast.read.source import parent_of
+from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Partial, Ref, Seq, Tensor, Thing, Unknown, const
+from autofast.script import Script
+
+from ._ddp_effects import ASKS, IMAGES, READS, effect_of, name_of
+from ._ddp_kinds import (
+    BATCH,
+    ELEMENTWISE,
+    EQUAL,
+    LINEAR,
+    LOADER,
+    MEAN,
+    NEAR,
+    NONE,
+    PER_ROW,
+    SIZE,
+    SUM,
+    ZERO,
+    Kind,
+    add,
+    join,
+    joined,
+    of,
+    other,
+    over,
+    reduced,
+    times,
+)
+from ._ddp_names import Refused, Training, at
+
+LOSSES = {
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss", "SmoothL1Loss": "smooth_l1_loss",
+    "HuberLoss": "huber_loss", "BCELoss": "binary_cross_entropy", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
+    "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
+}  # fmt: skip
+RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
+DRAWN = ("random.", "numpy.random.", "time.", "datetime.", "uuid.", "os.getpid", "psutil.", "torch.cuda.", "socket.", "resource.", "timeit.")
+FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
+NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
+ALIKE = frozenset({"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"})
+ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
+CLASSES = (Seq, Dict)
+
+
+def things_of(script: Script, node: ast.AST) -> list[Thing]:
+    return list(script.values(node))
+
+
+class Values:
+    """What expressions are; statements and functions are :class:`_ddp_walk.Walk`'s."""
+
+    script: Script
+    training: Training
+    kinds: dict[int, Kind]
+    state: dict[tuple[str, int, str], Kind]
+
+    # what Walk has
+    def lookup(self, node: ast.Name) -> Kind: ...
+    def store(self, target: ast.expr, kind: Kind) -> None: ...
+    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind: ...
+    def read(self, expr: ast.expr, kind: Kind) -> Kind: ...
+    def settle(self, expr: ast.expr, images: bool = False) -> None: ...
+    def under(self, test: ast.expr, kind: Kind) -> None: ...
+    def leave(self) -> None: ...
+    def happens(self, node: ast.AST) -> None: ...
+    def changes(self, node: ast.AST) -> None: ...
+    def first_value(self, expr: ast.expr) -> None: ...
+    def files(self, node: ast.Call, kind: str) -> None: ...
+    def step(self) -> None: ...
+
+    def ev(self, node: ast.expr | None) -> Kind:
+        if node is None:
+            return EQUAL
+        self.step()
+        found = self._ev(node)
+        self.kinds[id(node)] = found
+        return found
+
+    def _ev(self, node: ast.expr) -> Kind:
+        if (loaders := self._loader(node)) is not None and not isinstance(node, ast.Call):
+            return loaders
+        match node:
+            case ast.Constant(value=value):
+                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                return NONE if value is None else ZERO if is_number and value == 0 else EQUAL
+            case ast.Name():
+                return self.lookup(node)
+            case ast.BinOp():
+                return self._binary(node, self.ev(node.left), self.ev(node.right), node.op)
+            case ast.UnaryOp():
+                kind = self.ev(node.operand)
+                if isinstance(node.op, ast.Not):
+                    return self._truth(node.operand, kind)
+                return replace(kind, zero=False) if kind.name != "equal" else kind
+            case ast.Compare():
+                return self._compare(node)
+            case ast.BoolOp():
+                return self._bool(node)
+            case ast.IfExp():
+                return self._if(node)
+            case ast.Tuple() | ast.List():
+                return self._display(node)
+            case ast.Set():
+                return joined(EQUAL, *(self.ev(e).whole for e in node.elts))
+            case ast.Dict():
+                kinds = [self.ev(value).whole for value in node.values]
+                for key in node.keys:
+                    self.ev(key)
+                return joined(*kinds) if kinds else EQUAL
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.JoinedStr():
+                return self._text([v for v in node.values if isinstance(v, ast.FormattedValue)])
+            case ast.FormattedValue():
+                return self._formatted(node.value)
+            case ast.NamedExpr():
+                kind = self.ev(node.value)
+                self.store(node.target, kind)
+                return kind
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node)
+            case ast.Starred():
+                return self.ev(node.value)
+            case ast.Slice():
+                return joined(*(self.ev(p) for p in (node.lower, node.upper, node.step)))
+            case ast.Lambda():
+                return EQUAL
+            case ast.Await() | ast.Yield() | ast.YieldFrom():
+                return self.ev(node.value) if node.value is not None else EQUAL
+        return EQUAL
+
+    def _loader(self, node: ast.expr) -> Kind | None:
+        """A loader whose batches are shared out."""
+        found = things_of(self.script, node)
+        loaders = [t for t in found if isinstance(t, Ext) and self.training.shares(t)]
+        if not loaders:
+            return None
+        rest = [t for t in found if t not in loaders and t != Const(None)]
+        return LOADER if not rest else other("it is one loader or another")
+
+    def _display(self, node: ast.Tuple | ast.List) -> Kind:
+        kinds = [self.ev(e) for e in node.elts]
+        if any(isinstance(e, ast.Starred) for e in node.elts):
+            return joined(EQUAL, *(k.whole for k in kinds)) if all(k.same for k in kinds) else joined(*(k.whole for k in kinds))
+        return of(*kinds)
+
+    # -------------------------------------------------------------------------------------------- operators
+    def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
+        left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (None, None)
+        if isinstance(op, ast.Mod) and left is not None and right is not None and isinstance(const(self.script.values(left)), str):
+            return self._text([right])
+        if isinstance(op, (ast.Add, ast.Sub)):
+            found = add(a, b)
+        elif isinstance(op, ast.Mult):
+            found = times(a, b)
+        elif isinstance(op, ast.Div):
+            found = over(a, b)
+        elif a.whole.same and b.whole.same:
+            found = join(replace(a.whole, zero=False), replace(b.whole, zero=False))
+        elif a.whole.name == "batch" or b.whole.name == "batch":
+            found = times(a, b)
+        else:
+            found = other("a part of a larger number is taken apart")
+        if found.name == "other" and left is not None and right is not None:
+            return self._scaled([(left, a.whole), (right, b.whole)], found)
+        return found
+
+    def _scaled(self, operands: list[tuple[ast.expr, Kind]], otherwise: Kind) -> Kind:
+        """Numbers of samples that go into a number in another way than a sum: those of all processes are meant."""
+        if not any(k.sized for _, k in operands) or not all(k.sized or k.same for _, k in operands):
+            return otherwise
+        found = EQUAL
+        for expr, kind in operands:
+            if kind.sized:
+                self.settle(expr)
+            else:
+                found = join(found, replace(kind, zero=False, none=False))
+        return found
+
+    def _compare(self, node: ast.Compare) -> Kind:
+        operands = [node.left, *node.comparators]
+        kinds = [self.ev(o).whole for o in operands]
+        if all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            return EQUAL
+        if any(k.name == "batch" for k in kinds):
+            return joined(*(k for k in kinds if k.name == "batch")) if all(k.name == "batch" or k.same for k in kinds) else other("samples are compared with a part of something")
+        if any(k.name in ("other", "loader") for k in kinds):
+            return next(k for k in kinds if k.name in ("other", "loader"))
+        for expr, kind in zip(operands, kinds, strict=True):
+            if not kind.same:
+                self.settle(expr)
+        return NEAR if any(k.name == "near" for k in kinds) else EQUAL
+
+    def _truth(self, expr: ast.expr, kind: Kind) -> Kind:
+        """``not x``, or x as a condition."""
+        whole = kind.whole
+        if whole.same:
+            return replace(whole, zero=False, none=False)
+        if whole.name in ("mean", "sum"):
+            self.settle(expr)
+            return EQUAL
+        if whole.name == "loader":
+            return EQUAL
+        return other("it depends on single samples of this process's part") if whole.name == "batch" else whole
+
+    def _bool(self, node: ast.BoolOp) -> Kind:
+        found: Kind | None = None
+        depth = 0
+        for n, value in enumerate(node.values):
+            kind = self.ev(value)
+            truth = self._truth(value, kind)
+            found = truth if found is None else joined(found, truth) if found.name != "other" else found
+            if n < len(node.values) - 1:
+                self.under(value, truth)
+                depth += 1
+        for _ in range(depth):
+            self.leave()
+        assert found is not None
+        return found
+
+    def _if(self, node: ast.IfExp) -> Kind:
+        test = self.condition(node.test)
+        self.under(node.test, test)
+        kind = join(self.ev(node.body), self.ev(node.orelse))
+        self.leave()
+        return kind if test.name == "equal" else NEAR if test.same and kind.same else kind if kind.name == "mean" else other("it is chosen by each process")
+
+    def condition(self, test: ast.expr) -> Kind:
+        return self._truth(test, self.ev(test))
+
+    # -------------------------------------------------------------------------------------------- parts
+    def _attribute(self, node: ast.Attribute) -> Kind:
+        receiver = self.ev(node.value)
+        found: Kind | None = None
+        for thing in things_of(self.script, node.value):
+            if isinstance(thing, Inst) and ("a", id(thing), node.attr) in self.state:
+                mine = self.state["a", id(thing), node.attr]
+                found = mine if found is None else join(found, mine)
+        if found is not None:
+            return self._inside(node, found)
+        kind = receiver.whole
+        if node.attr in ("device", "dtype", "ndim", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"):
+            return EQUAL
+        if kind.name == "batch":
+            if node.attr in ("shape",):
+                return replace(BATCH, axis=kind.axis, shape=True)
+            if node.attr in ("data", "grad"):
+                return kind
+            if node.attr in ("T", "mT"):
+                return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
+            return BATCH if not _is_tensor(self.script, node.value) else other(f"`.{node.attr}` of a batch")
+        if kind.name in ("mean", "sum"):
+            return kind if node.attr in ("data", "T") else other(f"`.{node.attr}` of a part of a larger number")
+        if kind.name == "loader":
+            return EQUAL
+        return replace(kind, zero=False, none=False)
+
+    def _inside(self, node: ast.expr, found: Kind) -> Kind:
+        """What was put into the container that an expression may be, wherever that was done."""
+        for thing in things_of(self.script, node):
+            if isinstance(thing, CLASSES) and (mine := self.state.get(("c", id(thing), ""))) is not None:
+                found = mine if found.items is not None and not found.items else join(found.whole, mine)
+        return found
+
+    def _subscript(self, node: ast.Subscript) -> Kind:
+        kind = self._inside(node.value, self.ev(node.value))
+        index = node.slice
+        self.ev(index)
+        key = const(self.script.values(index))
+        if kind.items is not None and isinstance(key, int) and -len(kind.items) <= key < len(kind.items):
+            return kind.items[key]
+        kind = kind.whole
+        if kind.name == "batch":
+            return self._rows(node, kind, key)
+        if kind.name == "iter":
+            return kind.items[0] if kind.items else EQUAL
+        return replace(kind, zero=False, none=False)
+
+    def _rows(self, node: ast.Subscript, kind: Kind, key: object) -> Kind:
+        if kind.shape:
+            if isinstance(key, int) and key == kind.axis:
+                return SIZE
+            return EQUAL if isinstance(key, int) and key >= 0 and kind.axis in (0, 1) else other("the shape of a batch")
+        if not _is_tensor(self.script, node.value):
+            return kind
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        everything = isinstance(first, ast.Slice) and first.lower is None and first.upper is None and first.step is None
+        if kind.axis == 0 and everything:
+            return kind
+        if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
+            return kind if isinstance(first, ast.Slice) else replace(kind, axis=0) if isinstance(key, int) else other("a part of a batch")
+        if self.kinds.get(id(first), EQUAL).name == "batch":
+            return other("some samples of the batch")
+        return other("a part of the batch")
+
+    def _formatted(self, expr: ast.expr) -> Kind:
+        """``f"{x}"``: x is read, or says by ``__str__`` what it is."""
+        kind = self.ev(expr)
+        texts = [self._own_text(t) for t in things_of(self.script, expr) if isinstance(t, Inst)]
+        if texts:
+            return joined(*texts)
+        return self._read_whole(expr, kind)
+
+    def _own_text(self, thing: Inst) -> Kind:
+        for name in ("__str__", "__repr__", "__format__"):
+            for func in thing.cls.find(name) or ():
+                if isinstance(func, Func):
+                    return self.call_function(func, thing, None, [], {})
+        return EQUAL
+
+    def _text(self, parts: Iterable[ast.expr]) -> Kind:
+        found = EQUAL
+        for part in parts:
+            kind = self._formatted(part.value if isinstance(part, ast.FormattedValue) else part)
+            found = join(found, kind) if kind.same else kind
+        return found
+
+    def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
+        """A value becomes a number or text of the host."""
+        if kind.items is not None and isinstance(expr, (ast.Tuple, ast.List)):
+            return joined(EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True)))
+        whole = kind.whole
+        if whole.same:
+            return replace(whole, zero=False, none=False)
+        if whole.name in ("mean", "sum"):
+            self.settle(expr)
+            return EQUAL
+        return other("single samples of this process's part") if whole.name == "batch" else whole
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Kind:
+        depth = 0
+        for generator in node.generators:
+            self.store(generator.target, self.element(generator.iter, self.ev(generator.iter)))
+            for test in generator.ifs:
+                self.under(test, self.condition(test))
+                depth += 1
+        if isinstance(node, ast.DictComp):
+            self.ev(node.key)
+            found = self.ev(node.value)
+        else:
+            found = self.ev(node.elt)
+        for _ in range(depth):
+            self.leave()
+        return found if found.items is None else Kind("iter", items=(found,)) if isinstance(node, ast.GeneratorExp) else found.whole
+
+    def element(self, expr: ast.expr, kind: Kind) -> Kind:
+        """What a loop over ``expr`` gives."""
+        if kind.name == "loader":
+            return BATCH
+        if kind.name == "iter":
+            assert kind.items is not None
+            return kind.items[0]
+        kind = self._inside(expr, kind)
+        if kind.items is not None:
+            kinds = [k for k in kind.items]
+            return joined(*kinds) if kinds else EQUAL
+        if kind.name == "batch":
+            return other("single samples of this process's part") if _is_tensor(self.script, expr) else kind
+        return replace(kind, zero=False, none=False)
+
+    # -------------------------------------------------------------------------------------------- calls
+    def _call(self, node: ast.Call) -> Kind:
+        found = things_of(self.script, node.func)
+        if (loader := self._loader(node)) is not None and any(isinstance(t, Ref) for t in found):
+            for part in (*node.args, *(k.value for k in node.keywords)):
+                self.ev(part)
+            return loader
+        effect = effect_of(self.script, node)
+        if effect is not None and effect.kind in ("guard", "writer"):
+            return self._effect(node, effect.name)
+        receiver = self.ev(node.func.value) if isinstance(node.func, ast.Attribute) else EQUAL
+        if isinstance(node.func, ast.Attribute):
+            receiver = self._inside(node.func.value, receiver)
+        if isinstance(node.func, ast.Attribute) and receiver.whole.name == "equal" and node.func.attr == "format" and isinstance(
+            next((t.value for t in things_of(self.script, node.func.value) if isinstance(t, Const)), None), str
+        ):
+            return self._text([*node.args, *(k.value for k in node.keywords)])
+        args = [self.ev(a) for a in node.args]
+        named = {k.arg or f"**{n}": self.ev(k.value) for n, k in enumerate(node.keywords)}
+        if effect is not None and effect.kind in ("read", "ask", "file", "download"):
+            self.files(node, effect.kind)
+        results = [self._call_thing(t, node, args, named, receiver) for t in found] or [self._unresolved(node, args, named, receiver)]
+        return joined(*results) if len(results) > 1 else results[0]
+
+    def _effect(self, node: ast.Call, name: str) -> Kind:
+        images = IMAGES.fullmatch(name) is not None
+        if isinstance(node.func, ast.Attribute):
+            self.ev(node.func.value)
+        text = name.startswith(("builtins.print", "logging.", "tqdm", "sys.", "pprint."))
+        for part in (*node.args, *(k.value for k in node.keywords)):
+            kind = self._formatted(part) if text else self.ev(part)
+            if not text or not kind.same:
+                self.settle(part, images)
+        self.files(node, "guard")
+        return NONE
+
+    def _call_thing(self, thing: Thing, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+        match thing:
+            case Func():
+                return self.call_function(thing, None, node, args, named)
+            case Bound(func=func, this=this):
+                if isinstance(this, Inst) and is_module(this) and self._is_model(this) and func.name == "forward":
+                    return self._forward(node, [*args, *named.values()])
+                return self.call_function(func, this, node, args, named)
+            case Cls():
+                return self._make(thing, node, args, named)
+            case Inst():
+                return self._call_instance(thing, node, args, named)
+            case Partial():
+                return self._opaque([*args, *named.values()], "what a partial function makes of a batch")
+            case Ref():
+                return self._function(thing.name, node, args, named)
+            case Method(this=this, name=name):
+                return self._method(this, name, node, args, named, receiver)
+            case Ext():
+                return self._module(thing, node, args, named)
+        return self._unresolved(node, args, named, receiver)
+
+    def _unresolved(self, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if receiver.whole.name in ("batch", "mean", "sum"):
+            return self._tensor(name, node, receiver.whole, args, named)
+        if name in ADDERS:
+            self._put(node, args)
+        return self._opaque([receiver, *args, *named.values()], "what is made of a batch here")
+
+    def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
+        """A function that is not known."""
+        kinds = [k.whole for k in kinds]
+        if any(k.name in ("batch", "other", "mean", "sum") for k in kinds):
+            return next((k for k in kinds if k.name == "other"), other(why))
+        return NEAR if any(k.name == "near" for k in kinds) else EQUAL
+
+    def _is_model(self, thing: Thing) -> bool:
+        return self.training.trains(thing) or any(m.thing is thing for m in self.script.models)
+
+    def _call_instance(self, thing: Inst, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        if is_module(thing) and self.training.trains(thing):
+            return self._forward(node, [*args, *named.values()])
+        for name in ("__call__", "forward"):
+            for func in thing.cls.find(name) or ():
+                if isinstance(func, Func):
+                    return self.call_function(func, thing, node, args, named)
+        return self._opaque([*args, *named.values()], f"what {thing.cls.node.name} objects make of a batch")
+
+    def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
+        """A model gives a row for each sample; where a loss function is part of it, it is not known what it gives."""
+        self.happens(node)
+        wholes = [k.whole for k in kinds]
+        if any(isinstance(t, Tensor) and t.loss for t in things_of(self.script, node)) and any(not k.same for k in wholes):
+            return other("the model computes the loss itself")
+        if any(k.name in ("mean", "sum", "other") for k in wholes):
+            return next((k for k in wholes if k.name == "other"), other("the model is given a part of a number"))
+        if any(k.name == "batch" for k in wholes):
+            return BATCH if all(k.axis == 0 for k in wholes if k.name == "batch") else other("the batch is not the first dimension")
+        return NEAR
+
+    def _make(self, cls: Cls, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        for thing in things_of(self.script, node):
+            if isinstance(thing, Inst) and thing.cls is cls:
+                for func in cls.find("__init__") or ():
+                    if isinstance(func, Func):
+                        self.call_function(func, thing, node, args, named)
+        kinds = [k.whole for k in (*args, *named.values())]
+        return EQUAL if all(k.same or k.name == "loader" for k in kinds) else EQUAL if cls.find("__init__") else self._opaque(kinds, "an object that holds a batch")
+
+    def _put(self, node: ast.Call, args: list[Kind]) -> None:
+        """``losses.append(x)``: the list holds it from now on, whatever it is called."""
+        assert isinstance(node.func, ast.Attribute)
+        if not args:
+            return
+        self.changes(node)
+        what = joined(*(a.whole for a in args))
+        if node.func.attr in ("insert", "setdefault"):
+            what = args[-1].whole
+        elif node.func.attr in ("extend", "update") and node.args:
+            what = self.element(node.args[0], args[0]).whole
+        self.hold(node.func.value, what)
+
+    def hold(self, container: ast.expr, what: Kind) -> None: ...
+
+    # -------------------------------------------------------------------------------------------- libraries
+    def _function(self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        kinds = [*args, *named.values()]
+        wholes = [k.whole for k in kinds]
+        last = name.rsplit(".", 1)[-1]
+        first = args[0] if args else next(iter(named.values()), EQUAL)
+        if name == "builtins.len" and args:
+            return self._length(node.args[0], first)
+        if name == "builtins.enumerate":
+            return Kind("iter", items=(of(EQUAL, self.element(node.args[0], first)),))
+        if name == "builtins.zip":
+            return Kind("iter", items=(of(*(self.element(e, k) for e, k in zip(node.args, args, strict=True))),))
+        if name == "builtins.next":
+            return self.element(node.args[0], first)
+        if name in ALIKE or name.startswith("tqdm") or name.startswith("rich.progress"):
+            return first
+        if name in ("builtins.sys.exit", "sys.exit", "builtins.exit", "builtins.quit", "os._exit"):
+            return EQUAL
+        if name in FORMATS:
+            return self._text(node.args)
+        if name in NUMBERS and args:
+            return self._read_whole(node.args[0], first)
+        if name == "builtins.sum" and args:
+            return self.element(node.args[0], first)
+        if name.startswith(RANDOM) and not name.endswith("_like"):
+            return BATCH if any(k.sized or k.shape or k.name == "batch" for k in wholes) else NEAR
+        if name.startswith(DRAWN):
+            return NEAR if all(k.same for k in wholes) else self._scaled_call(node, wholes)
+        if name.startswith("torch.") or (name.startswith("numpy.") and any(not k.same for k in wholes)):
+            return self._torch(name, last, node, args, named)
+        if ASKS.fullmatch(name) or READS.fullmatch(name):
+            return EQUAL if all(k.same for k in wholes) else self._opaque(wholes, "a file that a batch names")
+        if all(k.same or k.name == "loader" for k in wholes):
+            return NEAR if any(k.name == "near" for k in wholes) else EQUAL
+        if name.startswith(("builtins.", "math.")):
+            return self._scaled_call(node, wholes)
+        return self._opaque(wholes, f"what {name}() makes of a batch")
+
+    def _scaled_call(self, node: ast.Call, wholes: list[Kind]) -> Kind:
+        """A function of numbers: those of all processes are meant."""
+        parts = [*node.args, *(k.value for k in node.keywords)]
+        found = EQUAL
+        for part, kind in zip(parts, wholes, strict=True):
+            read = self._read_whole(part, kind)
+            found = join(found, read) if read.same else read
+        return found
+
+    def _length(self, expr: ast.expr, kind: Kind) -> Kind:
+        whole = kind.whole
+        if whole.name == "batch" and kind.items is None:
+            if not _is_tensor(self.script, expr):
+                return SIZE if self._surely_rows(expr) else other("the length of a batch")
+            return SIZE if whole.axis == 0 and not whole.shape else EQUAL
+        return EQUAL
+
+    def _surely_rows(self, expr: ast.expr) -> bool:
+        return all(isinstance(t, Tensor) for t in things_of(self.script, expr))
+
+    def _torch(self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        wholes = [k.whole for k in (*args, *named.values())]
+        if all(k.same or k.name == "loader" for k in wholes):
+            return NEAR if any(k.name == "near" for k in wholes) else EQUAL
+        if name.startswith("torch.nn.functional.") and last in LOSSES.values():
+            return self._loss(last, node, wholes, self._keywords(node))
+        if last in ("add", "sub", "subtract") and len(args) == 2:
+            return add(*args)
+        if last in ("mul", "multiply") and len(args) == 2:
+            return times(*args)
+        if last in ("div", "divide", "true_divide") and len(args) == 2:
+            return over(*args)
+        if last in ("cat", "concat", "stack", "hstack", "vstack", "concatenate") and args:
+            inner = args[0].whole
+            dims = self._dims(node, 1)
+            if inner.name == "batch":
+                return inner if last != "stack" and dims in (None, 0) else other("samples are put together in a way that is not known")
+            return inner
+        if last in ("clip_grad_norm_", "clip_grad_value_"):
+            return EQUAL
+        if args:
+            return self._tensor(last, node, args[0].whole if not args[0].whole.same else joined(*(w for w in wholes if not w.same)), args[1:], named, shift=1)
+        return self._opaque(wholes, f"what {name}() makes of a batch")
+
+    def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
+        return {k.arg: k.value for k in node.keywords if k.arg}
+
+    def _loss(self, last: str, node: ast.AST, wholes: list[Kind], given: dict[str, ast.expr]) -> Kind:
+        """What a loss function makes of a batch, by its reduction."""
+        if any(k.name in ("other", "mean", "sum") for k in wholes):
+            return next((k for k in wholes if k.name == "other"), other("a loss of parts of numbers"))
+        reduction: object = "mean"
+        if "reduction" in given:
+            reduction = const(self.script.values(given["reduction"]))
+        legacy = {n: const(self.script.values(given[n])) for n in ("size_average", "reduce") if n in given}
+        if legacy:
+            if "reduction" in given or any(not isinstance(v, (bool, type(None))) for v in legacy.values()):
+                return other("how the loss is reduced is not known")
+            reduction = "none" if legacy.get("reduce") is False else "sum" if legacy.get("size_average") is False else "mean"
+        if reduction == "sum":
+            return SUM
+        if reduction == "none":
+            return BATCH
+        if reduction not in ("mean", "batchmean", "elementwise_mean"):
+            return other("how the loss is reduced is not known")
+        if last in ("cross_entropy", "nll_loss") and ({"weight", "ignore_index"} & set(given) or len(getattr(node, "args", ())) > 2):
+            return other("the loss weighs samples by their classes: its mean over processes is not that over the batch")
+        return MEAN
+
+    def _module(self, thing: Ext, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        """A layer, a loss or a model of a library."""
+        wholes = [k.whole for k in (*args, *named.values())]
+        short = thing.name.rsplit(".", 1)[-1]
+        if self.training.trains(thing):
+            return self._forward(node, [*args, *named.values()])
+        if all(k.same for k in wholes):
+            return NEAR if is_module(thing) or any(k.name == "near" for k in wholes) else EQUAL
+        if thing.name.startswith("torch.nn.") and short in LOSSES and isinstance(thing.node, ast.Call):
+            given = self._keywords(thing.node)
+            if thing.args.open or thing.args.dicts or thing.node.args:
+                return other("how the loss is reduced is not known") if short not in ("MSELoss", "L1Loss") or thing.node.args else MEAN
+            return self._loss(LOSSES[short], ast.Pass(), wholes, given)
+        if thing.name.startswith("torch.nn.") and short.endswith("Loss"):
+            return other(f"how {short} goes together over processes is not known")
+        if is_module(thing):
+            return self._forward(node, [*args, *named.values()])
+        return self._opaque(wholes, f"what {thing.name} makes of a batch")
+
+    def _method(self, this: Thing, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+        whole = receiver.whole
+        kinds = [*args, *named.values()]
+        if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
+            self.changes(node)
+            self.happens(node)
+            for part in node.args:
+                self.settle(part)
+                if self.kinds[id(part)].whole.name == "near":
+                    self.first_value(part)
+            return NONE
+        if isinstance(this, Ext) and (name in ("step", "load_state_dict", "backward", "update", "zero_grad") or is_module(this)):
+            if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
+                self.happens(node)
+            return EQUAL if all(k.same for k in kinds) else self._opaque(kinds, f"what .{name}() does with a batch")
+        if name == "backward":
+            self.happens(node)
+            return NONE
+        if name in ADDERS and isinstance(this, (Seq, Dict, Unknown)):
+            self._put(node, args)
+            return NONE
+        if whole.name in ("batch", "mean", "sum"):
+            return self._tensor(name, node, whole, args, named)
+        if whole.name == "iter":
+            return receiver
+        if isinstance(this, Inst) and is_module(this):
+            if name in ("train", "eval", "load_state_dict", "requires_grad_", "to", "cuda"):
+                self.happens(node)
+            return EQUAL
+        if name_of(Method(this, name)).startswith("tqdm"):
+            for part in (*node.args, *(k.value for k in node.keywords)):
+                self.settle_if_number(part)
+            return EQUAL
+        if whole.same and all(k.whole.same for k in kinds):
+            near = whole.name == "near" or any(k.whole.name == "near" for k in kinds)
+            return NEAR if near else EQUAL
+        if whole.same and isinstance(const(self.script.values(node.func.value)) if isinstance(node.func, ast.Attribute) else None, str):
+            return self._text([*node.args, *(k.value for k in node.keywords)])
+        return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")
+
+    def settle_if_number(self, expr: ast.expr) -> None:
+        """The argument of a progress bar: shown, in the first process only."""
+        kind = self.kinds[id(expr)].whole
+        if kind.name != "sum" or not kind.sized:
+            self.settle(expr)
+
+    # -------------------------------------------------------------------------------------------- tensors
+    def _tensor(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int = 0) -> Kind:
+        """A method of a tensor (``shift`` is 1 for the function of the same name)."""
+        receiver = node.args[0] if shift else node.func.value if isinstance(node.func, ast.Attribute) else None
+        kinds = [k.whole for k in (*args, *named.values())]
+        if worse := next((k for k in (kind, *kinds) if k.name == "other"), None):
+            return worse
+        if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
+            assert receiver is not None
+            return self._read_whole(receiver, kind)
+        if name in ("size", "dim", "ndimension", "numel", "nelement", "get_device", "is_floating_point", "element_size", "stride"):
+            return self._size(name, node, kind)
+        if name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "true_divide", "__add__") and args and not shift:
+            found = (add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over)(kind, args[0])
+            if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
+                self.store(receiver, found)
+            return found
+        if kind.name in ("mean", "sum"):
+            linear = name in LINEAR and all(k.same for k in kinds)
+            return kind if linear and not kind.sized else other(f"`{name}` of a part of a larger number")
+        if any(k.name in ("mean", "sum") for k in kinds) and name not in ("view", "reshape", "expand", "repeat", "to"):
+            return other("samples and a part of a number are mixed")
+        return self._of_batch(name, node, kind, args, named, shift)
+
+    def _size(self, name: str, node: ast.Call, kind: Kind) -> Kind:
+        if kind.name != "batch":
+            return EQUAL
+        if name in ("numel", "nelement"):
+            return SIZE
+        if name != "size":
+            return EQUAL
+        if not node.args:
+            return replace(BATCH, axis=kind.axis, shape=True)
+        dim = const(self.script.values(node.args[0]))
+        if not isinstance(dim, int) or kind.axis not in (0, 1) or dim < 0:
+            return other("the size of a batch")
+        return SIZE if dim == kind.axis else EQUAL
+
+    def _of_batch(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int) -> Kind:
+        if kind.shape:
+            return other("the shape of a batch")
+        if name in ("sum", "mean", "nanmean", *PER_ROW) and not (name in ("max", "min") and any(k.whole.name == "batch" for k in args)):
+            position = 1 if name in ("topk", "norm") else 0
+            return reduced(name, kind, self._dims(node, position + shift), const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False)
+        if name in ("view", "reshape", "flatten"):
+            return self._reshaped(name, node, kind, args, shift)
+        if name in ("t", "T"):
+            return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
+        if name in ("expand_as", "view_as", "reshape_as") and args:
+            return args[0].whole if args[0].whole.name == "batch" else other("the shapes are not known")
+        if name == "unsqueeze":
+            dim = self._dims(node, shift)
+            if not isinstance(dim, int) or not isinstance(kind.axis, int):
+                return other("the shapes are not known")
+            return replace(kind, axis=kind.axis + 1) if 0 <= dim <= kind.axis else kind
+        if name == "squeeze":
+            return kind if kind.axis == 0 else other("the shapes are not known")
+        if name in ("items",):
+            return Kind("iter", items=(of(EQUAL, kind),))
+        if name in ("values", "keys", "get"):
+            return Kind("iter", items=(kind if name == "values" else EQUAL,)) if name != "get" else kind
+        if name in ("permute", "transpose"):
+            dims = [const(self.script.values(a)) for a in node.args[shift:]]
+            fixed = dims and dims[0] == 0 if name == "permute" else all(isinstance(d, int) and d != 0 for d in dims)
+            return kind if kind.axis == 0 and fixed else other("the shapes are not known")
+        if name in ELEMENTWISE:
+            axes = {k.whole.axis for k in args if k.whole.name == "batch"} - {kind.axis}
+            return kind if not axes else other("the shapes are not known")
+        if name in ("backward", "retain_grad", "register_hook"):
+            return NONE
+        if name in ("interpolate", "pad", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "conv2d", "linear", "relu", "expand", "repeat", "embedding", "layer_norm", "batch_norm"):
+            return kind if kind.axis == 0 and name not in ("repeat", "expand") else other("the shapes are not known")
+        return other(f"what `{name}` makes of a batch")
+
+    def _dims(self, node: ast.Call, position: int) -> object:
+        """The dimension that a call is given: None, a number, a tuple; ``...`` where it is not known."""
+        expr = self._keywords(node).get("dim", self._keywords(node).get("axis"))
+        if expr is None and len(node.args) > position:
+            expr = node.args[position]
+        if expr is None:
+            return None
+        if isinstance(expr, (ast.Tuple, ast.List)):
+            return tuple(const(self.script.values(e)) for e in expr.elts)
+        return const(self.script.values(expr))
+
+    def _reshaped(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int) -> Kind:
+        given = node.args[shift:]
+        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+            given = list(given[0].elts)
+        dims = [const(self.script.values(g)) for g in given]
+        if name == "flatten":
+            start = dims[0] if dims else 0
+            return replace(kind, axis="flat") if start == 0 else kind if kind.axis == 0 else other("the shapes are not known")
+        if dims == [-1]:
+            return replace(kind, axis="flat") if kind.axis != "flat" else kind
+        if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:
+            return replace(kind, axis=1)
+        rows = dims and (dims[0] == -1 or self.kinds.get(id(given[0]), EQUAL).sized)
+        if rows and kind.axis in (0, "flat"):
+            return replace(kind, axis=0)
+        return other("the shapes are not known")
+
+
+def _is_tensor(script: Script, expr: ast.expr) -> bool:
+    """Certainly no tuple, list or dict."""
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)
+
+
+def is_part(node: ast.AST) -> bool:
+    return isinstance(parent_of(node), ast.expr)
+
+
+__all__ = ["Refused", "Values", "at", "things_of"]

@@ -1,0 +1,692 @@
+"""Follows a training through its statements, in order, and notes where the numbers of one process must become those of all.
+
+Every variable, attribute and container has a kind (:mod:`_ddp_kinds`) at every point; loops are followed until nothing changes, functions
+wherever they are called. Numbers are read where a tensor becomes one of the host: there a mean or a sum over processes is taken, which all
+processes must come to equally often. So whatever decides about that must be the same in all: a condition on numbers that may differ
+in their last bits (an evaluation) is decided by the first process for all, one on anything else is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from autofast.read.source import ancestors, function_of, source_of, statement_of
+from autofast.read.values import Const, Func, Inst, Module, Thing, const
+from autofast.script import Script
+
+from ._ddp_host import Host
+from ._ddp_kinds import EQUAL, NEAR, NONE, Kind, join, of, other
+from ._ddp_names import Refused, Training, at
+from ._ddp_values import CLASSES, Values, things_of
+
+STEPS = 1_000_000
+DEPTH = 24
+Key = tuple[str, int, str]
+State = dict[Key, Kind]
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass
+class Control:
+    """A condition that what follows depends on."""
+
+    test: ast.expr | ast.stmt
+    kind: Kind
+
+
+@dataclass
+class Frame:
+    """A function that is followed; ``left`` are conditions under which it may have ended already."""
+
+    scope: ast.AST
+    returns: list[Kind] = field(default_factory=list)
+    yields: list[Kind] = field(default_factory=list)
+    left: list[Control] = field(default_factory=list)
+    loops: list[list[Control]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Note:
+    """What becomes of an expression: ``mean``, ``sum`` (over processes), ``size`` (times their number), ``first`` (that of the first process)
+    or ``none``."""
+
+    expr: ast.expr
+    how: str
+
+
+class Walk(Values):
+    """One pass through the script; ``decided`` are conditions that the first process decides for all (by id)."""
+
+    def __init__(self, script: Script, training: Training, host: Host, decided: dict[int, ast.expr]):
+        self.script, self.training, self.host = script, training, host
+        self.decided = decided
+        self.kinds: dict[int, Kind] = {}
+        self.state: State = {}
+        self.notes: dict[int, Note] = {}
+        self.barriers: dict[int, ast.stmt] = {}
+        self.frames: list[Frame] = []
+        self.control: list[Control] = []
+        self.trying: list[ast.Try] = []
+        self.recording = True
+        self.written = False
+        self.guarded: list[ast.AST] = []
+        self.place = ""  # before, in or after the time in which there is a group
+        self.seen: set[int] = set()
+        self._steps = 0
+        self._locals: dict[int, frozenset[str]] = {}
+        self._matters = {id(b.node) for s in training.steps for b in s.backwards} | {id(u.node) for s in training.steps for u in s.updates}
+
+    def run(self) -> None:
+        self.frames.append(Frame(self.script.entry.tree))
+        for source in reversed(self.script.sources):
+            if source is not self.script.entry:
+                self.block(source.tree.body)
+        self.block(self.script.entry.tree.body)
+
+    def step(self) -> None:
+        self._steps += 1
+        if self._steps > STEPS:
+            raise Refused("the training is too large to follow")
+
+    # -------------------------------------------------------------------------------------------- variables
+    def _scope_of(self, node: ast.Name) -> ast.AST:
+        scope: ast.AST = function_of(node)
+        while not isinstance(scope, ast.Module):
+            if node.id in self._locals_of(scope):
+                return scope
+            scope = function_of(scope)
+        return scope
+
+    def _locals_of(self, scope: ast.AST) -> frozenset[str]:
+        found = self._locals.get(id(scope))
+        if found is None:
+            names = {a.arg for a in _parameters(scope)}
+            outside: set[str] = set()
+            for node in _own(scope):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    names.add(node.id)
+                elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                    outside.update(node.names)
+            found = self._locals[id(scope)] = frozenset(names - outside)
+        return found
+
+    def lookup(self, node: ast.Name) -> Kind:
+        found = self.state.get(("v", id(self._scope_of(node)), node.id))
+        if found is None:
+            found = self._imported(node)
+        return self._inside(node, found)
+
+    def _imported(self, node: ast.Name) -> Kind:
+        for source in self.script.sources:
+            kind = self.state.get(("v", id(source.tree), node.id))
+            if kind is not None and source is not source_of(node) and any(
+                isinstance(n, ast.ImportFrom) and any((a.asname or a.name) == node.id for a in n.names) for n in source_of(node).tree.body
+            ):
+                return kind
+        return EQUAL
+
+    def store(self, target: ast.expr, kind: Kind) -> None:
+        match target:
+            case ast.Name():
+                self.state["v", id(self._scope_of(target)), target.id] = self._raised(kind)
+                self.kinds[id(target)] = kind
+            case ast.Tuple() | ast.List():
+                self._unpack(target, kind)
+            case ast.Starred():
+                self.store(target.value, kind.whole)
+            case ast.Attribute():
+                self._store_attribute(target, self._raised(kind))
+            case ast.Subscript():
+                self.ev(target.slice)
+                self.ev(target.value)
+                self._store_item(target, self._raised(kind))
+
+    def _unpack(self, target: ast.Tuple | ast.List, kind: Kind) -> None:
+        if kind.items is not None and kind.name != "iter" and len(kind.items) == len(target.elts):
+            for elt, part in zip(target.elts, kind.items, strict=True):
+                self.store(elt, part)
+            return
+        part = kind.items[0] if kind.name == "iter" and kind.items else kind.whole
+        for elt in target.elts:
+            self.store(elt, part)
+
+    def _store_attribute(self, target: ast.Attribute, kind: Kind) -> None:
+        self.changes(target)
+        receiver = self.ev(target.value)
+        owners = [t for t in things_of(self.script, target.value) if isinstance(t, Inst)]
+        for owner in owners:
+            key = ("a", id(owner), target.attr)
+            self.state[key] = kind if len(owners) == 1 else join(self.state.get(key, NONE), kind)
+        modules = [t for t in things_of(self.script, target.value) if isinstance(t, Module)]
+        for module in modules:
+            self.state["v", id(module.source.tree), target.attr] = kind
+        if not owners and not modules and not receiver.whole.name == "batch":
+            self._library_keeps(target, kind)
+
+    def _library_keeps(self, target: ast.expr, kind: Kind) -> None:
+        """``param_group["lr"] = x``: what is set decides how the training goes on."""
+        if kind.whole.name != "equal":
+            value = getattr(statement_of(target), "value", None)
+            if kind.whole.name == "near" and isinstance(value, ast.expr) and isinstance(statement_of(target), ast.Assign):
+                self.first_value(value)
+            elif not kind.whole.same:
+                raise Refused(f"`{ast.unparse(target)}` on {at(target)} is set to {_words(kind)}")
+        self.happens(target)
+
+    def _store_item(self, target: ast.Subscript, kind: Kind) -> None:
+        found = things_of(self.script, target.value)
+        if any(isinstance(t, CLASSES) for t in found) or isinstance(target.value, (ast.Name, ast.Attribute)) and not found:
+            self.changes(target)
+            self.hold(target.value, kind.whole)
+            if not any(isinstance(t, CLASSES) for t in found):
+                return
+            return
+        receiver = self.kinds.get(id(target.value), EQUAL).whole
+        if receiver.name == "batch":
+            return
+        if not kind.whole.same:
+            self.hold(target.value, kind.whole)
+        if not isinstance(target.value, ast.Name) or kind.whole.name == "near":
+            return
+
+    def hold(self, container: ast.expr, what: Kind) -> None:
+        """A container holds ``what`` from now on, under all its names."""
+        what = self._raised(what)
+        found = [t for t in things_of(self.script, container) if isinstance(t, CLASSES)]
+        for thing in found:
+            key = ("c", id(thing), "")
+            self.state[key] = join(self.state.get(key, what), what)
+        root = container
+        while isinstance(root, (ast.Subscript, ast.Call)):
+            root = root.value if isinstance(root, ast.Subscript) else root.func.value if isinstance(root.func, ast.Attribute) else root.func
+        if not found or root is not container:
+            if isinstance(root, ast.Name):
+                old = self.lookup(root)
+                empty = old.items is not None and not old.items
+                self.state["v", id(self._scope_of(root)), root.id] = what if empty else join(old.whole, what)
+            elif isinstance(root, ast.Attribute):
+                for owner in things_of(self.script, root.value):
+                    if isinstance(owner, Inst):
+                        key = ("a", id(owner), root.attr)
+                        old = self.state.get(key, of())
+                        self.state[key] = what if old.items == () else join(old.whole, what)
+
+    def _raised(self, kind: Kind) -> Kind:
+        """What is set under a condition that may differ may differ."""
+        worst = self._worst()
+        if worst is None:
+            return kind
+        if kind.items is not None:
+            return of(*(self._raised(k) for k in kind.items)) if kind.name == "equal" else kind
+        if worst.name == "near":
+            return NEAR if kind.same or kind.sized else kind
+        return other(worst.why or "it is set by each process for itself") if kind.same or kind.sized else kind
+
+    def _worst(self) -> Kind | None:
+        found = None
+        for control in self._all_control():
+            if control.kind.name != "equal" and id(control.test) not in self.decided:
+                if control.kind.name != "near":
+                    return control.kind
+                found = control.kind
+        return found
+
+    # -------------------------------------------------------------------------------------------- control
+    def _all_control(self) -> Iterator[Control]:
+        yield from self.control
+        for frame in self.frames:
+            yield from frame.left
+            for loop in frame.loops:
+                yield from loop
+
+    def under(self, test: ast.expr, kind: Kind) -> None:
+        self.control.append(Control(test, kind if id(test) not in self.decided else EQUAL))
+
+    def leave(self) -> None:
+        self.control.pop()
+
+    def happens(self, node: ast.AST) -> None:
+        """All processes must come here together."""
+        for outer in self.guarded:
+            raise Refused(f"what {at(outer)} shows takes part in the training: put it into a variable first")
+        for control in list(self._all_control()):
+            if control.kind.name == "equal" or id(control.test) in self.decided:
+                continue
+            if control.kind.name == "near" and isinstance(control.test, ast.expr):
+                self.decided[id(control.test)] = control.test
+            else:
+                raise Refused(f"whether the script comes to {at(node)} depends on {_words(control.kind)} ({at(control.test)})")
+        for block in self.trying:
+            if any(not _ends(h) for h in block.handlers):
+                raise Refused(f"an error on {at(node)} is caught on {at(block.handlers[0])}: the other processes would wait for ever")
+
+    def changes(self, node: ast.AST) -> None:
+        """Something is changed that lasts: not in one process only."""
+        for outer in self.guarded:
+            raise Refused(f"what {at(outer)} shows changes something on {at(node)}: put it into a variable first")
+
+    def files(self, node: ast.Call, kind: str) -> None:
+        if kind in ("guard", "file"):
+            self.written = self.written or not _is_text(node)
+        elif kind == "download":
+            self.happens(node)
+            self._in_group(node)
+        elif self.written and kind in ("read", "ask") and not self.guarded:
+            self.happens(node)
+            self._in_group(node)
+            self.barriers[id(statement_of(node))] = statement_of(node)
+
+    def _in_group(self, node: ast.AST) -> None:
+        if self.place != "in":
+            when = "before the training starts" if not self.place else "after its end"
+            raise Refused(f"{at(node)} is carried out {when}, where the processes cannot wait for each other")
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        before, self.recording = self.recording, False
+        try:
+            yield
+        finally:
+            self.recording = before
+
+    # -------------------------------------------------------------------------------------------- what is noted
+    def note(self, expr: ast.expr, how: str) -> None:
+        if how in ("mean", "sum", "first"):
+            for outer in self.guarded:
+                if function_of(expr) is not function_of(outer):
+                    raise Refused(f"{at(expr)} is reached while {at(outer)} is carried out, in one process only")
+            guards, self.guarded = self.guarded, []
+            self.happens(expr)
+            self._in_group(expr)
+            self.guarded = guards
+        if not self.recording:
+            return
+        old = self.notes.get(id(expr))
+        if old is not None and old.how != how:
+            if {old.how, how} <= {"mean", "none"}:
+                how = "mean"  # what is the same everywhere is its own mean
+            else:
+                raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} is a part of a number in one use and all of it in another")
+        self.notes[id(expr)] = Note(expr, how)
+
+    def first_value(self, expr: ast.expr) -> None:
+        self.note(expr, "first")
+
+    def settle(self, expr: ast.expr, images: bool = False) -> None:
+        """Where the value of ``expr`` goes, that of all processes together is meant."""
+        kind = self.kinds.get(id(expr), EQUAL)
+        if kind.same or kind.name == "loader":
+            self.note(expr, "none")
+            return
+        if kind.items is None and kind.name in ("mean", "sum"):
+            self.note(expr, "size" if kind.sized else kind.name)
+            self.kinds[id(expr)] = EQUAL
+            return
+        inner = [] if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
+        if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
+            if images:
+                return
+            raise Refused(f"`{_short(expr)}` on {at(expr)} is {_words(kind)}")
+        for child in inner:
+            self.settle(child, images)
+        self.kinds[id(expr)] = EQUAL
+
+    def _own_call(self, call: ast.Call) -> bool:
+        return any(not hasattr(t, "name") or isinstance(t, (Func,)) for t in things_of(self.script, call.func))
+
+    # -------------------------------------------------------------------------------------------- functions
+    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
+        scope = func.node
+        if len(self.frames) > DEPTH or sum(f.scope is scope for f in self.frames) > 1:
+            fine = all(k.same for k in (*kinds, *named.values()))
+            return NEAR if fine else other("a function that calls itself")
+        self._bind(func, this, node, kinds, named)
+        frame = Frame(scope)
+        self.frames.append(frame)
+        try:
+            if isinstance(scope, ast.Lambda):
+                return self.ev(scope.body)
+            self.block(scope.body)
+        finally:
+            self.frames.pop()
+        if frame.yields:
+            found = frame.yields[0]
+            for kind in frame.yields[1:]:
+                found = join(found, kind)
+            return Kind("iter", items=(found,))
+        if not frame.returns:
+            return NONE
+        found = frame.returns[0]
+        for kind in frame.returns[1:]:
+            found = join(found, kind)
+        return found
+
+    def _bind(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> None:
+        spec = func.node.args
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        for name in self._locals_of(func.node):
+            self.state.pop(("v", id(func.node), name), None)
+        if this is not None and names:
+            names = names[1:]
+        spread = [n for n, a in enumerate(node.args) if isinstance(a, ast.Starred)] if node is not None else []
+        loose = [k for n, k in named.items() if n.startswith("**")]
+        given: dict[str, Kind] = {}
+        for n, kind in enumerate(kinds):
+            if spread and n >= spread[0]:
+                loose.append(kind)
+            elif n < len(names):
+                given[names[n]] = kind
+            elif spec.vararg is not None:
+                old = given.get(spec.vararg.arg)
+                given[spec.vararg.arg] = of(*(old.items if old is not None and old.items else ()), kind)
+        every = {*names, *(a.arg for a in spec.kwonlyargs)}
+        for name, kind in named.items():
+            if name in every:
+                given[name] = kind
+            elif not name.startswith("**") and spec.kwarg is not None:
+                given[spec.kwarg.arg] = join(given[spec.kwarg.arg], kind.whole) if spec.kwarg.arg in given else kind.whole
+        for kind in loose:
+            for name in every - set(given):
+                given[name] = join(kind.whole, EQUAL) if kind.items is None else kind.whole
+        for name, kind in given.items():
+            self.state["v", id(func.node), name] = self._raised(kind) if kind.items is None else kind
+
+    # -------------------------------------------------------------------------------------------- statements
+    def block(self, body: Iterable[ast.stmt]) -> None:
+        for statement in body:
+            if statement is self.training.setup:
+                self.place = "in"
+            self.statement(statement)
+            if statement is self.training.end:
+                self.place = "after"
+
+    def statement(self, node: ast.stmt) -> None:
+        self.step()
+        self.seen.add(id(node))
+        if id(node) in self.host.guards:
+            self.guarded.append(node)
+            try:
+                self._statement(node)
+            finally:
+                self.guarded.pop()
+        else:
+            self._statement(node)
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Expr(value=value):
+                if isinstance(value, (ast.Yield, ast.YieldFrom)):
+                    kind = self.ev(value.value) if value.value is not None else NONE
+                    self.frames[-1].yields.append(kind if isinstance(value, ast.Yield) else self.element(value.value, kind))
+                    return
+                self.ev(value)
+                self._mattering(value)
+            case ast.Assign(targets=targets, value=value):
+                kind = self.ev(value)
+                self._mattering(value)
+                for target in targets:
+                    self.store(target, kind)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self.store(target, self.ev(value))
+            case ast.AugAssign():
+                self._augmented(node)
+            case ast.Return(value=value):
+                self.frames[-1].returns.append(self._raised(self.ev(value)) if value is not None else NONE)
+                self._jump(self.frames[-1].left)
+            case ast.Break() | ast.Continue():
+                self._jump(self.frames[-1].loops[-1] if self.frames[-1].loops else self.frames[-1].left)
+            case ast.If():
+                self._branches(node)
+            case ast.For() | ast.AsyncFor():
+                self._for(node)
+            case ast.While():
+                self._while(node)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    kind = self.ev(item.context_expr)
+                    if item.optional_vars is not None:
+                        self.store(item.optional_vars, kind)
+                self.block(node.body)
+            case ast.Try():
+                self._try(node)
+            case ast.Assert(test=test):
+                self.ev(test)
+            case ast.Raise(exc=exc):
+                self.ev(exc)
+            case ast.Delete():
+                pass
+            case ast.Match():
+                raise Refused(f"`match` on {at(node)} is not followed")
+
+    def _mattering(self, value: ast.expr) -> None:
+        for call in ast.walk(value):
+            if id(call) in self._matters:
+                self.happens(call)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        as_load = self.ev(_loaded(node.target))
+        value = self.ev(node.value)
+        if value.sized and value.items is None and as_load.whole.same and self._counted_here(node.value):
+            self.settle(node.value)
+            value = EQUAL
+        found = self._binary(node, as_load, value, node.op)
+        if found.name == "other" and isinstance(node.op, (ast.Add, ast.Sub)) and as_load.items is None and as_load.same and value.whole.name == "sum":
+            # a number that has a value already grows by a number of samples: by those of all
+            self.settle(node.value)
+            found = as_load
+        if as_load.items is not None and isinstance(node.op, ast.Add):
+            self.hold(node.target, self.element(node.value, value).whole)
+            return
+        self.store(node.target, found)
+
+    def _counted_here(self, expr: ast.expr) -> bool:
+        """``total += labels.size(0)``: the number of samples is asked for here, not handed on."""
+        return any(isinstance(n, (ast.Call, ast.Subscript)) and self.kinds.get(id(n), EQUAL).sized for n in ast.walk(expr))
+
+    def _jump(self, pending: list[Control]) -> None:
+        pending += [c for c in self.control if c.kind.name != "equal" and id(c.test) not in self.decided]
+
+    def _branches(self, node: ast.If) -> None:
+        test = self.condition(node.test)
+        known = const(self.script.values(node.test))
+        if isinstance(known, bool) or not self._any_reached(node.body) or (node.orelse and not self._any_reached(node.orelse)):
+            arms = [a for a in (node.body, node.orelse) if self._any_reached(a)]
+            for arm in arms[:1] if isinstance(known, bool) else arms:
+                self._arm(node.test, test, arm)
+            return
+        before = dict(self.state)
+        self._arm(node.test, test, node.body)
+        after = self.state
+        self.state = before
+        self._arm(node.test, test, node.orelse)
+        if _goes(node.body):
+            return
+        if node.orelse and _goes(node.orelse):
+            self.state = after
+            return
+        self.state = merged(after, self.state)
+
+    def _any_reached(self, body: list[ast.stmt]) -> bool:
+        return any(isinstance(s, (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global)) or self.script.reached(s) for s in body)
+
+    def _arm(self, test: ast.expr, kind: Kind, body: list[ast.stmt]) -> None:
+        self.under(test, kind)
+        self.block(body)
+        self.leave()
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        over = self.ev(node.iter)
+        each = self._each(node)
+        if each is not None:
+            for value in each:
+                self.store(node.target, EQUAL if value is None else value)
+                self._pass(node, EQUAL)
+            self.block(node.orelse)
+            return
+        control = over.whole if over.name not in ("iter", "loader") and over.items is None and over.whole.name in ("near", "other") else EQUAL
+        if _is_loader(self.script, node.iter):
+            control = EQUAL  # the same data in each
+
+        def once() -> None:
+            self.store(node.target, self.element(node.iter, over))
+            self._pass(node, control)
+
+        self._loop(once)
+        self.block(node.orelse)
+
+    def _each(self, node: ast.For | ast.AsyncFor) -> list[Kind] | None:
+        """The values of a loop over a few parts, each of its own kind."""
+        kind = self.kinds.get(id(node.iter), EQUAL)
+        if kind.name == "equal" and kind.items and len({*kind.items}) > 1 and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
+            return list(kind.items)
+        return None
+
+    def _pass(self, node: ast.For | ast.AsyncFor | ast.While, control: Kind) -> None:
+        self.control.append(Control(node, control))
+        self.block(node.body)
+        self.control.pop()
+
+    def _while(self, node: ast.While) -> None:
+        def once() -> None:
+            kind = self.condition(node.test)
+            self.under(node.test, kind)
+            self.block(node.body)
+            self.leave()
+
+        self._loop(once)
+        self.block(node.orelse)
+
+    def _loop(self, once: object) -> None:
+        assert callable(once)
+        frame = self.frames[-1]
+        frame.loops.append([])
+        for _ in range(8):
+            before = dict(self.state)
+            with self._quietly():
+                once()
+            self.state = merged(self.state, before)
+            if self.state == before:
+                break
+        before = dict(self.state)
+        once()
+        self.state = merged(self.state, before)
+        frame.loops.pop()
+
+    def _try(self, node: ast.Try) -> None:
+        before = dict(self.state)
+        if node.handlers:
+            self.trying.append(node)
+        self.block(node.body)
+        if node.handlers:
+            self.trying.pop()
+        self.block(node.orelse)
+        normal = self.state
+        for handler in node.handlers:
+            self.state = merged(dict(before), normal)
+            self.control.append(Control(handler, EQUAL if _interrupt(handler) or _exhausted(handler) else other("an error in one of the processes")))  # type: ignore[arg-type]
+            self.block(handler.body)
+            self.control.pop()
+            normal = merged(normal, self.state)
+        self.state = normal
+        self.block(node.finalbody)
+
+
+# ------------------------------------------------------------------------------------------------ small questions
+def merged(a: State, b: State) -> State:
+    found = dict(a)
+    for key, kind in b.items():
+        found[key] = join(found[key], kind) if key in found else kind
+    return found
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside it."""
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            todo += ast.iter_child_nodes(node)
+
+
+def _parameters(scope: ast.AST) -> list[ast.arg]:
+    if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        return []
+    spec = scope.args
+    return [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *(a for a in (spec.vararg, spec.kwarg) if a is not None)]
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    return target
+
+
+def _operands(expr: ast.expr) -> list[ast.expr]:
+    if isinstance(expr, ast.Call):
+        receiver = [expr.func.value] if isinstance(expr.func, ast.Attribute) else []
+        return [*receiver, *expr.args, *(k.value for k in expr.keywords)]
+    if isinstance(expr, ast.IfExp):
+        return [expr.body, expr.orelse]
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(expr):
+        if isinstance(child, ast.expr):
+            found.append(child)
+    return found
+
+
+def _words(kind: Kind) -> str:
+    whole = kind.whole
+    if whole.name == "batch":
+        return "made of single samples, of which each process has a part"
+    if whole.name == "near":
+        return "a number that may differ between processes"
+    return whole.why or "a part of a larger number"
+
+
+def _short(expr: ast.expr) -> str:
+    text = ast.unparse(expr)
+    return text if len(text) < 50 else text[:47] + "..."
+
+
+def _goes(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+
+def _named(handler: ast.ExceptHandler) -> list[str]:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type is not None else []
+    return [ast.unparse(k) for k in kinds]
+
+
+def _interrupt(handler: ast.ExceptHandler) -> bool:
+    """The user ends the script: all processes get the signal."""
+    return _named(handler) == ["KeyboardInterrupt"]
+
+
+def _exhausted(handler: ast.ExceptHandler) -> bool:
+    """The end of an iterator, to which all processes come at once."""
+    return _named(handler) == ["StopIteration"]
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    """The handler lets the error go on, or none can come from one process alone."""
+    return _interrupt(handler) or _exhausted(handler) or isinstance(handler.body[-1], ast.Raise)
+
+
+def _is_text(call: ast.Call) -> bool:
+    """A print: no file that the script could read again."""
+    text = ast.unparse(call.func)
+    return text.split(".")[-1] in ("print", "info", "debug", "warning", "error", "flush", "write", "log", "critical")
+
+
+def _is_loader(script: Script, expr: ast.expr) -> bool:
+    names = {getattr(t, "name", "") for t in script.values(expr)}
+    return bool(names) and all(n.startswith(("torch.utils.data.", "builtins.enumerate", "tqdm", "builtins.zip")) for n in names if n)
+
+
+def outer_function(node: ast.AST) -> ast.AST:
+    return next((a for a in ancestors(node) if isinstance(a, (ast.FunctionDef, ast.Module))), node)
+
+
+__all__ = ["Note", "Walk", "Const"]
