@@ -1,0 +1,149 @@
+"""Gradient accumulation for the training loops of a script: what becomes of each, or why not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from autofast.edits import Edit
+from autofast.finding import Options
+from autofast.read.source import function_of
+from autofast.script import Script, Step
+
+from ._accum_batch import drops_last, smaller
+from ._accum_body import Body, whole
+from ._accum_events import Turn, check_order, turn_of
+from ._accum_existing import Existing, existing, other_number
+from ._accum_horizon import Horizons
+from ._accum_losses import Losses
+from ._accum_scopes import Kind, Scope, Shape
+from ._accum_window import Window, window_of
+from ._pace import FRAMEWORKS, Refused, _loader, at
+
+OTHERS = {
+    "accelerate": "give Accelerator(gradient_accumulation_steps=...) and use accelerator.accumulate(model)",
+    "lightning": "give Trainer(accumulate_grad_batches=...)",
+    "hf-trainer": "give TrainingArguments(gradient_accumulation_steps=...)",
+    "deepspeed": "give gradient_accumulation_steps in the configuration of DeepSpeed",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulated:
+    """What becomes of one training loop. ``window`` is None where it gathers gradients already, or where it cannot (``refusal``)."""
+
+    step: Step
+    node: ast.AST
+    message: str
+    edits: tuple[Edit, ...] = ()
+    refusal: str = ""
+    window: Window | None = None
+
+
+_KNOWN: WeakKeyDictionary[Script, dict[tuple[int, bool], list[Accumulated]]] = WeakKeyDictionary()
+
+
+def accumulated(script: Script, options: Options) -> list[Accumulated]:
+    """One for each training loop. All of them or none: a number of batches that holds for half of a training would be no use."""
+    key = options.accumulate, options.keep_batch
+    known = _KNOWN.setdefault(script, {})
+    if key not in known:
+        known[key] = [_of(script, step, *key) for step in script.steps]
+    return known[key]
+
+
+def window_at(script: Script, options: Options, loop: ast.AST) -> Window | None:
+    """The window that ``accumulation`` makes of a loop under these options, for rules that count updates."""
+    if "accumulation" not in options.selected or not options.accumulate:
+        return None
+    return next((a.window for a in accumulated(script, options) if a.step.loop is loop and a.edits), None)
+
+
+def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
+    node = step.backwards[0].node
+    try:
+        if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+            raise Refused(f"{framework} has windows of its own: {OTHERS.get(framework, 'see its documentation')}")
+        if script.unread:
+            raise Refused(f"not all of the script is followed: {script.unread}")
+        present = existing(script, step)
+        if present is not None:
+            return _changed(script, present, steps, keep)
+        return _made(script, step, node, steps, keep)
+    except Refused as why:
+        return Accumulated(step, node, _message(steps, keep), refusal=str(why))
+
+
+def _message(steps: int, keep: bool) -> str:
+    if keep:
+        return f"makes an update of every batch; of {steps} batches of a part of the size, an update needs less memory"
+    return (
+        f"makes an update of every batch; one of {steps} batches is as one of a batch {steps} times as large, in the memory of a small one"
+    )
+
+
+def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accumulated:
+    node = present.step.updates[0].node
+    message = f"gathers the gradients of {present.count or f'`{ast.unparse(present.every)}`'} batches for an update; {steps} are asked for"
+    if present.count == steps:
+        raise Refused(f"it gathers the gradients of {steps} batches already ({at(present.every)})")
+    if keep:
+        raise Refused(
+            f"it gathers gradients already (`{ast.unparse(present.every)}` on {at(present.every)}): divide batches and number together"
+        )
+    return Accumulated(present.step, node, message, tuple(other_number(script, present, steps)))
+
+
+def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> Accumulated:
+    if not isinstance(step.loop, ast.For):
+        raise Refused("it is no loop over the batches of a DataLoader, so that its last window is not known")
+    if step.double_backward:
+        raise Refused(f"gradients of gradients are computed on {at(step.double_backward[0])}")
+    _loader(script, step.loop, step.updates)
+    _check_loaders(script, step)
+    drop = keep and drops_last(script, step.loaders)
+    turn = turn_of(script, step)
+    window = window_of(script, step, steps, drop)
+    check_order(script, turn)
+    kinds = _kinds(script, turn, window, keep)
+    edits: list[Edit] = [*Body(script, turn, window, kinds).build(), *window.made, window.constant]
+    if Kind.MEAN in kinds.values():
+        edits.append(window.helper)
+    edits += Horizons(script, turn, window, keep).build()
+    if keep:
+        edits += smaller(script, turn, window)
+    message = _message(steps, keep)
+    if _has_batch_norm(script, step):
+        message += "; BatchNorm takes its statistics from the single batches"
+    return Accumulated(step, node, message, tuple(edits), window=window)
+
+
+def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, Kind]:
+    losses = Losses(script, keep)
+    counters = {window.counter} if not window.made else set()
+    batch = frozenset(n.id for n in ast.walk(turn.loop.target) if isinstance(n, ast.Name)) - counters
+    kinds: dict[int, Kind] = {}
+    for event in turn.of("backward"):
+        scope = Scope(function_of(turn.loop), {}, turn.loop, batch)
+        for call in event.calls:
+            scope = Scope(call.func.node, {n: _given(losses, g.expr, scope) for n, g in call.given.items() if g.expr is not None})
+        assert event.backward is not None
+        kinds[id(event)] = losses.of(whole(event.backward), scope)
+    return kinds
+
+
+def _given(losses: Losses, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
+    return lambda: losses.shape(expr, scope)
+
+
+def _check_loaders(script: Script, step: Step) -> None:
+    for loader in script.loaders:
+        if any(t is x for t in loader.things for x in step.loaders):
+            if any(v != frozenset() and not all(getattr(t, "value", "") is None for t in v) for v in (loader.args.get(6, "collate_fn"),)):
+                raise Refused(f"the loader on {at(loader.node)} has a collate_fn: what its batches have of samples is not known")
+
+
+def _has_batch_norm(script: Script, step: Step) -> bool:
+    return any("BatchNorm" in layer for m in script.models if any(m.thing is t for t in step.models) for layer in m.layers)

@@ -1,0 +1,355 @@
+"""The statements of a turn that belong to the update, put under "the last batch of a window"; also where they stand in other functions.
+
+What a function does for the update alone (clip, step, clear) is done by its call. Where it computes the gradients as well, the condition and the
+share of the batch become parameters of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autofast.carry import Variable, Way, calls_of
+from autofast.edits import After, Around, Before, Edit, Remove, Wrap
+from autofast.order import Rank
+from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.script import Backward, Script
+
+from ._accum_events import Event, Turn
+from ._accum_scopes import Kind
+from ._accum_window import Window
+from ._pace import Refused, _jumps, at
+from ._places import block, index, nodes_of
+from ._turns import FUNCTIONS, mentions, stored_in, within
+
+
+@dataclass(eq=False)
+class Unit:
+    """A statement that does something of the update and nothing else. ``event`` is the last of what it does."""
+
+    statement: ast.stmt
+    events: list[Event]
+
+    @property
+    def order(self) -> int:
+        return max(e.order for e in self.events)
+
+
+class Body:
+    """``kinds`` tells of each backward what its loss is of the samples."""
+
+    def __init__(self, script: Script, turn: Turn, window: Window, kinds: dict[int, Kind]):
+        self.script, self.turn, self.window, self.kinds = script, turn, window, kinds
+        self.loop = turn.loop
+        self.home = function_of(self.loop)
+        self.edits: list[Edit] = []
+        self._carried: dict[str, Way] = {}
+        self._names: dict[str, str] = {}
+
+    def build(self) -> list[Edit]:
+        ends = self._units([e for e in self.turn.events if e.at_end or self._comes_after(e)])
+        starts = self._units([e for e in self.turn.events if e.kind == "zero" and not self._comes_after(e)])
+        ends = _closed(ends, self.turn)
+        self._check_jumps([*ends, *starts])
+        self._check_names(ends)
+        runs = self._runs(ends)
+        for run in runs:
+            self.edits.append(Around(run[0], run[-1], f"if {_code(self._last(run[0]))}:", rank=Rank.GUARD))
+        for start in starts:
+            self._move(start, ends, runs)
+        self._divide()
+        self._bring()
+        return self.edits
+
+    def _comes_after(self, event: Event) -> bool:
+        """Gradients that are cleared after the update, not before the backward."""
+        return event.kind == "zero" and all(event.order > e.order for e in self.turn.of("backward"))
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def _units(self, events: Iterable[Event]) -> list[Unit]:
+        wanted = list(events)
+        found: dict[int, Unit] = {}
+        for event in wanted:
+            statement = self._statement(event, wanted)
+            found.setdefault(id(statement), Unit(statement, [])).events.append(event)
+        return list(found.values())
+
+    def _statement(self, event: Event, wanted: list[Event]) -> ast.stmt:
+        """The statement that does this, as far out as it does nothing but what is ``wanted``."""
+        for level, call in enumerate(event.calls):
+            way = [c.node for c in event.calls[: level + 1]]
+            inside = [e for e in self.turn.events if len(e.calls) > level and all(c.node is w for c, w in zip(e.calls, way, strict=False))]
+            if all(any(e is w for w in wanted) for e in inside) and self._does_only(call.func.node, inside, level + 1):
+                statement = statement_of(call.node)
+                if isinstance(statement, (ast.Expr, ast.Assign)) and statement.value is call.node:
+                    return statement
+        statement = statement_of(event.node)
+        if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
+            raise Refused(f"what belongs to the update on {at(event.node)} is part of another statement")
+        if event.kind == "average":
+            return _outermost(statement, self.loop, self.turn)
+        return statement
+
+    def _does_only(self, function: ast.AST, events: list[Event], level: int) -> bool:
+        """All statements of a function do something of these."""
+        places = {id(e.calls[level].node) if len(e.calls) > level else id(e.node) for e in events}
+        body = getattr(function, "body", [])
+        if not isinstance(body, list):
+            return False
+        for statement in body:
+            if isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+                continue
+            if isinstance(statement, ast.Return) and statement.value is None:
+                continue
+            if not isinstance(statement, (ast.Expr, ast.Assign, ast.If, ast.With, ast.For)) or not nodes_of([statement]) & places:
+                return False
+            if isinstance(statement, (ast.If, ast.With)) and not _all_of(statement, places):
+                return False
+        return True
+
+    def _runs(self, units: list[Unit]) -> list[list[ast.stmt]]:
+        """Neighbours of one block, together; an ``if`` or ``with`` that holds nothing else, as a whole."""
+        chosen = {id(u.statement): u.statement for u in units}
+        while True:
+            for statement in list(chosen.values()):
+                outer = parent_of(statement)
+                if outer is self.loop or not isinstance(outer, (ast.If, ast.With)) or not within(outer, function_of(statement)):
+                    continue
+                inner = [*outer.body, *getattr(outer, "orelse", [])]
+                if (
+                    all(id(s) in chosen or isinstance(s, ast.Pass) for s in inner)
+                    and not _is_elif(outer)
+                    and not self._is_around_loop(outer)
+                ):
+                    for s in inner:
+                        chosen.pop(id(s), None)
+                    chosen[id(outer)] = outer
+                    break
+            else:
+                break
+        runs: list[list[ast.stmt]] = []
+        for statement in sorted(chosen.values(), key=lambda s: (source_of(s).rel, s.lineno, s.col_offset)):
+            here = block(statement)
+            if not here:
+                raise Refused(f"what belongs to the update stands on {at(statement)}, in no block")
+            if runs and index(here, runs[-1][-1]) == index(here, statement) - 1 >= 0:
+                runs[-1].append(statement)
+            else:
+                runs.append([statement])
+        return runs
+
+    def _is_around_loop(self, statement: ast.stmt) -> bool:
+        return within(self.loop, statement)
+
+    # ------------------------------------------------------------------------------------------------ clearing
+    def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:
+        """Gradients that are cleared before the backward are cleared after the update, and once before the loop."""
+        statement = start.statement
+        if not isinstance(statement, ast.Expr):
+            raise Refused(f"gradients are cleared in an unusual way on {at(statement)}")
+        scope = function_of(statement)
+        here = [u for u in ends if function_of(u.statement) is scope]
+        call = statement.value
+        self.edits.append(Remove(statement))
+        if here:
+            last = max(here, key=lambda u: u.order)
+            run = next(r for r in runs if any(within(last.statement, s) for s in r))
+            if any(u.order > last.order and "step" in [e.kind for e in u.events] for u in ends):
+                raise Refused(f"gradients are cleared on {at(statement)}, in another function than the update")
+            self.edits.append(After(run[-1], "{zero}", {"zero": call}, rank=Rank.ZERO))
+        elif scope is self.home:
+            after = max((_top(self.loop, u, self.turn) for u in ends), key=lambda s: index(self.loop.body, s))
+            self.edits.append(After(after, f"if {_code(self.window.is_last)}:\n    {{zero}}", {"zero": call}, rank=Rank.ZERO))
+        else:
+            raise Refused(f"gradients are cleared on {at(statement)}, in another function than the update")
+        if scope is self.home:
+            if stored_in(self.loop) & {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}:
+                raise Refused(f"what clears gradients on {at(statement)} is made in the loop")
+            if not self._is_cleared_before(call):
+                self.edits.append(Before(self.loop, "{zero}", {"zero": call}, rank=Rank.ZERO))
+        elif other := self._other_backward():
+            raise Refused(f"gradients of the backward on {at(other)} may be left when the first window begins")
+
+    def _is_cleared_before(self, call: ast.expr) -> bool:
+        here = block(self.loop)
+        place = index(here, self.loop)
+        return place > 0 and isinstance(here[place - 1], ast.Expr) and ast.dump(here[place - 1].value) == ast.dump(call)  # type: ignore[attr-defined]
+
+    def _other_backward(self) -> ast.AST | None:
+        """A backward of the script outside of the loop."""
+        for site in self.script.log.of(".backward", ".manual_backward", "torch.autograd.backward"):
+            for occurrence in site:
+                if not any(getattr(f, "node", None) is self.loop for f in occurrence.stack):
+                    return site.node
+        return None
+
+    # ------------------------------------------------------------------------------------------------ the losses
+    def _divide(self) -> None:
+        for event in self.turn.of("backward"):
+            backward = event.backward
+            assert backward is not None
+            if self.kinds[id(event)] is Kind.SUM:
+                continue
+            if self.kinds[id(event)] is Kind.FREE:
+                raise Refused(f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen")
+            weight = self.window.weight if function_of(backward.node) is self.home else self._in(backward.node, "share", self.window.weight)
+            self.edits.append(Wrap(whole(backward), f"{{}} * {_code(weight)}", rank=Rank.LOSS_DIVIDE))
+
+    # ------------------------------------------------------------------------------------------------ other functions
+    def _last(self, statement: ast.stmt) -> str:
+        return self.window.is_last if function_of(statement) is self.home else self._in(statement, "is_update", self.window.is_last)
+
+    def _in(self, node: ast.AST, name: str, value: str) -> str:
+        """What to write for a value of the loop in the code of a function that it calls."""
+        if name not in self._carried:
+            taken = frozenset().union(*(s.names for s in self.script.sources))
+            self._names[name] = name if name not in taken else next(f"{name}_{k}" for k in range(2, 99) if f"{name}_{k}" not in taken)
+            assert isinstance(self.home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))
+            self._carried[name] = Way(self.script, Variable(self._names[name], self.home))
+        way = self._carried[name]
+        found = way.to(function_of(node))
+        if found is None:
+            raise Refused(f"the end of a window cannot be brought to {at(node)}: {way.refusal}")
+        self._values = {**getattr(self, "_values", {}), name: value}
+        return found
+
+    def _bring(self) -> None:
+        """The variables that are brought to other functions, and that these are called from nowhere else."""
+        if not self._carried:
+            return
+        first = min(
+            (_top(self.loop, Unit(self.loop, [e]), self.turn) for e in self.turn.events if e.calls), key=lambda s: index(self.loop.body, s)
+        )
+        functions = self._outer_functions()
+        for function in functions:
+            for call in calls_of(self.script).of(function):  # type: ignore[arg-type]
+                if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
+                    raise Refused(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
+        for name, way in self._carried.items():
+            self.edits.append(Before(first, f"{self._names[name]} = {_code(self._values[name])}"))
+            self.edits += way.edits
+
+    def _outer_functions(self) -> list[ast.AST]:
+        return list({id(c.func.node): c.func.node for e in self.turn.events for c in e.calls}.values())
+
+    # ------------------------------------------------------------------------------------------------ what must hold
+    def _check_jumps(self, units: list[Unit]) -> None:
+        """Nothing ends the turn of a batch, or a function on the way, before its last unit."""
+        last: dict[int, int] = {}
+        scopes: dict[int, ast.AST] = {}
+        for node in [u.statement for u in units] + [e.node for e in self.turn.of("backward")]:
+            scope: ast.AST = self.loop if within(node, self.loop) else function_of(node)
+            scopes[id(scope)] = scope
+            last[id(scope)] = max(last.get(id(scope), 0), getattr(node, "lineno", 0))
+        for event in self.turn.events:
+            for call in event.calls:
+                scope = self.loop if within(call.node, self.loop) else function_of(call.node)
+                scopes[id(scope)] = scope
+                last[id(scope)] = max(last.get(id(scope), 0), getattr(call.node, "lineno", 0))
+        for key, scope in scopes.items():
+            for jump in _jumps(scope):
+                wanted = ast.Continue if scope is self.loop else ast.Return
+                if isinstance(jump, wanted) and jump.lineno < last[key]:
+                    raise Refused(f"{at(jump)} may end the turn of a batch before its update")
+
+    def _check_names(self, units: list[Unit]) -> None:
+        """What is only known after an update is asked for nowhere else."""
+        inside = nodes_of([u.statement for u in units])
+        for unit in units:
+            scope = function_of(unit.statement)
+            for name in stored_in(unit.statement):
+                for node in mentions(scope, name):
+                    if not isinstance(node.ctx, ast.Load) or id(node) in inside:
+                        continue
+                    if scope is self.home and not within(node, self.loop) and not self.window.drop and _after(node, self.loop):
+                        continue
+                    raise Refused(f"`{name}` is asked for on {at(node)}, and known only after an update")
+            for target in (n for n in ast.walk(unit.statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)):
+                if not any(e.kind == "average" for e in unit.events):
+                    raise Refused(f"`{ast.unparse(target)}` is set on {at(target)}, and would be known only after an update")
+
+
+# ------------------------------------------------------------------------------------------------ small things
+def whole(backward: Backward) -> ast.expr:
+    """What the backward is of, without the scaler."""
+    func = backward.node.func
+    assert isinstance(func, ast.Attribute)
+    receiver = func.value
+    return receiver.args[0] if backward.scaled and isinstance(receiver, ast.Call) and receiver.args else receiver
+
+
+def _code(text: str) -> str:
+    """Plain code inside a template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _after(node: ast.AST, loop: ast.AST) -> bool:
+    return getattr(node, "lineno", 0) > (getattr(loop, "end_lineno", 0) or 0)
+
+
+def _is_elif(node: ast.AST) -> bool:
+    parent = parent_of(node)
+    return isinstance(node, ast.If) and isinstance(parent, ast.If) and parent.orelse == [node] and node.col_offset == parent.col_offset
+
+
+def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:
+    inner = [*statement.body, *getattr(statement, "orelse", [])]
+    return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)
+
+
+def _outermost(statement: ast.stmt, loop: ast.AST, turn: Turn) -> ast.stmt:
+    """The loop or ``with`` around a change of parameters that holds nothing else of the turn."""
+    others = {id(e.node) for e in turn.events if e.kind != "average"} | {
+        id(c.node) for e in turn.events if e.kind != "average" for c in e.calls
+    }
+    found = statement
+    for outer in ancestors(statement):
+        if (
+            outer is loop
+            or isinstance(outer, FUNCTIONS)
+            or not isinstance(outer, (ast.For, ast.With, ast.If))
+            or nodes_of([outer]) & others
+        ):
+            break
+        if isinstance(outer, ast.If) and (outer.orelse or len(outer.body) > 1):
+            break
+        found = outer
+    return found
+
+
+def _top(loop: ast.For, unit: Unit, turn: Turn) -> ast.stmt:
+    """The statement of the loop's body in which a unit happens."""
+    event = unit.events[-1]
+    node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node
+    for outer in (node, *ancestors(node)):
+        if isinstance(outer, ast.stmt) and index(loop.body, outer) >= 0:
+            return outer
+    raise Refused(f"where {at(node)} stands in the loop is not known")
+
+
+def _closed(units: list[Unit], turn: Turn) -> list[Unit]:
+    """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
+    units = list(units)
+    events = {id(e.node) for e in turn.events} | {id(c.node) for e in turn.events for c in e.calls}
+    while True:
+        inside = nodes_of([u.statement for u in units])
+        for unit in units:
+            here = block(unit.statement)
+            for statement in here[index(here, unit.statement) + 1 :]:
+                names = stored_in(statement)
+                if id(statement) in inside or not isinstance(statement, ast.Assign) or not names or nodes_of([statement]) & events:
+                    continue
+                if not {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} & stored_in(
+                    unit.statement
+                ):
+                    continue
+                loads = [n for name in names for n in mentions(function_of(statement), name) if isinstance(n.ctx, ast.Load)]
+                if loads and all(id(n) in inside for n in loads):
+                    units.append(Unit(statement, unit.events))
+                    break
+            else:
+                continue
+            break
+        else:
+            return units

@@ -1,0 +1,194 @@
+"""Schedulers that are stepped after every update: lengths that are counted in batches become lengths in updates."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from autofast.edits import Edit, Wrap
+from autofast.read.source import function_of, parent_of, source_of, statement_of
+from autofast.read.values import Arg, Bound, Const, Func, Num
+from autofast.script import Scheduler, Script
+
+from ._accum_events import Event, Turn
+from ._accum_window import Window
+from ._pace import Refused, at
+from ._torch import spelled
+from ._turns import FUNCTIONS, mentions
+
+LENGTHS = {
+    "StepLR": ((1, "step_size"),),
+    "MultiStepLR": ((1, "milestones"),),
+    "ConstantLR": ((2, "total_iters"),),
+    "LinearLR": ((3, "total_iters"),),
+    "PolynomialLR": ((1, "total_iters"),),
+    "CosineAnnealingLR": ((1, "T_max"),),
+    "CosineAnnealingWarmRestarts": ((1, "T_0"),),
+    "OneCycleLR": ((2, "total_steps"), (4, "steps_per_epoch")),
+    "CyclicLR": ((3, "step_size_up"), (4, "step_size_down")),
+    "SequentialLR": ((2, "milestones"),),
+    "ChainedScheduler": (),
+}
+NEEDED = {"OneCycleLR": 1, "CyclicLR": 1}  # how many of them must be given; of the others all
+FACTORS = ("ExponentialLR", "MultiplicativeLR", "LambdaLR")
+
+
+@dataclass(eq=False)
+class Horizons:
+    """The edits for all schedulers of a loop. ``keep``: the number of updates stays what it was, that of batches does not."""
+
+    script: Script
+    turn: Turn
+    window: Window
+    keep: bool
+    edits: list[Edit] = field(default_factory=list)
+    _done: set[int] = field(default_factory=set)
+
+    def build(self) -> list[Edit]:
+        for event in self.turn.of("schedule"):
+            schedulers = [s for s in self.script.schedulers if any(t is x for t in s.things for x in event.things)]
+            if not schedulers:
+                raise Refused(f"which scheduler is stepped on {at(event.node)} is not known")
+            for scheduler in schedulers:
+                self._follow(scheduler, event)
+        return self.edits
+
+    def _follow(self, scheduler: Scheduler, event: Event) -> None:
+        assert isinstance(event.node, ast.Call)
+        if scheduler.name == "ReduceLROnPlateau":
+            raise Refused(f"ReduceLROnPlateau on {at(event.node)} has its patience in batches")
+        if other := next((t for t in scheduler.ticks if t.node is not event.node and t.unit == "epoch"), None):
+            raise Refused(f"the scheduler is stepped after every batch and on {at(other.node)}")
+        if event.node.args or event.node.keywords:
+            return  # it is told where it is
+        self._convert(scheduler)
+
+    def _convert(self, scheduler: Scheduler) -> None:
+        if id(scheduler) in self._done:
+            return
+        self._done.add(id(scheduler))
+        where = f"{scheduler.name} on {at(scheduler.node)}"
+        if scheduler.own or (scheduler.name not in LENGTHS and scheduler.name not in FACTORS):
+            raise Refused(f"what {where} counts is not known")
+        if scheduler.args.open or scheduler.args.loose is not None:
+            raise Refused(f"not all arguments of {where} are known")
+        if scheduler.name in FACTORS:
+            if not self.keep:
+                raise Refused(
+                    f"{where} changes the learning rate by a factor or function of the number of batches, which would be that of updates"
+                )
+            self._functions(scheduler)
+            return
+        given = [g for i, n in LENGTHS[scheduler.name] if (g := scheduler.args.given(i, n)) is not None and g.values != {Const(None)}]
+        if len(given) < NEEDED.get(scheduler.name, len(LENGTHS[scheduler.name])) and not self.keep:
+            raise Refused(f"{where} has a length of its own, in batches")
+        for one in given:
+            expr = spelled(scheduler.node, one)
+            if expr is None:
+                raise Refused(f"a length of {where} does not stand in its call")
+            found = self._length(expr, scheduler.node)
+            if not found and not self.keep:
+                raise Refused(f"`{ast.unparse(expr)}` of {where} is a number of batches: give it in updates, as a part of len(loader)")
+        for thing in scheduler.inner:
+            part = next((s for s in self.script.schedulers if any(t is thing for t in s.things)), None)
+            if part is None:
+                raise Refused(f"of which schedulers {where} is made is not known")
+            self._convert(part)
+
+    def _functions(self, scheduler: Scheduler) -> None:
+        """A function of the number of updates must not ask for that of batches."""
+        for one in (*scheduler.args.positional, *scheduler.args.named.values()):
+            for thing in one.values:
+                func = thing.func if isinstance(thing, Bound) else thing
+                if isinstance(func, Func) and any(isinstance(n, ast.Name) and not self._is_plain(n) for n in ast.walk(func.node)):
+                    raise Refused(f"the function of {scheduler.name} on {at(scheduler.node)} may count batches")
+
+    def _is_plain(self, node: ast.Name) -> bool:
+        if not isinstance(node.ctx, ast.Load) or parent_of(node) is None:
+            return True
+        found = self.script.values(node)
+        arguments = {a.arg for f in _functions_around(node) for a in f.args.args}
+        return node.id in arguments or not any(isinstance(t, Num) for t in found)
+
+    def _length(self, expr: ast.expr, call: ast.Call) -> bool:
+        """Make every number of batches in a length one of updates; whether there is one."""
+        match expr:
+            case ast.Call(func=ast.Name(id="len"), args=[given]) if self._is_loader(given):
+                self._number(expr)
+                return True
+            case ast.Constant():
+                return False
+            case ast.BinOp():
+                return self._length(expr.left, call) | self._length(expr.right, call)
+            case ast.UnaryOp():
+                return self._length(expr.operand, call)
+            case ast.Call(func=ast.Name(id="int" | "round" | "max" | "min" | "float")):
+                each = [self._length(a, call) for a in expr.args]
+                return any(each)
+            case ast.List() | ast.Tuple():
+                each = [self._length(e, call) for e in expr.elts]
+                if any(each) and not all(each):
+                    raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} is in part a number of batches")
+                return any(each)
+            case ast.Name():
+                return self._variable(expr, call)
+        found = self.script.values(expr)
+        if found and all(isinstance(t, (Const, Arg)) for t in found):
+            return False
+        raise Refused(f"whether `{ast.unparse(expr)}` on {at(expr)} is a number of batches is not known")
+
+    def _variable(self, expr: ast.Name, call: ast.Call) -> bool:
+        found = self.script.values(expr)
+        if found and all(isinstance(t, (Const, Arg)) for t in found):
+            return False
+        scope = function_of(expr)
+        stores = [n for n in mentions(scope, expr.id) if isinstance(n.ctx, ast.Store)]
+        if not stores and not isinstance(scope, ast.Module):
+            scope = source_of(expr).tree
+            stores = [n for n in mentions(scope, expr.id) if isinstance(n.ctx, ast.Store)]
+        statement = statement_of(stores[0]) if len(stores) == 1 else None
+        if not isinstance(statement, ast.Assign) or statement.targets != [stores[0]] or not isinstance(scope, (*FUNCTIONS, ast.Module)):
+            raise Refused(f"whether `{expr.id}` on {at(expr)} is a number of batches is not known")
+        before = len(self.edits)
+        if not self._length(statement.value, call):
+            return False
+        if len(self.edits) > before or any(e for e in self.edits):
+            for node in mentions(scope, expr.id):
+                if isinstance(node.ctx, ast.Load) and not self._in_scheduler(node):
+                    raise Refused(f"`{expr.id}` is a number of batches for the scheduler, and for {at(node)} too")
+        return True
+
+    def _in_scheduler(self, node: ast.AST) -> bool:
+        """It is asked for in the making of a scheduler that is converted, or of another length."""
+        here: ast.AST | None = node
+        while here is not None and not isinstance(here, ast.stmt):
+            if any(here is s.node for s in self.script.schedulers):
+                return True
+            here = parent_of(here)
+        if isinstance(here, ast.Assign) and len(here.targets) == 1 and isinstance(here.targets[0], ast.Name):
+            others = [n for n in mentions(function_of(here), here.targets[0].id) if isinstance(n.ctx, ast.Load)]
+            return bool(others) and all(self._in_scheduler(n) for n in others)
+        return False
+
+    def _is_loader(self, expr: ast.expr) -> bool:
+        found = self.script.values(expr)
+        mine = {id(t) for s in self.turn.step.loaders for t in (s,)}
+        return bool(found) and all(id(t) in mine for t in found)
+
+    def _number(self, expr: ast.Call) -> None:
+        if id(expr) in self._done:
+            return
+        self._done.add(id(expr))
+        steps = self.window.name if source_of(expr) is self.window.source else str(self.window.steps)
+        template = f"{{}} // {steps}" if self.window.drop else f"({{}} + {steps} - 1) // {steps}"
+        self.edits.append(Wrap(expr, template))
+
+
+def _functions_around(node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
+    found: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = []
+    here = parent_of(node)
+    while here is not None:
+        if isinstance(here, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            found.append(here)
+        here = parent_of(here)
+    return found
