@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from autofast.edits import After, Around, Before, Edit, Helper, Rewrite, Wrap
@@ -104,17 +104,22 @@ def amp(script: Script, options: Options) -> Amp:
     return known[key]
 
 
-def _amp(script: Script, options: Options, with_scaler: bool) -> Amp:
+def instead_of(script: Script, options: Options, framework: str) -> Amp:
+    """What mixed precision in fp16, with a scaler, is where the ``framework`` that does it now goes."""
+    return _amp(script, replace(options, precision="fp16"), True, framework)
+
+
+def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") -> Amp:
     found = Amp()
     if not script.steps:
         return found
-    if why := against_script(script, options.target, uses_gpu(script)):
+    if why := against_script(script, options.target, uses_gpu(script), leaves):
         found.refused += [(node, why) for node in _first_forwards(script)]
         return found
-    accepted = list(_accepted(script, options, found))
+    accepted = list(_accepted(script, options, found, leaves))
     if not accepted:
         return found
-    precision = _precision(script, options, with_scaler, [c for _, c in accepted], found)
+    precision = _precision(script, options, with_scaler, [c for _, c in accepted], found, leaves)
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
@@ -145,11 +150,11 @@ def _first_forwards(script: Script) -> Iterator[ast.AST]:
 
 
 # ------------------------------------------------------------------------------------------------ what can be done
-def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Region, Code]]:
+def _accepted(script: Script, options: Options, found: Amp, leaves: str) -> Iterator[tuple[Region, Code]]:
     """The regions that can run under autocast. A step takes part as a whole, and evaluations only beside training."""
     training: list[tuple[Region, Code]] = []
     for step in script.steps:
-        if any(b.framework for b in step.backwards) or step.autocast:
+        if (any(b.framework for b in step.backwards) and not leaves) or step.autocast:
             return
         regions = training_regions(script, step)
         mine = [(r, Code(script, r.parts, r.things)) for r in regions]
@@ -235,7 +240,9 @@ def _helper(source: Source, name: str, code: str, torch: str) -> tuple[str, Help
     return name, Helper(source, name, code.format(name=name, torch=torch))
 
 
-def _precision(script: Script, options: Options, with_scaler: bool, code: list[Code], found: Amp) -> Precision | str:
+def _precision(
+    script: Script, options: Options, with_scaler: bool, code: list[Code], found: Amp, leaves: str = ""
+) -> Precision | str:
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
     parallel = device == "cuda" and _is_data_parallel(script)
@@ -243,7 +250,7 @@ def _precision(script: Script, options: Options, with_scaler: bool, code: list[C
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         return "DataParallel runs its replicas in fp16, whatever autocast is set to" if parallel else Precision("bf16", device)
-    made: Scaling | str = not_fp16 or (scaling(script) if with_scaler else "the rule grad-scaler is not selected")
+    made: Scaling | str = not_fp16 or (scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected")
     if isinstance(made, Scaling):
         found.scaling = made
         return Precision("fp16" if parallel or wanted == "fp16" else "auto", device)

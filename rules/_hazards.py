@@ -124,10 +124,10 @@ TINY = 2**16  # a matrix with fewer weights than this is multiplied faster than 
 
 
 # ------------------------------------------------------------------------------------------------ the script as a whole
-def against_script(script: Script, target: str, gpu: bool) -> str:
-    """Why nothing in this script should be run under autocast; empty where nothing speaks against."""
-    if script.frameworks:
-        name, node = next(iter(script.frameworks.items()))
+def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> str:
+    """Why nothing in this script should be run under autocast; empty where nothing speaks against. ``leaves`` is a framework that goes."""
+    if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
+        name, node = next(iter(others.items()))
         return f"{FRAMEWORKS.get(name, name)} decides about precision here (line {getattr(node, 'lineno', 1)})"
     if sites := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
         if any(_names_f64(o.args.get(0, "d") | o.args.get(0, "t")) for s in sites for o in s if o.args is not None):

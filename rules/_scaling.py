@@ -63,10 +63,10 @@ class Scaling:
         return f"{function.args.args[0].arg}.{self.name}"
 
 
-def scaling(script: Script) -> Scaling | str:
-    """How a scaler is put into the script; or why it cannot be."""
+def scaling(script: Script, leaves: str = "") -> Scaling | str:
+    """How a scaler is put into the script; or why it cannot be. ``leaves`` is a framework that scaled the loss and goes."""
     try:
-        return _Builder(script).build()
+        return _Builder(script, leaves).build()
     except Refused as why:
         return str(why)
 
@@ -81,8 +81,8 @@ def at(node: ast.AST) -> str:
 
 
 class _Builder:
-    def __init__(self, script: Script):
-        self.script = script
+    def __init__(self, script: Script, leaves: str = ""):
+        self.script, self.leaves = script, leaves
         self.backwards: list[Backward] = _unique([b for s in script.steps for b in s.backwards])
         self.updates: list[Update] = _unique([u for s in script.steps for u in s.updates])
 
@@ -156,7 +156,7 @@ class _Builder:
                 raise Refused(f"no optimizer is stepped after the backward on {at(step.backwards[0].node)}")
         for backward in self.backwards:
             call = backward.node
-            if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward" or call.args or backward.framework:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward" or call.args or (backward.framework and not self.leaves):
                 raise Refused(f"the backward on {at(call)} is not the plain `loss.backward()`")
             if any(k.arg in ("gradient", "inputs", None) for k in call.keywords):
                 raise Refused(f"the backward on {at(call)} has its own gradient or inputs")

@@ -46,6 +46,9 @@ HARMLESS = (
     "itertools.",
     "functools.",
     "collections.",
+    "apex.amp.initialize",  # with it there is no scaler, but where it goes
+    "apex.amp.scale_loss",
+    "apex.amp.master_params",
 )
 
 

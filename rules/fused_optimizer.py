@@ -16,6 +16,8 @@ from autofast.read.values import Arguments, Const, Dict, Ext, Seq, Tensor, Value
 from autofast.script import Optimizer, Script
 
 from ._amp import only_without_bf16
+from ._apex import KEY as APEX
+from ._apex import apex_goes
 from ._gradients import comes_late
 from ._pins import at_least, rules_out
 from ._torch import cuda_test, requires_cuda, torch_in, uses_gpu
@@ -25,8 +27,8 @@ SINCE = (2, 4)  # fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU
 ADAGRAD_CUDA = (2, 8)
 SPARSE = ("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag")
 
-COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
 NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])  # of Lightning
+COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
 
 
 @rule("fused-optimizer", Effect.ROUNDING, groups=("optimizer",))
@@ -47,7 +49,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
             yield Finding(optimizer.node, message, refusal=home)
         else:
-            yield Finding(optimizer.node, message, edits=tuple(edits(script, optimizer, home, options)))
+            made = tuple(edits(script, optimizer, home, options))
+            key, needs = (APEX, ("apex-amp",)) if "apex" in script.frameworks else (None, ())
+            yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
 
 
 def edits(script: Script, optimizer: Optimizer, home: Home, options: Options) -> Iterator[Edit]:
@@ -90,7 +94,7 @@ def against(script: Script, optimizer: Optimizer, options: Options) -> str:
     for site in script.methods("share_memory"):
         return f"the model is shared between processes (line {_line(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
-        if framework in script.frameworks:
+        if framework in script.frameworks and not (framework == "apex" and apex_goes(script, options)):
             return f"{framework} changes the optimizer (line {_line(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
@@ -110,7 +114,7 @@ def _momentum(script: Script, optimizer: Optimizer, options: Options) -> str:
         portable = options.target == "cuda" and options.precision == "auto" and all(only_without_bf16(script, o.args) for o in scalers)
         if scalers and not portable:
             return f"in steps that the GradScaler of line {_line(site.node)} skips, fused SGD spoils its momentum"
-    if framework := next((f for f in script.frameworks if f in ("accelerate", "lightning", "fabric", "hf-trainer")), ""):
+    if framework := next((f for f in script.frameworks if f in ("accelerate", "lightning", "fabric", "hf-trainer", "apex")), ""):
         return f"{framework} may scale the loss, and in steps that a GradScaler skips, fused SGD spoils its momentum"
     if options.target == "cuda" and (options.precision == "fp16" or script.calls("torch.nn.DataParallel")):
         return "with fp16 there may be a GradScaler, and in steps that it skips, fused SGD spoils its momentum"

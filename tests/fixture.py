@@ -6,6 +6,7 @@ steps           optimizer steps of the first run
 other_samples   a pass over a loader need not bring the same values again (random items, drop_last, a fixed number of steps)
 rounding, half  tolerances that differ from those of ``harness.ROUNDING``, and of ``harness.HALF`` where products are done in 16 bits
 also            rules that are off unless asked for, and are asked for here
+pretend         a library that stands in for one that is not installed: tests/pretend/NAME.py, which is run first
 gone            words that must not be left in the rewritten script
 precise_args    arguments without mixed precision, for a script that has it: with a scaler that is right, both train the same
 [[expect]]      a fix that must be found: ``rule``, ``file``, and ``line_contains`` (of the finding's first line) or ``near`` (within three
@@ -94,6 +95,11 @@ class Fixture:
         return tuple(self.spec.get("also", ()))
 
     @property
+    def before(self) -> str:
+        """The file that is run first."""
+        return str(Path(__file__).with_name("pretend") / f"{self.spec['pretend']}.py") if "pretend" in self.spec else ""
+
+    @property
     def same_samples(self) -> bool:
         return not self.spec.get("other_samples", False)
 
@@ -117,5 +123,5 @@ def strongest(plan: Plan) -> Effect:
 
 
 ALL = [_load(path.parent) for path in sorted(FOLDER.glob("*/fixture.toml"))]
-KEYS = {"what", "args", "then", "steps", "also", "other_samples", "rounding", "half", "gone", "precise_args", "expect", "forbid"}
+KEYS = {"what", "args", "then", "steps", "also", "pretend", "other_samples", "rounding", "half", "gone", "precise_args", "expect", "forbid"}
 EFFECTS = {effect.name.lower(): effect for effect in Effect}

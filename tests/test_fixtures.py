@@ -25,7 +25,7 @@ from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, To
 
 SUBSETS = 4  # random sets of rules for each fixture
 TARGETS = ("cuda", "cpu")
-HELPERS = ("amp_dtype", "loader_workers")  # functions that rules add; their order is that of their coming
+HELPERS = ("amp_dtype", "has_bf16", "loader_workers")  # functions that rules add; their order is that of their coming
 
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 each_target = pytest.mark.parametrize("target", TARGETS)
@@ -145,7 +145,9 @@ class TestExecution:
 
 def job(fixture: Fixture, plan: Plan | None = None, *, fake: bool = False, limit: float = 120.0) -> Job:
     files = contents(plan) if plan is not None else {}
-    return Job(fixture.folder, args=fixture.args, then=fixture.then, files=files, fake_cuda_amp=fake, limit=limit)
+    return Job(
+        fixture.folder, args=fixture.args, then=fixture.then, files=files, fake_cuda_amp=fake, limit=limit, before=fixture.before
+    )
 
 
 def trains_the_same(fixture: Fixture, plans: Mapping[str, Plan], *, fake: bool = False) -> None:
@@ -170,7 +172,7 @@ def tolerance(fixture: Fixture, plan: Plan, effect: Effect, fake: bool) -> Toler
     """How far apart ``effect`` allows the runs to be, where they are executed on the CPU."""
     if effect >= Effect.SAMPLING:
         return SAMPLING
-    half = fake or (plan.options.target == "cpu" and plan.applied & {"autocast", "grad-scaler"})
+    half = fake or (plan.options.target == "cpu" and plan.applied & {"autocast", "grad-scaler", "trainer-args"})
     return replace(HALF, **fixture.spec.get("half", {})) if half else replace(ROUNDING, **fixture.spec.get("rounding", {}))
 
 

@@ -121,6 +121,8 @@ def entered(contexts: Values) -> Values:
     for thing in contexts:
         if isinstance(thing, Ext) and thing.name == "contextlib.manager":
             found |= NOTHING.union(*(t.any() for t in thing.attrs["over"] if isinstance(t, Seq)))
+        elif isinstance(thing, Ext) and thing.name == "apex.amp.scale_loss":
+            found |= thing.args.get(0, "loss")
         elif isinstance(thing, Ext) and (thing.name.startswith(("tqdm.", "lightning", "contextlib.")) or "over" in thing.attrs):
             found |= values(thing)
         elif isinstance(thing, Seq):

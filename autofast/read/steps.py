@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.read import torchlib
+from autofast.read import apex, torchlib
 from autofast.read.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.read.source import function_of
 from autofast.read.values import Const, Ext, Tensor, Thing, Unknown, const
@@ -78,7 +78,7 @@ def _backwards(script: Script) -> list[Backward]:
         receivers = [o.this for o in site]
         if not any(isinstance(t, (Tensor, Unknown)) or _is_framework(t) for t in receivers if t is not None):
             continue
-        framework = any(_is_framework(t) for t in receivers) or site.kind == ".manual_backward"
+        framework = any(_is_framework(t) for t in receivers) or site.kind == ".manual_backward" or any(apex.scales(o.stack) for o in site)
         expr: ast.expr = node.args[0] if framework and node.args else node.func.value if isinstance(node.func, ast.Attribute) else node.func
         backward = Backward(node, expr, site, framework=framework, tensors=[t for t in receivers if isinstance(t, Tensor)])
         _peel(script, backward)

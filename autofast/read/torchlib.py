@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autofast.read import names, pylib
+from autofast.read import apex, names, pylib
 from autofast.read.containers import begun, dict_of, extend, revive, shuffle
 from autofast.read.iteration import batch_of, element, iterate, loaders_in, sample_of, submodules
 from autofast.read.kinds import (
@@ -217,6 +217,8 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if name in names.GENERATORS:
         return make(interp, name, args, node)
     if (done := pylib.call(interp, name, args, node)) is not None:
+        return done
+    if name.startswith("apex.amp.") and (done := apex.call(interp, name, args, node)) is not None:
         return done
     root, _, short = name.rpartition(".")
     if short in ("Process", "Thread", "spawn", "start_processes") and "target" in args.named | dict.fromkeys(
