@@ -58,6 +58,17 @@ def managed(script: Script, loader: Loader) -> bool:
     return False
 
 
+def fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
+    """Where Lightning is told to begin, and with that to call the hooks that make loaders."""
+    for site in script.methods("fit", "validate", "test", "predict"):
+        for occurrence in site:
+            if getattr(occurrence.this, "name", "").startswith("lightning."):
+                yield site.node, occurrence.stack
+    for trainer in script.trainers:
+        if trainer.framework == "lightning-cli":
+            yield from ((trainer.node, thing.made) for thing in trainer.things)
+
+
 # ------------------------------------------------------------------------------------------------ how often
 def again(script: Script, loader: Loader) -> bool:
     """Certainly iterated more than once, from the beginning each time."""

@@ -11,7 +11,7 @@ from autofast.read.values import Cls, Module, Ref, Thing, Unknown, ordered
 from autofast.script import Loader, Script
 
 from ._changes import Change, callers, changes, home_of, scope_at, scope_of, shown, unread_calls
-from ._loaders import given
+from ._loaders import fits, given, hooks
 from ._sides import WRITERS, Side, is_iterator
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -42,6 +42,8 @@ class Time:
     def __init__(self, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]):
         self.script, self.loader, self.skip = script, loader, skip
         self.ways: list[list[ast.AST]] = [[*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses]
+        if not self.ways and hooks(loader):
+            self.ways = [[*(f.node for f in stack if isinstance(f, STARTS)), node] for node, stack in fits(script)]
         if not self.ways:
             self.ways = [[*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node] for t in loader.things]
         self.open = not loader.uses or any(u.is_next or _in_generator(u.node) for u in loader.uses)

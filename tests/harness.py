@@ -52,6 +52,7 @@ from pathlib import Path
 from typing import Any
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
+STANDINS = Path(__file__).resolve().parent / "standins"  # of frameworks that no test needs to be installed
 HAVE_TORCH = importlib.util.find_spec("torch") is not None  # without importing it: that is the zygote's business
 SKIP = shutil.ignore_patterns("__pycache__", "*.pyc", "fixture.toml")
 
@@ -493,7 +494,7 @@ def _child(job: dict[str, Any]) -> None:
     os.chdir(folder / job["cwd"])
     entry = os.path.relpath(folder / job["entry"])
     sys.argv = [entry, *job["args"]]
-    sys.path[0:1] = [str((folder / job["entry"]).parent), *(str(folder / name) for name in job["path"])]
+    sys.path[0:1] = [str((folder / job["entry"]).parent), *(str(folder / name) for name in job["path"]), str(STANDINS)]
     if job["before"]:
         runpy.run_path(job["before"])
     _pretend_cpus(job["cpus"])

@@ -126,6 +126,8 @@ def _renameable(trees: list[ast.Module]) -> set[str]:
                 taken.add(node.value)
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 taken.add(node.name)
+                if isinstance(node, ast.ClassDef):  # fields, which are attributes of its objects, and options of a command line
+                    taken.update(s.target.id for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name))
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 taken.update(node.names)
             elif isinstance(node, ast.ExceptHandler) and node.name:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from autofast.read.datasets import describe
 from autofast.read.events import CallFrame, GuardFrame, Stack
+from autofast.read.iteration import batch_of, sample_of
+from autofast.read.kinds import is_loader
 from autofast.read.source import Source, source_of
 from autofast.read.values import (
     NOTHING,
@@ -54,6 +56,8 @@ KINDS = {
 }
 POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}  # of transformers.Trainer
 
+DATA_HOOKS = frozenset({"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"})
+
 
 def is_lightning(thing: Thing) -> bool:
     """A LightningModule or LightningDataModule of the project, or its class."""
@@ -62,18 +66,44 @@ def is_lightning(thing: Thing) -> bool:
 
 
 def run_hooks(interp: Interpreter, entry: Source) -> None:
-    """Enter what frameworks call in files other than the entry, whose functions are entered anyway."""
+    """Enter what frameworks call: in files other than the entry, whose functions are entered anyway, and the items of the data."""
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
         if name_of(thing) in HF_TRAINERS and isinstance(thing, (Ext, Inst)) and thing.args is not None:
-            models = thing.args.get(POSITIONS["model"], "model")
-            found.update((id(t.cls), t.cls) for t in models if isinstance(t, Inst) and source_of(t.cls.node) is not entry)
+            found.update((id(t.cls), t.cls) for t in _given(thing.args, "model") if isinstance(t, Inst) and source_of(t.cls.node) is not entry)
+            _fetch(interp, thing.args)
     for module in list(interp.modules.values()):
         if module.source is not entry:
             for bound in module.env.vars.values():
                 found.update((id(t), t) for t in bound if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source)
     for cls in found.values():
         interp.run_class(cls)
+    for thing in list(interp.made):
+        if is_loader(thing) and any(isinstance(f, CallFrame) and f.func.name in DATA_HOOKS for f in getattr(thing, "made", ())):
+            batch_of(interp, thing)
+
+
+def _fetch(interp: Interpreter, args: Arguments) -> None:
+    """What the Trainer of Hugging Face fetches of its datasets and puts together."""
+    stack, interp.stack = interp.stack, []
+    interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    try:
+        for name in ("train_dataset", "eval_dataset"):
+            if datasets := [t for t in ordered(_given(args, name)) if t != Const(None)]:
+                items = sample_of(interp, *datasets)
+                if collate := frozenset(t for t in _given(args, "data_collator") if t != Const(None)):
+                    interp.call_values(collate, Arguments(None, [Given(values(Seq(None, None, items)), None)]), None)
+    except Exception as error:
+        if type(error).__name__ != "TooDeep":
+            raise
+    finally:
+        interp.limits.pop()
+        interp.stack = stack
+
+
+def _given(args: Arguments, name: str) -> Values:
+    """An argument of the Trainer of Hugging Face."""
+    return args.get(POSITIONS.get(name, -1), name)
 
 
 # ------------------------------------------------------------------------------------------------ options in dataclasses
@@ -124,17 +154,16 @@ def name_of(thing: Thing) -> str:
 
 
 def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None:
-    def given(name: str) -> Values:
-        return trainer.args.get(POSITIONS.get(name, -1), name)
-
-    trainer.settings = [t for t in ordered(given("args")) if isinstance(t, (Ext, Inst)) and name_of(t) in HF_ARGUMENTS]
-    trainer.unknown = next((t.why for t in ordered(given("args")) if t not in trainer.settings and isinstance(t, Unknown)), "")
-    trainer.models = [t for t in ordered(given("model")) if t != Const(None)]
-    datasets = NOTHING.union(*(values(t) for t in given("train_dataset") | given("eval_dataset") if t != Const(None)))
+    settings = ordered(_given(trainer.args, "args"))
+    trainer.settings = [t for t in settings if isinstance(t, (Ext, Inst)) and name_of(t) in HF_ARGUMENTS]
+    trainer.unknown = next((t.why for t in settings if isinstance(t, Unknown)), "")
+    trainer.models = [t for t in ordered(_given(trainer.args, "model")) if t != Const(None)]
+    both = _given(trainer.args, "train_dataset") | _given(trainer.args, "eval_dataset")
+    datasets = frozenset(t for t in both if t != Const(None))
     if not datasets:
         return
     args = Arguments(trainer.node, [], {"dataset": Given(datasets, None)})
-    collate = given("data_collator")
+    collate = _given(trainer.args, "data_collator")
     if any(t != Const(None) for t in collate):
         args.named["collate_fn"] = Given(collate, None)
     starts = [(s, o) for s in script.methods("train") for o in s if any(o.this is t for t in trainer.things)]
