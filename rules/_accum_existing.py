@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edits import Edit, Keyword, Rewrite
 from autofast.read.events import BranchFrame, CallFrame, Stack, below, inside
-from autofast.read.source import function_of, parent_of, source_of, statement_of
+from autofast.read.source import function_of, source_of, statement_of
 from autofast.read.values import Arg, const, one
 from autofast.script import Script, Step
 
@@ -132,18 +132,15 @@ def _divisors(window: Existing) -> list[ast.expr]:
     scopes = {id(function_of(b.node)): function_of(b.node) for b in window.step.backwards}
     for scope in scopes.values():
         for node in ast.walk(scope):
-            inside_ = within(node, window.step.loop) or scope is not function_of(window.step.loop)
-            if not inside_ or function_of_or_self(node) is not scope:
+            if not isinstance(node, (ast.BinOp, ast.AugAssign)) or function_of(node) is not scope:
+                continue
+            if scope is function_of(window.step.loop) and not within(node, window.step.loop):
                 continue
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _alike(node.right, window.every):
                 found.append(node.right)
             elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _alike(node.value, window.every):
                 found.append(node.value)
     return found
-
-
-def function_of_or_self(node: ast.AST) -> ast.AST:
-    return function_of(node) if parent_of(node) is not None else node
 
 
 def _alike(expr: ast.expr, every: ast.expr) -> bool:
