@@ -62,6 +62,7 @@ class Loss:
         self.script = script
         self._depth = 0
         self._checked: dict[int, bool] = {}
+        self._assumed: dict[tuple[int, str], Kind] = {}
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refused`."""
@@ -113,7 +114,8 @@ class Loss:
             case ast.Attribute():
                 return self._attribute(expr, values)
             case ast.Tuple() | ast.List():
-                return self._each(expr, [self.kind(e, scope, env) for e in expr.elts])
+                kinds = [self.kind(e, scope, env) for e in expr.elts]
+                return kinds[0] if len(set(kinds)) == 1 else self._each(expr, kinds)
             case ast.NamedExpr():
                 return self.kind(expr.value, scope, env)
         raise self.unknown(expr)
@@ -164,13 +166,18 @@ class Loss:
         home = function_of(expr)
         if home is scope and expr.id in env and not _stored(home, expr.id):
             return env[expr.id]
+        if (id(home), expr.id) in self._assumed:
+            return self._assumed[id(home), expr.id]
         kinds: list[Kind] = []
         running: list[tuple[ast.AugAssign, Kind]] = []
+        again: list[ast.expr] = []
         for store in reaching(expr):
             parent, value = parent_of(store), _assigned(store)
             if isinstance(parent, ast.AugAssign):
                 running.append((parent, self.kind(parent.value, scope, env)))
-            elif value is not None and not any(n is expr for n in ast.walk(value)):
+            elif value is not None and _is_recursive(store, value):
+                again.append(value)
+            elif value is not None:
                 kinds.append(self.kind(value, scope, env))
             elif (of := self._target(expr, store, scope, env)) is not None:
                 kinds.append(of)
@@ -183,7 +190,23 @@ class Loss:
         kind = self._join(expr, kinds)
         for statement, more in running:
             kind = self._arithmetic(statement, statement.op, kind, more)
+        for value in again:
+            kind = self._again(expr, home, value, kind, scope, env)
         return kind
+
+    def _again(self, expr: ast.Name, home: ast.AST, value: ast.expr, kind: Kind, scope: ast.AST | None, env: Env) -> Kind:
+        """``loss = loss + more``, in a loop or where an earlier value is kept."""
+        key = id(home), expr.id
+        for _ in range(3):
+            self._assumed[key] = kind
+            try:
+                wider = self._join(expr, [kind, self.kind(value, scope, env)])
+            finally:
+                del self._assumed[key]
+            if wider is kind:
+                return kind
+            kind = wider
+        raise self.unknown(expr)
 
     def _target(self, load: ast.Name, store: ast.Name, scope: ast.AST | None, env: Env) -> Kind | None:
         """A name in a tuple, or the target of a loop."""
@@ -215,9 +238,7 @@ class Loss:
     def _each(self, expr: ast.AST, kinds: Iterable[Kind]) -> Kind:
         """An operation on each element."""
         found = set(kinds)
-        if Kind.COUNT in found or found & {Kind.MEAN, Kind.SUM}:
-            if len(found) == 1 and found <= {Kind.MEAN, Kind.SUM}:
-                return found.pop()  # a list of losses
+        if found & {Kind.COUNT, Kind.MEAN, Kind.SUM}:
             raise self.unknown(expr)
         for kind in (Kind.TURNED, Kind.SAMPLES, Kind.SAME):
             if kind in found:
@@ -491,6 +512,12 @@ def reaching(name: ast.Name) -> list[ast.Name]:
             if loop is None or within(before[k], loop):
                 return before[k:]
     return stores
+
+
+def _is_recursive(store: ast.Name, value: ast.expr) -> bool:
+    """The value may be made of an earlier one that the same assignment made."""
+    own = [n for n in ast.walk(value) if isinstance(n, ast.Name) and n.id == store.id]
+    return any(store in reaching(n) for n in own)
 
 
 def _whole(store: ast.Name) -> ast.AST:

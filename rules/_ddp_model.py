@@ -19,7 +19,7 @@ from autofast.read.events import BranchFrame, GuardFrame, LoopFrame, Occurrence,
 from autofast.read.kinds import is_module
 from autofast.read.names import DDP
 from autofast.read.source import ancestors, function_of, parent_of, source_of
-from autofast.read.values import Dict, Ext, Inst, Seq, Thing
+from autofast.read.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing
 from autofast.script import Model, Script, Step
 
 from ._ddp_names import Ranks, Refused, at
@@ -61,7 +61,7 @@ def passes_of(script: Script) -> dict[int, ast.Call]:
     for step in script.steps:
         for backward in step.backwards:
             made = {p for t in backward.tensors for p in t.passes}
-            if not made or len(backward.tensors) != len({id(o.this) for o in backward.site}):
+            if not made or any(not isinstance(o.this, (Tensor, Const, Num)) for o in backward.site):
                 raise Refused(f"what `{ast.unparse(backward.expr)}` on {at(backward.node)} is made of is not known")
             found.update((id(p), p) for p in made)
     return found

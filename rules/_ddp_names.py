@@ -12,6 +12,7 @@ torchrun sets all three; LOCAL_RANK tells it from clusters and containers that s
 from __future__ import annotations
 
 import ast
+import itertools
 from dataclasses import dataclass, field
 
 from autofast.carry import Scope
@@ -118,8 +119,8 @@ class Ranks:
 
     def fresh(self, *candidates: str) -> str:
         """The first of some names, then the first one with a number, that no file of the project uses."""
-        numbered = (f"{candidates[0]}_{n}" for n in range(2, 10**6))
-        return next(name for name in (*candidates, *numbered) if name not in self._taken)
+        numbered = (f"{candidates[0]}_{n}" for n in itertools.count(2))
+        return next(name for name in itertools.chain(candidates, numbered) if name not in self._taken)
 
     def imported_again(self, node: ast.AST) -> bool:
         """Code of the entry's module level outside the main guard, where the training is below it."""

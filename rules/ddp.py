@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import importlib.util
 from collections.abc import Iterator
-from types import ModuleType
 
 from autofast.edits import Edit, Wrap
 from autofast.finding import Effect, Finding, Options, rule
@@ -14,7 +11,7 @@ from autofast.order import Rank
 from autofast.read.names import DDP
 from autofast.script import Loader, Script
 
-from . import _ddp_data, _ddp_model, _ddp_setup, _ddp_size, _pace
+from . import _ddp_data, _ddp_host, _ddp_metrics, _ddp_model, _ddp_setup, _ddp_size, _pace
 from ._ddp_loss import Loss
 from ._ddp_model import Trained
 from ._ddp_names import Ranks, Refused, Training, at
@@ -68,8 +65,8 @@ def _edits(script: Script, options: Options) -> tuple[list[Edit], str]:
         edits += _ddp_data.another_order(script, ranks, loader)
     edits += _sums(script, ranks, reductions)
     training = _training(script, models, loaders, flow, wrapped, reductions)
-    for part in _others():
-        edits += part.edits(script, ranks, training)
+    edits += _ddp_host.edits(script, ranks, training)
+    edits += _ddp_metrics.edits(script, ranks, training)
     return [*edits, *ranks.edits], _note(models, options)
 
 
@@ -139,8 +136,3 @@ def _note(models: list[Trained], options: Options) -> str:
     if any(n.startswith("BatchNorm") for m in models for n in m.model.layers) and not options.sync_batchnorm:
         return "; BatchNorm takes its statistics from each process's part (--sync-batchnorm: from all, on GPUs)"
     return ""
-
-
-def _others() -> list[ModuleType]:
-    names = [n for n in ("_ddp_host", "_ddp_metrics") if importlib.util.find_spec(f"{__package__}.{n}")]
-    return [importlib.import_module(f"{__package__}.{n}") for n in names]

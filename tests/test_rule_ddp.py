@@ -11,7 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autofast.finding import Effect
+from autofast.edits import Wrap
+from autofast.finding import Effect, Finding, Options
+from autofast.order import Rank
+from autofast.read import read_script
+from autofast.registry import all_rules
 from tests.harness import HARNESS, Job, compare
 from tests.onerule import Applied, apply
 from tests.torchrun import World, same_order, torchrun
@@ -46,7 +50,7 @@ def job_of(folder: Path, texts: Mapping[str, str], before: str = "") -> Job:
     return Job(folder, before=before)
 
 
-def done(text: str, ranks: int = 2, *, same: bool = True, **files: str) -> tuple[Applied, World]:
+def done(text: str, ranks: int = 2, *, same: bool = True, first: int = 0, **files: str) -> tuple[Applied, World]:
     """The rewritten script: in one process bit for bit the original, in ``ranks`` the same training to rounding, if ``same``."""
     others = {f"{name}.py": content for name, content in files.items()}
     made = apply("ddp", text, files=others)
@@ -54,7 +58,7 @@ def done(text: str, ranks: int = 2, *, same: bool = True, **files: str) -> tuple
     with tempfile.TemporaryDirectory() as folder:
         original = job_of(Path(folder) / "a", {**others, "train.py": text})
         rewritten = job_of(Path(folder) / "b", {**others, **made.texts})
-        before, alone, ordered = HARNESS.run_many([original, rewritten, replace(original, before=same_order(ranks))])
+        before, alone, ordered = HARNESS.run_many([original, rewritten, replace(original, before=same_order(ranks, first=first))])
         assert before.ok, before.traceback
         assert compare(before, alone, Effect.EXACT) == [], made.text
         world = torchrun(rewritten, ranks)
@@ -81,8 +85,221 @@ def refused(text: str, **files: str) -> str:
     return made.refusals
 
 
+def found(text: str, **options: bool) -> Finding:
+    """What the rule says of a script; nothing is composed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder).resolve() / "train.py"
+        path.write_text(textwrap.dedent(text), "utf-8")
+        (finding,) = all_rules()["ddp"].find(read_script(path, path.parent), Options(**options))
+    return finding
+
+
+def multiplied(text: str) -> str:
+    """By what the loss is multiplied."""
+    finding = found(text)
+    assert finding.edits, finding.refusal
+    return next((e.template for e in finding.edits if isinstance(e, Wrap) and e.rank is Rank.LOSS_DIVIDE), "")
+
+
 # ------------------------------------------------------------------------------------------------ the plain form
 def test_module_level():
     made, world = done(HEAD + LOOP + 'torch.save(model.state_dict(), "model.pt")\n')
     assert "DataLoader(\n    data, batch_size=8 // WORLD_SIZE, shuffle=sampler is None, sampler=sampler\n)" in made.text
     assert set(world.files["model.pt"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+# ------------------------------------------------------------------------------------------------ where things stand
+FUNCTIONS = """
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 16)
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.last(x)
+
+
+def train(model, device, loader, criterion, optimizer, epoch):
+    model.train()
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        output = model(x)
+        loss = criterion(output, y)
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    data = TensorDataset(torch.randn(48, 5), torch.randint(0, 3, (48,)))
+    train_loader = DataLoader(data, batch_size=8, shuffle=True)
+    model = Net().to(device)
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(1, 3):
+        train(model, device, train_loader, criterion, optimizer, epoch)
+    torch.save({"epoch": epoch, "model": model.state_dict()}, "model.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_functions():
+    made, world = done(FUNCTIONS, first=1)
+    assert "train(ddp_model, device, train_loader, criterion, optimizer, epoch)" in made.text
+    assert '"cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"' in made.text
+    assert "model.first.weight" in world.files["model.pt"]
+
+
+def test_a_model_that_is_used_for_more_gets_a_second_parameter():
+    text = FUNCTIONS.replace("    model.train()\n", "    model.train()\n    model.first.weight.data.clamp_(-1, 1)\n")
+    assert "ddp_model=ddp_model" in done(text, first=1)[0].text
+
+
+TRAINER = """
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, width):
+        self.data = TensorDataset(torch.randn(48, 5), torch.randn(48, 1))
+        self.loader = DataLoader(self.data, 8, shuffle=True)
+        self.model = nn.Sequential(nn.Linear(5, width), nn.Tanh(), nn.Linear(width, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def step(self, x, y):
+        loss = ((self.model(x) - y) ** 2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def epoch(self):
+        for x, y in self.loader:
+            self.step(x, y)
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            self.epoch()
+
+
+torch.manual_seed(0)
+trainer = Trainer(8)
+trainer.fit(2)
+torch.save(trainer.model.state_dict(), "model.pt")
+"""
+
+
+def test_class():
+    made, _ = done(TRAINER)
+    assert "self.ddp_model = self.model\n" in made.text
+    assert "(self.ddp_model(x) - y)" in made.text
+    assert "self.loader.sampler.set_epoch(epoch)" in made.text
+
+
+def test_several_files():
+    net = FUNCTIONS[FUNCTIONS.index("class Net") : FUNCTIONS.index("def train")]
+    engine = FUNCTIONS[FUNCTIONS.index("def train") : FUNCTIONS.index("def main")]
+    imports = "import torch\nimport torch.nn as nn\n"
+    text = FUNCTIONS.replace(net, "").replace(engine, "").replace("import torch.nn as nn", "import torch.nn as nn\nfrom engine import train\nfrom net import Net")
+    made, _ = done(text, first=1, net=imports + net, engine=imports + engine)
+    assert set(made.texts) == {"train.py"}
+    engine = engine.replace("    model.train()\n", "    print(model.last)\n") + "    return loss * 1\n"
+
+
+# ------------------------------------------------------------------------------------------------ the loss
+def with_loss(loss: str, head: str = "") -> str:
+    return HEAD + head + LOOP.replace("        loss = F.cross_entropy(model(x), y)", textwrap.indent(textwrap.dedent(loss).strip(), " " * 8))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = nn.CrossEntropyLoss()(model(x), y)",
+        "loss = nn.CrossEntropyLoss(label_smoothing=0.1)(model(x), y)",
+        "loss = F.nll_loss(F.log_softmax(model(x), dim=1), y, reduction='mean')",
+        "loss = F.mse_loss(model(x), F.one_hot(y, 3).float())",
+        "loss = ((model(x) - F.one_hot(y, 3)) ** 2).mean()",
+        "loss = (model(x) - F.one_hot(y, 3)).abs().sum(dim=1).mean()",
+        "loss = torch.mean(torch.pow(model(x) - F.one_hot(y, 3), 2))",
+        "loss = F.cross_entropy(model(x), y, reduction='none').mean()",
+        "loss = F.cross_entropy(model(x), y, reduction='sum') / x.size(0)",
+        "loss = F.cross_entropy(model(x), y, reduction='sum') / len(y)",
+        "n = y.shape[0]\nloss = F.cross_entropy(model(x), y, reduction='sum') / n",
+        "out = model(x)\nloss = F.cross_entropy(out, y) + 0.1 * (out**2).mean()",
+        "loss = F.cross_entropy(model(x), y)\nloss = loss / 2 + 1",
+        "loss = 0\nfor _ in range(2):\n    loss = loss + F.cross_entropy(model(x), y)",
+        "loss = 0.0\nloss += F.cross_entropy(model(x), y)",
+        "losses = [F.cross_entropy(model(x), y), F.cross_entropy(model(x) * 2, y)]\nloss = sum(losses)",
+        "loss = F.cross_entropy(model(x), y)\nfor p in model.parameters():\n    loss = loss + 0.01 * p.pow(2).sum()",
+        "loss = F.cross_entropy(model(x), y) + 0.01 * sum(p.norm() for p in model.parameters())",
+        "loss = F.binary_cross_entropy_with_logits(model(x)[:, 0], (y > 1).float())",
+        "loss = F.kl_div(F.log_softmax(model(x), 1), F.softmax(x[:, :3], 1), reduction='batchmean')",
+        "loss = -(F.log_softmax(model(x), -1) * F.one_hot(y, 3)).sum(-1).mean()",
+    ],
+)  # fmt: skip
+def test_means(loss: str):
+    assert multiplied(with_loss(loss)) == ""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = F.cross_entropy(model(x), y, reduction='sum')",
+        "loss = nn.CrossEntropyLoss(reduction='sum')(model(x), y)",
+        "loss = F.cross_entropy(model(x), y, reduction='none').sum()",
+        "loss = torch.sum((model(x) - F.one_hot(y, 3)) ** 2) / 8",
+        "loss = F.cross_entropy(model(x), y) * x.size(0)",
+        "loss = 0.5 * ((model(x) - F.one_hot(y, 3)) ** 2).sum()",
+        "out = model(x)\nloss = F.cross_entropy(out, y, reduction='sum') - 0.5 * torch.sum(1 + out - out.exp())",
+        "loss = F.cross_entropy(model(x), y, weight=torch.tensor([1.0, 2.0, 3.0]), reduction='sum')",
+    ],
+)
+def test_sums(loss: str):
+    assert multiplied(with_loss(loss)) == "{} * WORLD_SIZE"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("loss = F.cross_entropy(model(x), y, weight=torch.tensor([1.0, 2.0, 3.0]))", "`weight` of the targets"),
+        ("loss = nn.CrossEntropyLoss(ignore_index=0)(model(x), y)", "`ignore_index` of the targets"),
+        ("loss = F.mse_loss(model(x), F.one_hot(y, 3).float()).sqrt()", "not known"),
+        ("loss = torch.sqrt(F.mse_loss(model(x), F.one_hot(y, 3).float()))", "not known"),
+        ("loss = F.cross_entropy(model(x), y, reduction='sum') + model[0].weight.pow(2).sum()", "does not depend on it"),
+        ("loss = F.cross_entropy(model(x), y, reduction='sum') + F.cross_entropy(model(x), y)", "and a mean"),
+        ("out = model(x)\nloss = F.cross_entropy(out @ out.t(), torch.arange(len(y)))", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(torch.mm(out, out.t()), torch.arange(len(y)))", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out[y > 0], y[y > 0])", "picks some of the samples"),
+        ("out = model(x)\nkeep = y > 0\nloss = (F.cross_entropy(out, y, reduction='none') * keep).sum() / keep.sum()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y, reduction='none').topk(4)[0].mean()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y) + out.std(0).mean()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y) + (out.mean(0) ** 2).sum()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y).exp()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y) * F.mse_loss(out, out * 2)", "not known"),
+        ("out = model(x)\nloss = (out.permute(1, 0) ** 2).sum(1).mean()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y) / y.sum()", "not known"),
+        ("out = model(x)\nloss = F.cross_entropy(out, y) / y.float().mean().item()", "read from a tensor"),
+        ("out = model(x)\nloss = torch.max(F.cross_entropy(out, y, reduction='none'))", "not known"),
+        ("out = model(x)\nloss = torch.logsumexp(out, 0).mean()", "not known"),
+        ("out = model(x)\nloss = F.softmax(out, dim=0)[:, 0].mean()", "not known"),
+        ("loss = F.cross_entropy(model(x)[1:], y[1:])", "picks some"),
+        ("loss = F.cross_entropy(model(x), y, reduction='sum') / model(x).max()", "not known"),
+        ("loss = F.cross_entropy(model(x - x.mean(0)), y)", "not known"),
+        ("loss = F.cross_entropy(model(x), y) / x.size(0)", "not known"),
+    ],
+)  # fmt: skip
+def test_losses_of_which_neither_is_known(loss: str, words: str):
+    assert words in found(with_loss(loss)).refusal
