@@ -70,7 +70,9 @@ def run_hooks(interp: Interpreter, entry: Source) -> None:
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
         if name_of(thing) in HF_TRAINERS and isinstance(thing, (Ext, Inst)) and thing.args is not None:
-            found.update((id(t.cls), t.cls) for t in _given(thing.args, "model") if isinstance(t, Inst) and source_of(t.cls.node) is not entry)
+            found.update(
+                (id(t.cls), t.cls) for t in _given(thing.args, "model") if isinstance(t, Inst) and source_of(t.cls.node) is not entry
+            )
             _fetch(interp, thing.args)
     for module in list(interp.modules.values()):
         if module.source is not entry:

@@ -8,7 +8,6 @@ import sys
 import typing
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Optional
 
 import torch
 from torch.utils.data import DataLoader
@@ -20,7 +19,7 @@ OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adamw_bnb
 
 @dataclass
 class TrainingArguments:
-    output_dir: Optional[str] = None
+    output_dir: str | None = None
     num_train_epochs: float = 3.0
     max_steps: int = -1
     per_device_train_batch_size: int = 8
@@ -32,13 +31,13 @@ class TrainingArguments:
     seed: int = 42
     bf16: bool = False
     fp16: bool = False
-    tf32: Optional[bool] = None
+    tf32: bool | None = None
     use_cpu: bool = False
     torch_compile: bool = False
     gradient_checkpointing: bool = False
     dataloader_num_workers: int = 0
     dataloader_persistent_workers: bool = False
-    dataloader_prefetch_factor: Optional[int] = None
+    dataloader_prefetch_factor: int | None = None
     dataloader_pin_memory: bool = True
     dataloader_drop_last: bool = False
     logging_steps: float = 500
@@ -46,7 +45,7 @@ class TrainingArguments:
     save_strategy: str = "steps"
     report_to: str = "none"
     remove_unused_columns: bool = True
-    deepspeed: Optional[str] = None
+    deepspeed: str | None = None
 
     def __post_init__(self):
         if self.bf16 and not self.use_cpu and not is_torch_bf16_gpu_available():
@@ -81,7 +80,7 @@ class HfArgumentParser:
 
 
 def _value(text, hint):
-    if hint in (bool, Optional[bool]):
+    if hint in (bool, bool | None):
         return text.lower() in ("true", "1", "yes", "y", "t")
     return int(text) if hint is int else float(text) if hint is float else text
 
@@ -113,7 +112,10 @@ class Trainer:
         args = self.args
         loader = self.get_train_dataloader()
         optimizer = self.given[0] or torch.optim.AdamW(
-            self.model.parameters(), lr=args.learning_rate, weight_decay=0.0, **({"fused": True} if args.optim == "adamw_torch_fused" else {})
+            self.model.parameters(),
+            lr=args.learning_rate,
+            weight_decay=0.0,
+            **({"fused": True} if args.optim == "adamw_torch_fused" else {}),
         )
         half = torch.autocast("cpu", dtype=torch.bfloat16) if args.bf16 else contextlib.nullcontext()
         self.model.train()

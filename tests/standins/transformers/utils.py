@@ -4,7 +4,11 @@ import torch
 
 
 def is_torch_tf32_available():
-    return torch.cuda.is_available() and torch.version.cuda is not None and torch.cuda.get_device_properties(torch.cuda.current_device()).major >= 8
+    return (
+        torch.cuda.is_available()
+        and torch.version.cuda is not None
+        and torch.cuda.get_device_properties(torch.cuda.current_device()).major >= 8
+    )
 
 
 def is_torch_bf16_gpu_available():

@@ -117,7 +117,8 @@ class Trainer:
         self.optimizers, schedulers = self._made(model)
         training = train_dataloaders if train_dataloaders is not None else data.train_dataloader()
         checking = val_dataloaders if val_dataloaders is not None else data.val_dataloader()
-        for self.current_epoch in range(self.max_epochs):
+        for epoch in range(self.max_epochs):
+            self.current_epoch = epoch
             model.train()
             for index, batch in enumerate(training):
                 self._step(model, batch, index)
@@ -133,7 +134,11 @@ class Trainer:
 
     def _step(self, model, batch, index):
         with self._forward():
-            loss = model.training_step(batch, index) if "batch_idx" in inspect.signature(model.training_step).parameters else model.training_step(batch)
+            loss = (
+                model.training_step(batch, index)
+                if "batch_idx" in inspect.signature(model.training_step).parameters
+                else model.training_step(batch)
+            )
         if model.automatic_optimization:
             (optimizer,) = self.optimizers
             optimizer.zero_grad()
