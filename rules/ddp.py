@@ -59,14 +59,14 @@ def _edits(script: Script, options: Options) -> tuple[list[Edit], str]:
     edits = _ddp_setup.group(script, ranks, flow)
     edits += _ddp_setup.devices(script, ranks)
     wrappers, wrapped = _ddp_model.edits(script, ranks, models, options, seeds=True)
+    training = _training(script, models, loaders, flow, wrapped, reductions)
+    edits += _ddp_host.edits(script, ranks, training)  # first: who downloads stands before the dataset
+    edits += _ddp_metrics.edits(script, ranks, training)
     edits += wrappers
     for loader in loaders:
         edits += _ddp_data.share(script, ranks, loader)
         edits += _ddp_data.another_order(script, ranks, loader)
     edits += _sums(script, ranks, reductions)
-    training = _training(script, models, loaders, flow, wrapped, reductions)
-    edits += _ddp_host.edits(script, ranks, training)
-    edits += _ddp_metrics.edits(script, ranks, training)
     return [*edits, *ranks.edits], _note(models, options)
 
 
