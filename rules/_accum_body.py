@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import dedent, indent
 
 from autofast.carry import Variable, Way, calls_of
 from autofast.edits import After, Around, Before, Edit, Remove, Wrap
@@ -21,7 +22,7 @@ from ._accum_scopes import Kind
 from ._accum_window import Window
 from ._pace import Refused, _jumps, at
 from ._places import block, index, nodes_of
-from ._turns import FUNCTIONS, mentions, stored_in, within
+from ._turns import mentions, stored_in, within
 
 
 @dataclass(eq=False)
@@ -58,6 +59,14 @@ class Body:
             self.edits.append(Around(run[0], run[-1], f"if {_code(self._last(run[0]))}:", rank=Rank.GUARD))
         for start in starts:
             self._move(start, ends, runs)
+        if self.window.drop and not starts:
+            for unit in ends:
+                if all(e.kind == "zero" for e in unit.events):
+                    self._clear_first(unit.statement)
+                elif any(e.kind == "zero" for e in unit.events):
+                    raise Refused(
+                        f"what a last window that is not whole has gathered is not cleared before the next one ({at(unit.statement)})"
+                    )
         self._divide()
         self._bring()
         return self.edits
@@ -87,8 +96,8 @@ class Body:
         statement = statement_of(event.node)
         if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
             raise Refused(f"what belongs to the update on {at(event.node)} is part of another statement")
-        if event.kind == "average":
-            return _outermost(statement, self.loop, self.turn)
+        if event.kind in ("average", "zero") and any(e is event for e in wanted):
+            return _outermost(statement, self.loop, self.turn, event.kind)
         return statement
 
     def _does_only(self, function: ast.AST, events: list[Event], level: int) -> bool:
@@ -144,37 +153,54 @@ class Body:
 
     # ------------------------------------------------------------------------------------------------ clearing
     def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:
-        """Gradients that are cleared before the backward are cleared after the update, and once before the loop."""
+        """Gradients that are cleared before the backward are cleared after the update."""
         statement = start.statement
-        if not isinstance(statement, ast.Expr):
-            raise Refused(f"gradients are cleared in an unusual way on {at(statement)}")
-        scope = function_of(statement)
-        here = [u for u in ends if function_of(u.statement) is scope]
-        call = statement.value
+        here = block(statement)
+        place = index(here, statement)
+        last = -1
+        for unit in ends:
+            if any(e.kind == "step" for e in unit.events):
+                top = self._holder(here, unit)
+                if top <= place:
+                    raise Refused(f"gradients are cleared on {at(statement)}, in another place than those of the update")
+                last = max(last, top)
+        after = here[last]
+        code, holes = _again(statement)
         self.edits.append(Remove(statement))
-        if here:
-            last = max(here, key=lambda u: u.order)
-            run = next(r for r in runs if any(within(last.statement, s) for s in r))
-            if any(u.order > last.order and "step" in [e.kind for e in u.events] for u in ends):
-                raise Refused(f"gradients are cleared on {at(statement)}, in another function than the update")
-            self.edits.append(After(run[-1], "{zero}", {"zero": call}, rank=Rank.ZERO))
-        elif scope is self.home:
-            after = max((_top(self.loop, u, self.turn) for u in ends), key=lambda s: index(self.loop.body, s))
-            self.edits.append(After(after, f"if {_code(self.window.is_last)}:\n    {{zero}}", {"zero": call}, rank=Rank.ZERO))
+        run = next((r for r in runs if any(s is after for s in r)), None)
+        if run is not None:
+            self.edits.append(After(run[-1], code, holes, rank=Rank.ZERO))
         else:
-            raise Refused(f"gradients are cleared on {at(statement)}, in another function than the update")
-        if scope is self.home:
-            if stored_in(self.loop) & {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}:
+            self.edits.append(After(after, f"if {_code(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
+        self._clear_first(statement)
+
+    def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
+        """The statement of a block in which a unit happens; -1 where there is none."""
+        places = [unit.statement, *(c.node for e in unit.events for c in e.calls)]
+        for node in places:
+            for outer in (node, *ancestors(node)):
+                if isinstance(outer, ast.stmt) and (found := index(here, outer)) >= 0:
+                    return found
+        return -1
+
+    def _clear_first(self, statement: ast.stmt) -> None:
+        """What may be there when the first window begins is cleared before the loop."""
+        if block(statement) is self.loop.body:
+            loads = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - stored_in(statement)
+            if stored_in(self.loop) - stored_in(statement) & loads:
                 raise Refused(f"what clears gradients on {at(statement)} is made in the loop")
-            if not self._is_cleared_before(call):
-                self.edits.append(Before(self.loop, "{zero}", {"zero": call}, rank=Rank.ZERO))
+            if not self._is_cleared_before(statement):
+                code, holes = _again(statement)
+                self.edits.append(Before(self.loop, code, holes, rank=Rank.ZERO))
+        elif self.window.drop:
+            raise Refused(f"what a last window that is not whole has gathered is not cleared before the next one ({at(statement)})")
         elif other := self._other_backward():
             raise Refused(f"gradients of the backward on {at(other)} may be left when the first window begins")
 
-    def _is_cleared_before(self, call: ast.expr) -> bool:
+    def _is_cleared_before(self, statement: ast.stmt) -> bool:
         here = block(self.loop)
         place = index(here, self.loop)
-        return place > 0 and isinstance(here[place - 1], ast.Expr) and ast.dump(here[place - 1].value) == ast.dump(call)  # type: ignore[attr-defined]
+        return place > 0 and ast.dump(here[place - 1]) == ast.dump(statement)
 
     def _other_backward(self) -> ast.AST | None:
         """A backward of the script outside of the loop."""
@@ -298,21 +324,30 @@ def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:
     return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)
 
 
-def _outermost(statement: ast.stmt, loop: ast.AST, turn: Turn) -> ast.stmt:
-    """The loop or ``with`` around a change of parameters that holds nothing else of the turn."""
-    others = {id(e.node) for e in turn.events if e.kind != "average"} | {
-        id(c.node) for e in turn.events if e.kind != "average" for c in e.calls
-    }
+def _again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
+    """Code that does what a statement does."""
+    if isinstance(statement, ast.Expr):
+        return "{zero}", {"zero": statement.value}
+    source = source_of(statement)
+    lines = source.lines[statement.lineno - 1 : statement.end_lineno]
+    if lines[0][: statement.col_offset].strip():
+        raise Refused(f"gradients are cleared on {at(statement)}, beside something else")
+    return _code(dedent("\n".join(lines))), {}
+
+
+def _outermost(statement: ast.stmt, loop: ast.AST, turn: Turn, kind: str) -> ast.stmt:
+    """The loop, ``with`` or ``if`` around it that holds nothing else of the turn."""
+    mine = {id(e.node) for e in turn.events if e.kind == kind} | {id(c.node) for e in turn.events if e.kind == kind for c in e.calls}
+    others = {id(e.node) for e in turn.events if e.kind != kind} | {id(c.node) for e in turn.events if e.kind != kind for c in e.calls}
     found = statement
     for outer in ancestors(statement):
-        if (
-            outer is loop
-            or isinstance(outer, FUNCTIONS)
-            or not isinstance(outer, (ast.For, ast.With, ast.If))
-            or nodes_of([outer]) & others
-        ):
+        if outer is loop or not isinstance(outer, (ast.For, ast.With, ast.If)) or nodes_of([outer]) & others or within(loop, outer):
             break
-        if isinstance(outer, ast.If) and (outer.orelse or len(outer.body) > 1):
+        if isinstance(outer, ast.If) and outer.orelse:
+            break
+        if kind == "zero" and not all(nodes_of([s]) & mine for s in outer.body):
+            break
+        if isinstance(outer, ast.If) and not all(s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body):
             break
         found = outer
     return found

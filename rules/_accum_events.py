@@ -115,7 +115,7 @@ def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
         elif isinstance(frame, TryFrame):
             raise Refused(f"{words} on {at(node)} may be cut off ({at(frame.node)})")
         elif isinstance(frame, LoopFrame):
-            if kind != "average" and not (frame.unrolled and kind in ("step", "clip", "schedule")):
+            if kind != "average" and not (frame.unrolled and kind in ("step", "clip", "schedule", "zero", "unscale")):
                 raise Refused(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
         elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
             raise Refused(f"when {words} on {at(node)} happens is not known")
