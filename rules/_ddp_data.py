@@ -21,7 +21,7 @@ from ._ddp_names import Ranks, Refused, at
 from ._loaders import given, managed
 from ._reach import Reach
 from ._torch import spelled
-from ._turns import FUNCTIONS, loop_of, mentions, stored_in
+from ._turns import FUNCTIONS, loop_of, mentions, stored_in, within
 
 SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
 OWN_ORDER = ("sampler", "batch_sampler", "generator", "collate_fn", "worker_init_fn")
@@ -155,15 +155,16 @@ def _at_call(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Giv
     made, order = _sampler(ranks, loader, name.replace("{", "{{").replace("}", "}}"), wanted)
     lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
     edits += [Before(statement, "\n".join(lines), holes), Keyword(call, "sampler", sampler), Wrap(size, f"{{}} // {world}")]
-    if shuffle is not None and order is not False:
-        edits.append(
-            Rewrite(
-                shuffle,
-                f"{sampler} is None" if order is True else f"{{shuffle}} and {sampler} is None",
-                {} if order is True else {"shuffle": shuffle},
-            )
-        )
-    return edits
+    return [*edits, *_not_shuffled(shuffle, order, sampler)]
+
+
+def _not_shuffled(shuffle: ast.expr | None, order: bool | None, sampler: str) -> list[Edit]:
+    """A loader with a sampler must not shuffle."""
+    if shuffle is None or order is False:
+        return []
+    if order is True:
+        return [Rewrite(shuffle, f"{sampler} is None")]
+    return [Rewrite(shuffle, f"{{shuffle}} and {sampler} is None", {"shuffle": shuffle})]
 
 
 def _inside(call: ast.Call, statement: ast.stmt) -> Iterator[ast.AST]:
@@ -198,7 +199,9 @@ def _sampler_name(loader: Loader) -> str:
     return "sampler" if name in ("loader", "dataloader", "") else f"{name}_sampler"
 
 
-def _sampler(ranks: Ranks, loader: Loader, dataset: str, wanted: dict[str, Given | None]) -> tuple[str, bool | None]:
+def _sampler(
+    ranks: Ranks, loader: Loader, dataset: str, wanted: dict[str, Given | None], dropped: str | None = None
+) -> tuple[str, bool | None]:
     """The code of the sampler, and whether the order is random: None where that depends on the run."""
     cls = ranks.imported(*SAMPLER, loader.node)
     shuffle, drop = wanted["shuffle"], wanted["drop_last"]
@@ -207,7 +210,9 @@ def _sampler(ranks: Ranks, loader: Loader, dataset: str, wanted: dict[str, Given
     given = [dataset]
     if order is not True:
         given.append("shuffle=False" if order is False else f"shuffle={_text(shuffle, loader)}")
-    if drop is not None and const(drop.values) is not False:
+    if dropped is not None:
+        given.append(f"drop_last={dropped}")
+    elif drop is not None and const(drop.values) is not False:
         given.append("drop_last=True" if const(drop.values) is True else f"drop_last={_text(drop, loader)}")
     return f"{cls}({', '.join(given)})", order
 
@@ -220,48 +225,47 @@ def _text(value: Given | None, loader: Loader) -> str:
 
 
 def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]) -> list[Edit]:
-    """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before."""
-    call = loader.node
+    """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before, in a copy where others use it, too."""
+    call, where = loader.node, at(loader.node)
     spread = [k.value for k in call.keywords if k.arg is None]
-    where = at(call)
     if len(spread) != 1 or not isinstance(spread[0], ast.Name):
         raise Refused(f"the loader on {where} gets its arguments through more than one variable")
-    table = spread[0].id
-    scope = function_of(call)
-    later = [
-        n for n in mentions(scope, table) if isinstance(n.ctx, ast.Load) and n is not spread[0] and n.lineno > statement_of(call).lineno
-    ]
-    if later or len(loader.things) != 1 or loop_of(call) is not None:
-        raise Refused(f"`{table}` is used again on {at(later[0]) if later else where}: give the loader on {where} arguments of its own")
+    if len(loader.things) != 1 or loop_of(call) is not None:
+        raise Refused(f"the loader on {where} is made several times: give it arguments of its own")
     dataset, size, shuffle, drop = (wanted[n] for n in ("dataset", "batch_size", "shuffle", "drop_last"))
     assert dataset is not None and size is not None
     if dataset.via or dataset.expr is None or not _plain(dataset.expr):
         raise Refused(f"the dataset of the loader on {where} is not in a variable: put it into one")
-    cls = ranks.imported(*SAMPLER, call)
+    table, edits = spread[0].id, list[Edit]()
+    lines: list[str] = []
+    later = (n for n in mentions(function_of(call), table) if isinstance(n.ctx, ast.Load) and n.lineno > statement_of(call).lineno)
+    if any(n is not spread[0] and not within(n, call) for n in later):
+        original, table = table, ranks.fresh(_sampler_name(loader).replace("sampler", "args"))
+        lines.append(f"{table} = dict({original})")
+        edits.append(Rewrite(spread[0], table))
     world = ranks.world(call)
-    edits: list[Edit] = []
-    lines = []
+    share: list[str] = []
     if not size.via:
         edits.append(Wrap(_own(call, size, "batch_size"), f"{{}} // {world}"))
     elif size.sure:
-        lines.append(f'{table}["batch_size"] //= {world}')
+        share.append(f'{table}["batch_size"] //= {world}')
     else:
         raise Refused(f"whether the loader on {where} has a batch size depends on the run")
-    arguments = [_plain(dataset.expr)]
-    if shuffle is None:
-        arguments.append("shuffle=False")
-    elif shuffle.via:
-        arguments.append(f'shuffle={table}.pop("shuffle")' if shuffle.sure else f'shuffle={table}.pop("shuffle", False)')
+    dropped = _text(drop, loader) if drop is not None and not drop.via else None
+    if drop is not None and drop.via:
+        dropped = f'{table}["drop_last"]' if drop.sure else f'{table}.get("drop_last", False)'
+    if shuffle is not None and shuffle.via:
+        order = f'{table}.pop("shuffle")' if shuffle.sure else f'{table}.pop("shuffle", False)'
+        given = [_plain(dataset.expr), f"shuffle={order}", *([f"drop_last={dropped}"] if dropped else [])]
+        share.append(f'{table}["sampler"] = {ranks.imported(*SAMPLER, call)}({", ".join(given)})')
     else:
-        raise Refused(f"the loader on {where} gets `shuffle` beside `**{table}`: put it into `{table}`")
-    if drop is not None:
-        if not drop.via:
-            arguments.append(f"drop_last={_text(drop, loader)}")
-        else:
-            arguments.append(f'drop_last={table}["drop_last"]' if drop.sure else f'drop_last={table}.get("drop_last", False)')
-    lines.append(f'{table}["sampler"] = {cls}({", ".join(arguments)})')
-    code = f"if {ranks.several(call)}:\n" + "\n".join(f"    {line}" for line in lines)
-    return [Before(statement_of(call), code.replace("{", "{{").replace("}", "}}")), *edits]
+        sampler = ranks.fresh(_sampler_name(loader))
+        made, random = _sampler(ranks, loader, _plain(dataset.expr), {**wanted, "drop_last": None}, dropped)
+        lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
+        edits += [Keyword(call, "sampler", sampler), *_not_shuffled(_expr(wanted, "shuffle"), random, sampler)]
+    if share:
+        lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
+    return [Before(statement_of(call), "\n".join(lines).replace("{", "{{").replace("}", "}}")), *edits]
 
 
 def _own(call: ast.Call, value: Given, name: str) -> ast.expr:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from autofast.read.events import BranchFrame, below
 from autofast.read.kinds import is_loss, is_module
+from autofast.read.names import makes_module
 from autofast.read.source import function_of
 from autofast.read.values import Bound, Cls, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
 from autofast.script import Script
@@ -203,6 +204,8 @@ def _named(script: Script, call: ast.Call, name: str, method: bool, products: li
         if not _optional(script, call):
             raise Refused(f"data_parallel on {at(call)} spreads the model over all GPUs itself: call the module instead")
         return False
+    if makes_module(name):
+        return False  # what is made here is looked at where it is called
     if short in ELEMENTWISE or name.startswith(("torch.cuda.", "torch.nn.init.", "torch.nn.Parameter", "torch.autocast", "torch.amp.")):
         return False
     raise Refused(f"what `{short}` on {at(call)} does with the samples of a batch is not known")

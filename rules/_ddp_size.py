@@ -17,7 +17,7 @@ from ._loaders import given
 from ._turns import mentions
 
 NUMBERS = frozenset(
-    f"builtins.{n}" for n in ("print", "int", "float", "str", "len", "min", "max", "round", "format", "range", "abs", "repr", "isinstance")
+    f"builtins.{n}" for n in ("print", "int", "float", "str", "len", "min", "max", "round", "format", "abs", "repr", "isinstance")
 )
 SHOWS = ("math.", "logging.", "tqdm.", "wandb.", "torch.optim.", "argparse.", "time.", "datetime.", "rich.", "os.path.")
 SAYS = frozenset(
@@ -29,8 +29,13 @@ MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".s
 def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
     """Raises :class:`Refused` where the training uses the batch size for something that must fit the part of one process."""
     size = given(loader, "batch_size")
-    for use in _uses(script, size.expr) if size is not None and size.expr is not None else ():
-        _check(script, use, passes, 0)
+    if size is None:
+        return
+    written = [*([size.expr] if size.expr is not None else []), *(e.expr for _, e in size.via if e.expr is not None)]
+    for expr in written:
+        for use in _uses(script, expr):
+            if not any(use is n for w in written for n in ast.walk(w)):
+                _check(script, use, passes, 0)
 
 
 def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
@@ -88,12 +93,17 @@ def _check(script: Script, use: ast.expr, passes: dict[int, ast.Call], depth: in
         if isinstance(outer, ast.Call):
             if here is outer.func:
                 return
+            if all(isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)) and isinstance(
+                parent_of(outer), ast.Call
+            ):
+                here = outer
+                continue
             _in_call(script, use, outer, passes, depth)
             return
-        if isinstance(outer, (ast.BinOp, ast.Subscript)) and any(
-            _of_batch(script, e) for e in ast.iter_child_nodes(outer) if isinstance(e, ast.expr) and e is not here
-        ):
-            raise Refused(f"the batch size on {at(use)} meets a batch, of which each process has a part: take the size of the batch itself")
+        if isinstance(outer, ast.Subscript) and _of_batch(script, outer.value):
+            raise Refused(
+                f"the batch size on {at(use)} picks from a batch, of which each process has a part: take the size of the batch itself"
+            )
         if isinstance(outer, (ast.stmt, ast.JoinedStr)):
             _kept(script, outer, passes, depth)
             return
