@@ -5,7 +5,7 @@
 ``near``   made of the same data in each, but perhaps not the same bits (an evaluation, a time, a random number)
 ``mean``   the value for the whole batch is the mean over the processes (every process has as many samples)
 ``sum``    it is the sum over the processes; ``sized``: a number of samples, the same in each
-``batch``  one row, or more, for each sample of this process's share, along ``axis`` (``flat``: in one dimension)
+``batch``  one row, or more, for each sample of this process's share, along ``axis`` (``flat``: in one dimension; ``some``: of some samples)
 ``other``  anything else that differs; ``why`` says what
 ``loader`` what gives batches that are shared out
 =========  =====================================================================================================
@@ -152,7 +152,7 @@ def _worse(a: Kind, b: Kind) -> Kind | None:
             if x.shape or y.name == "sum":
                 return other("single samples and a number of samples are mixed")
             if y.name == "batch" and y.axis != x.axis:
-                return replace(x, axis=0) if "flat" in (x.axis, y.axis) and 0 in (x.axis, y.axis) else other("the shapes are not known")
+                return other("the shapes are not known")
             return x
     return None
 
@@ -178,6 +178,8 @@ def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
     """``sum``, ``mean``, ``max``, ... of a batch: ``dims`` is None (over everything), a number, a tuple of numbers, or ... where not known."""
     axis = kind.axis
     whole = SUM if name == "sum" else MEAN if name in ("mean", "nanmean") else other(f"the {name} of a batch is no sum or mean over processes")
+    if axis == "some":
+        return whole if name == "sum" and dims in (None, 0) else other(f"the {name} of some samples is no mean over processes")
     if dims is None or axis == "flat":
         return whole if dims is None or dims in (0, -1) else other("the shapes are not known")
     if dims is ...:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 
 from autofast.edits import Before, Edit, Helper, Rewrite, Wrap
+from autofast.read.events import CallFrame
 from autofast.read.source import Source, source_of, statement_of
 from autofast.script import Script
 
 from ._ddp_host import Host
 from ._ddp_names import Ranks, Refused, Training, at
+from ._ddp_follow import followed
 from ._ddp_walk import Note, Walk
 
 HELPERS = {
@@ -23,7 +25,7 @@ HELPERS = {
         '''
 def {name}(value):
     """The mean of a tensor over all processes."""
-    return {total}(value) / {world} if {world} > 1 else value
+    return {total}(value) / {world} if {world} > 1 and {torch}.is_tensor(value) else value
 ''',
     ),
     "sum": (
@@ -31,7 +33,7 @@ def {name}(value):
         '''
 def {name}(value):
     """The sum of a tensor over all processes."""
-    if {world} > 1:
+    if {world} > 1 and {torch}.is_tensor(value):
         value = value.detach().clone()
         {dist}.all_reduce(value)
     return value
@@ -55,8 +57,7 @@ READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze"
 
 def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     """The edits by which every number means what it meant; raises :class:`Refused`."""
-    host = Host(script)
-    walk = followed(script, training, host)
+    host, walk = followed(script, training)
     _check_followed(script, host, walk)
     words = _Words(ranks)
     made: list[Edit] = []
@@ -77,6 +78,12 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
             hoisted[key] = _name_for(ranks, note, set(hoisted.values()))
             made.append(Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr}))
         made.append(Rewrite(note.expr, hoisted[key]))
+    for call in walk.hoists.values():
+        guard = host.guard_of(call)
+        assert guard is not None
+        name = next(n for n in (ranks.fresh("result", f"result_{k}") for k in range(2, 99)) if n not in hoisted.values())
+        hoisted[id(call), "call", ""] = name
+        made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
     for test in walk.decided.values():
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
     for statement in walk.barriers.values():
@@ -84,24 +91,16 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     return made + words.edits
 
 
-def followed(script: Script, training: Training, host: Host) -> Walk:
-    """The walk in which all conditions that the first process decides are known from the start."""
-    decided: dict[int, ast.expr] = {}
-    for _ in range(12):
-        before = set(decided)
-        walk = Walk(script, training, host, decided)
-        try:
-            walk.run()
-        except Refused:
-            if set(decided) == before:
-                raise
-        if set(decided) == before:
-            return walk
-    raise Refused("what the processes must decide together is not known")
-
-
 def _check_followed(script: Script, host: Host, walk: Walk) -> None:
-    """What is shown has been looked at: nothing of it stands in code that libraries call."""
+    """All has been looked at: nothing of it stands in code that libraries call."""
+    for step in script.steps:
+        for backward in step.backwards:
+            if id(statement_of(backward.node)) not in walk.seen:
+                raise Refused(f"what becomes of the numbers around {at(backward.node)} is not followed")
+    for sync in script.syncs:
+        inner = any(isinstance(f, CallFrame) and f.func.name in ("forward", "__getitem__") for o in sync.site for f in o.stack)
+        if sync.training and not inner and id(statement_of(sync.node)) not in walk.seen:
+            raise Refused(f"what is read on {at(sync.node)} is not followed")
     for effect in host.all:
         if effect.kind == "guard" and id(statement_of(effect.node)) not in walk.seen:
             given = [*effect.node.args, *(k.value for k in effect.node.keywords)]
@@ -136,6 +135,6 @@ class _Words:
             total = self.helper(source, "sum", node) if how == "mean" else ""
             name = self.ranks.fresh(HELPERS[how][0])
             self._names[key] = name
-            text = HELPERS[how][1].format(name=name, total=total, world=self.ranks.world(node), dist=self.ranks.dist(node))
+            text = HELPERS[how][1].format(name=name, total=total, world=self.ranks.world(node), dist=self.ranks.dist(node), torch=self.ranks.torch(node))
             self.edits.append(Helper(source, name, text.strip("\n")))
         return self._names[key]

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.read.kinds import is_module
-from autofast.read.source import parent_of
 from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Partial, Ref, Seq, Tensor, Thing, Unknown, const
 from autofast.script import Script
 
@@ -44,6 +43,7 @@ LOSSES = {
     "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
 }  # fmt: skip
 RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
+FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
 DRAWN = ("random.", "numpy.random.", "time.", "datetime.", "uuid.", "os.getpid", "psutil.", "torch.cuda.", "socket.", "resource.", "timeit.")
 FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
 NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
@@ -52,19 +52,17 @@ ADDERS = frozenset("append extend add update insert setdefault appendleft push".
 CLASSES = (Seq, Dict)
 
 
-def things_of(script: Script, node: ast.AST) -> list[Thing]:
-    return list(script.values(node))
-
-
 class Values:
     """What expressions are; statements and functions are :class:`_ddp_walk.Walk`'s."""
 
     script: Script
     training: Training
     kinds: dict[int, Kind]
+    passes: set[int]  # the calls of models that train
     state: dict[tuple[str, int, str], Kind]
 
     # what Walk has
+    def things(self, node: ast.expr) -> list[Thing]: ...
     def lookup(self, node: ast.Name) -> Kind: ...
     def store(self, target: ast.expr, kind: Kind) -> None: ...
     def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind: ...
@@ -75,6 +73,8 @@ class Values:
     def happens(self, node: ast.AST) -> None: ...
     def changes(self, node: ast.AST) -> None: ...
     def first_value(self, expr: ast.expr) -> None: ...
+    def kept(self, expr: ast.expr, kind: Kind) -> Kind: ...
+    def outside(self, node: ast.Call) -> Kind | None: ...
     def files(self, node: ast.Call, kind: str) -> None: ...
     def step(self) -> None: ...
 
@@ -113,6 +113,7 @@ class Values:
             case ast.Set():
                 return joined(EQUAL, *(self.ev(e).whole for e in node.elts))
             case ast.Dict():
+                self._made_anew(node)
                 kinds = [self.ev(value).whole for value in node.values]
                 for key in node.keys:
                     self.ev(key)
@@ -145,7 +146,7 @@ class Values:
 
     def _loader(self, node: ast.expr) -> Kind | None:
         """A loader whose batches are shared out."""
-        found = things_of(self.script, node)
+        found = self.things(node)
         loaders = [t for t in found if isinstance(t, Ext) and self.training.shares(t)]
         if not loaders:
             return None
@@ -153,10 +154,17 @@ class Values:
         return LOADER if not rest else other("it is one loader or another")
 
     def _display(self, node: ast.Tuple | ast.List) -> Kind:
+        self._made_anew(node)
         kinds = [self.ev(e) for e in node.elts]
         if any(isinstance(e, ast.Starred) for e in node.elts):
             return joined(EQUAL, *(k.whole for k in kinds)) if all(k.same for k in kinds) else joined(*(k.whole for k in kinds))
         return of(*kinds)
+
+    def _made_anew(self, node: ast.expr) -> None:
+        """An empty container again: what those made here before hold is known where they were put."""
+        for thing in self.things(node):
+            if isinstance(thing, CLASSES) and thing.node is node:
+                self.state.pop(("c", id(thing), ""), None)
 
     # -------------------------------------------------------------------------------------------- operators
     def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
@@ -246,9 +254,11 @@ class Values:
     def _attribute(self, node: ast.Attribute) -> Kind:
         receiver = self.ev(node.value)
         found: Kind | None = None
-        for thing in things_of(self.script, node.value):
-            if isinstance(thing, Inst) and ("a", id(thing), node.attr) in self.state:
-                mine = self.state["a", id(thing), node.attr]
+        for thing in self.things(node.value):
+            mine = self.state.get(("a", id(thing), node.attr)) if isinstance(thing, Inst) else None
+            if isinstance(thing, Inst) and mine is None:
+                mine = self._property(thing, node.attr)
+            if mine is not None:
                 found = mine if found is None else join(found, mine)
         if found is not None:
             return self._inside(node, found)
@@ -266,12 +276,19 @@ class Values:
         if kind.name in ("mean", "sum"):
             return kind if node.attr in ("data", "T") else other(f"`.{node.attr}` of a part of a larger number")
         if kind.name == "loader":
-            return EQUAL
+            return SIZE if node.attr == "batch_size" else EQUAL
         return replace(kind, zero=False, none=False)
+
+    def _property(self, thing: Inst, name: str) -> Kind | None:
+        """What a property gives."""
+        for func in thing.cls.find(name) or ():
+            if isinstance(func, Func) and any(getattr(t, "name", "").endswith("property") for d in func.decorators for t in d):
+                return self.call_function(func, thing, None, [], {})
+        return None
 
     def _inside(self, node: ast.expr, found: Kind) -> Kind:
         """What was put into the container that an expression may be, wherever that was done."""
-        for thing in things_of(self.script, node):
+        for thing in self.things(node):
             if isinstance(thing, CLASSES) and (mine := self.state.get(("c", id(thing), ""))) is not None:
                 found = mine if found.items is not None and not found.items else join(found.whole, mine)
         return found
@@ -286,6 +303,8 @@ class Values:
         kind = kind.whole
         if kind.name == "batch":
             return self._rows(node, kind, key)
+        if kind.same and self.kinds[id(index)].whole.name == "batch":
+            return BATCH if self.kinds[id(index)].whole.axis == 0 else other("the shapes are not known")
         if kind.name == "iter":
             return kind.items[0] if kind.items else EQUAL
         return replace(kind, zero=False, none=False)
@@ -303,14 +322,14 @@ class Values:
             return kind
         if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
             return kind if isinstance(first, ast.Slice) else replace(kind, axis=0) if isinstance(key, int) else other("a part of a batch")
-        if self.kinds.get(id(first), EQUAL).name == "batch":
-            return other("some samples of the batch")
+        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(node.slice, ast.Tuple):
+            return replace(kind, axis="some")
         return other("a part of the batch")
 
     def _formatted(self, expr: ast.expr) -> Kind:
         """``f"{x}"``: x is read, or says by ``__str__`` what it is."""
         kind = self.ev(expr)
-        texts = [self._own_text(t) for t in things_of(self.script, expr) if isinstance(t, Inst)]
+        texts = [self._own_text(t) for t in self.things(expr) if isinstance(t, Inst)]
         if texts:
             return joined(*texts)
         return self._read_whole(expr, kind)
@@ -374,7 +393,9 @@ class Values:
 
     # -------------------------------------------------------------------------------------------- calls
     def _call(self, node: ast.Call) -> Kind:
-        found = things_of(self.script, node.func)
+        if (out := self.outside(node)) is not None:
+            return out
+        found = self.things(node.func)
         if (loader := self._loader(node)) is not None and any(isinstance(t, Ref) for t in found):
             for part in (*node.args, *(k.value for k in node.keywords)):
                 self.ev(part)
@@ -386,7 +407,7 @@ class Values:
         if isinstance(node.func, ast.Attribute):
             receiver = self._inside(node.func.value, receiver)
         if isinstance(node.func, ast.Attribute) and receiver.whole.name == "equal" and node.func.attr == "format" and isinstance(
-            next((t.value for t in things_of(self.script, node.func.value) if isinstance(t, Const)), None), str
+            next((t.value for t in self.things(node.func.value) if isinstance(t, Const)), None), str
         ):
             return self._text([*node.args, *(k.value for k in node.keywords)])
         args = [self.ev(a) for a in node.args]
@@ -443,7 +464,7 @@ class Values:
         kinds = [k.whole for k in kinds]
         if any(k.name in ("batch", "other", "mean", "sum") for k in kinds):
             return next((k for k in kinds if k.name == "other"), other(why))
-        return NEAR if any(k.name == "near" for k in kinds) else EQUAL
+        return NEAR
 
     def _is_model(self, thing: Thing) -> bool:
         return self.training.trains(thing) or any(m.thing is thing for m in self.script.models)
@@ -459,9 +480,10 @@ class Values:
 
     def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
         """A model gives a row for each sample; where a loss function is part of it, it is not known what it gives."""
-        self.happens(node)
+        if id(node) in self.passes:
+            self.happens(node)
         wholes = [k.whole for k in kinds]
-        if any(isinstance(t, Tensor) and t.loss for t in things_of(self.script, node)) and any(not k.same for k in wholes):
+        if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(not k.same for k in wholes):
             return other("the model computes the loss itself")
         if any(k.name in ("mean", "sum", "other") for k in wholes):
             return next((k for k in wholes if k.name == "other"), other("the model is given a part of a number"))
@@ -470,7 +492,7 @@ class Values:
         return NEAR
 
     def _make(self, cls: Cls, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
-        for thing in things_of(self.script, node):
+        for thing in self.things(node):
             if isinstance(thing, Inst) and thing.cls is cls:
                 for func in cls.find("__init__") or ():
                     if isinstance(func, Func):
@@ -480,11 +502,15 @@ class Values:
 
     def _put(self, node: ast.Call, args: list[Kind]) -> None:
         """``losses.append(x)``: the list holds it from now on, whatever it is called."""
-        assert isinstance(node.func, ast.Attribute)
         if not args:
             return
         self.changes(node)
-        what = joined(*(a.whole for a in args))
+        if not isinstance(node.func, ast.Attribute):  # append = losses.append
+            if any(not a.same for a in args):
+                raise Refused(f"what {at(node)} keeps is not known: call the method of the list itself")
+            return
+        args = [self.kept(e, k) for e, k in zip(node.args, args, strict=False)]
+        what = joined(*(a.whole for a in args)) if args else EQUAL
         if node.func.attr in ("insert", "setdefault"):
             what = args[-1].whole
         elif node.func.attr in ("extend", "update") and node.args:
@@ -517,8 +543,8 @@ class Values:
             return self._read_whole(node.args[0], first)
         if name == "builtins.sum" and args:
             return self.element(node.args[0], first)
-        if name.startswith(RANDOM) and not name.endswith("_like"):
-            return BATCH if any(k.sized or k.shape or k.name == "batch" for k in wholes) else NEAR
+        if name.startswith((*RANDOM, *FILLED)) and not name.endswith("_like"):
+            return self._filled(name, node, wholes)
         if name.startswith(DRAWN):
             return NEAR if all(k.same for k in wholes) else self._scaled_call(node, wholes)
         if name.startswith("torch.") or (name.startswith("numpy.") and any(not k.same for k in wholes)):
@@ -530,6 +556,24 @@ class Values:
         if name.startswith(("builtins.", "math.")):
             return self._scaled_call(node, wholes)
         return self._opaque(wholes, f"what {name}() makes of a batch")
+
+    def _filled(self, name: str, node: ast.Call, wholes: list[Kind]) -> Kind:
+        """A new tensor: with a row for each sample where its first size is that of a batch."""
+        if all(k.same for k in wholes):
+            return NEAR if name.startswith(RANDOM) else EQUAL
+        sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
+        if name in ("torch.randint", "torch.normal"):
+            sizes = [a for a in sizes if isinstance(a, (ast.Tuple, ast.List)) or self.kinds[id(a)].shape]
+        elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
+            return other(f"what {name}() makes of a number of samples")
+        first = sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
+        if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
+            first = first.elts[0]
+        kind = self.kinds.get(id(first), EQUAL)
+        rest = [k for k in wholes if not k.same and k.items is None and k is not kind]
+        if (kind.sized or (kind.shape and kind.axis == 0)) and not rest:
+            return BATCH
+        return other("the shapes are not known")
 
     def _scaled_call(self, node: ast.Call, wholes: list[Kind]) -> Kind:
         """A function of numbers: those of all processes are meant."""
@@ -545,11 +589,13 @@ class Values:
         if whole.name == "batch" and kind.items is None:
             if not _is_tensor(self.script, expr):
                 return SIZE if self._surely_rows(expr) else other("the length of a batch")
-            return SIZE if whole.axis == 0 and not whole.shape else EQUAL
+            if whole.axis == "some":
+                return other("the number of some samples")
+            return SIZE if whole.axis in (0, "flat") and not whole.shape else EQUAL
         return EQUAL
 
     def _surely_rows(self, expr: ast.expr) -> bool:
-        return all(isinstance(t, Tensor) for t in things_of(self.script, expr))
+        return all(isinstance(t, Tensor) for t in self.things(expr))
 
     def _torch(self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
         wholes = [k.whole for k in (*args, *named.values())]
@@ -626,9 +672,10 @@ class Values:
             self.changes(node)
             self.happens(node)
             for part in node.args:
-                self.settle(part)
                 if self.kinds[id(part)].whole.name == "near":
                     self.first_value(part)
+                else:
+                    self.settle(part)
             return NONE
         if isinstance(this, Ext) and (name in ("step", "load_state_dict", "backward", "update", "zero_grad") or is_module(this)):
             if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
@@ -692,6 +739,8 @@ class Values:
     def _size(self, name: str, node: ast.Call, kind: Kind) -> Kind:
         if kind.name != "batch":
             return EQUAL
+        if kind.axis == "some":
+            return EQUAL if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size") else other("the number of some samples")
         if name in ("numel", "nelement"):
             return SIZE
         if name != "size":
@@ -699,9 +748,15 @@ class Values:
         if not node.args:
             return replace(BATCH, axis=kind.axis, shape=True)
         dim = const(self.script.values(node.args[0]))
+        if isinstance(dim, int) and dim < 0 and self._is_image(node):
+            dim += 4
         if not isinstance(dim, int) or kind.axis not in (0, 1) or dim < 0:
             return other("the size of a batch")
         return SIZE if dim == kind.axis else EQUAL
+
+    def _is_image(self, node: ast.Call) -> bool:
+        found = self.things(node.func.value) if isinstance(node.func, ast.Attribute) else []
+        return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
 
     def _of_batch(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int) -> Kind:
         if kind.shape:
@@ -709,6 +764,8 @@ class Values:
         if name in ("sum", "mean", "nanmean", *PER_ROW) and not (name in ("max", "min") and any(k.whole.name == "batch" for k in args)):
             position = 1 if name in ("topk", "norm") else 0
             return reduced(name, kind, self._dims(node, position + shift), const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False)
+        if name == "masked_select":
+            return replace(kind, axis="some")
         if name in ("view", "reshape", "flatten"):
             return self._reshaped(name, node, kind, args, shift)
         if name in ("t", "T"):
@@ -772,10 +829,3 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
     """Certainly no tuple, list or dict."""
     found = script.values(expr)
     return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)
-
-
-def is_part(node: ast.AST) -> bool:
-    return isinstance(parent_of(node), ast.expr)
-
-
-__all__ = ["Refused", "Values", "at", "things_of"]

@@ -9,18 +9,18 @@ in their last bits (an evaluation) is decided by the first process for all, one 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autofast.read.source import ancestors, function_of, source_of, statement_of
-from autofast.read.values import Const, Func, Inst, Module, Thing, const
+from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Module, Seq, Tensor, Thing, const
 from autofast.script import Script
 
-from ._ddp_host import Host
+from ._ddp_guards import Host
 from ._ddp_kinds import EQUAL, NEAR, NONE, Kind, join, of, other
 from ._ddp_names import Refused, Training, at
-from ._ddp_values import CLASSES, Values, things_of
+from ._ddp_values import CLASSES, Values
 
 STEPS = 1_000_000
 DEPTH = 24
@@ -39,12 +39,16 @@ class Control:
 
 @dataclass
 class Frame:
-    """A function that is followed; ``left`` are conditions under which it may have ended already."""
+    """A function that is followed; ``things`` are what its parameters are in this call,
+    ``left`` conditions under which it may have ended already."""
 
     scope: ast.AST
+    things: dict[str, list[Thing]] = field(default_factory=dict)
     returns: list[Kind] = field(default_factory=list)
     yields: list[Kind] = field(default_factory=list)
     left: list[Control] = field(default_factory=list)
+    exits: list[State] = field(default_factory=list)  # what holds where it returns
+    passes: list[list[State]] = field(default_factory=list)  # ... and where its loops are left or go on, innermost last
     loops: list[list[Control]] = field(default_factory=list)
 
 
@@ -57,12 +61,16 @@ class Note:
     how: str
 
 
+class _Alone(Refused):
+    """One process would do alone what all must do."""
+
+
 class Walk(Values):
     """One pass through the script; ``decided`` are conditions that the first process decides for all (by id)."""
 
-    def __init__(self, script: Script, training: Training, host: Host, decided: dict[int, ast.expr]):
+    def __init__(self, script: Script, training: Training, host: Host, decided: dict[int, ast.expr], hoists: dict[int, ast.Call]):
         self.script, self.training, self.host = script, training, host
-        self.decided = decided
+        self.decided, self.hoists = decided, hoists  # hoists: calls that are taken out of what one process does
         self.kinds: dict[int, Kind] = {}
         self.state: State = {}
         self.notes: dict[int, Note] = {}
@@ -73,10 +81,14 @@ class Walk(Values):
         self.recording = True
         self.written = False
         self.guarded: list[ast.AST] = []
+        self.splits: set[int] = set()  # statements before which a guard must end
+        self._inner: set[int] = set()
         self.place = ""  # before, in or after the time in which there is a group
         self.seen: set[int] = set()
         self._steps = 0
         self._locals: dict[int, frozenset[str]] = {}
+        self._loops = {id(loop) for loop in training.loops}
+        self.passes = set(training.wrapped) | {id(p) for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes}
         self._matters = {id(b.node) for s in training.steps for b in s.backwards} | {id(u.node) for s in training.steps for u in s.updates}
 
     def run(self) -> None:
@@ -90,6 +102,25 @@ class Walk(Values):
         self._steps += 1
         if self._steps > STEPS:
             raise Refused("the training is too large to follow")
+
+    # -------------------------------------------------------------------------------------------- objects
+    def things(self, node: ast.expr) -> list[Thing]:
+        """What an expression may be in the calls that are followed now."""
+        every = list(self.script.values(node))
+        if isinstance(node, ast.Name):
+            scope = self._scope_of(node)
+            frame = next((f for f in reversed(self.frames) if f.scope is scope), None)
+            return frame.things[node.id] if frame is not None and node.id in frame.things else every
+        if isinstance(node, ast.Attribute) and every:
+            owners = self.things(node.value)
+            bound = [t for t in every if isinstance(t, (Bound, Method))]
+            if len(bound) == len(every):
+                mine = {id(o) for o in owners}
+                return [t for t in bound if id(t.this) in mine] or every
+            if owners and all(isinstance(o, Inst) and node.attr in o.attrs for o in owners):
+                kept = {id(t) for o in owners if isinstance(o, Inst) for t in (*o.attrs[node.attr], *o.past.get(node.attr, ()))}
+                return [t for t in every if id(t) in kept or not isinstance(t, (Inst, Ext, Seq, Dict))]
+        return every
 
     # -------------------------------------------------------------------------------------------- variables
     def _scope_of(self, node: ast.Name) -> ast.AST:
@@ -156,11 +187,11 @@ class Walk(Values):
     def _store_attribute(self, target: ast.Attribute, kind: Kind) -> None:
         self.changes(target)
         receiver = self.ev(target.value)
-        owners = [t for t in things_of(self.script, target.value) if isinstance(t, Inst)]
+        owners = [t for t in self.things(target.value) if isinstance(t, Inst)]
         for owner in owners:
             key = ("a", id(owner), target.attr)
             self.state[key] = kind if len(owners) == 1 else join(self.state.get(key, NONE), kind)
-        modules = [t for t in things_of(self.script, target.value) if isinstance(t, Module)]
+        modules = [t for t in self.things(target.value) if isinstance(t, Module)]
         for module in modules:
             self.state["v", id(module.source.tree), target.attr] = kind
         if not owners and not modules and not receiver.whole.name == "batch":
@@ -177,7 +208,7 @@ class Walk(Values):
         self.happens(target)
 
     def _store_item(self, target: ast.Subscript, kind: Kind) -> None:
-        found = things_of(self.script, target.value)
+        found = self.things(target.value)
         if any(isinstance(t, CLASSES) for t in found) or isinstance(target.value, (ast.Name, ast.Attribute)) and not found:
             self.changes(target)
             self.hold(target.value, kind.whole)
@@ -195,7 +226,7 @@ class Walk(Values):
     def hold(self, container: ast.expr, what: Kind) -> None:
         """A container holds ``what`` from now on, under all its names."""
         what = self._raised(what)
-        found = [t for t in things_of(self.script, container) if isinstance(t, CLASSES)]
+        found = [t for t in self.things(container) if isinstance(t, CLASSES)]
         for thing in found:
             key = ("c", id(thing), "")
             self.state[key] = join(self.state.get(key, what), what)
@@ -208,7 +239,7 @@ class Walk(Values):
                 empty = old.items is not None and not old.items
                 self.state["v", id(self._scope_of(root)), root.id] = what if empty else join(old.whole, what)
             elif isinstance(root, ast.Attribute):
-                for owner in things_of(self.script, root.value):
+                for owner in self.things(root.value):
                     if isinstance(owner, Inst):
                         key = ("a", id(owner), root.attr)
                         old = self.state.get(key, of())
@@ -250,8 +281,8 @@ class Walk(Values):
 
     def happens(self, node: ast.AST) -> None:
         """All processes must come here together."""
-        for outer in self.guarded:
-            raise Refused(f"what {at(outer)} shows takes part in the training: put it into a variable first")
+        if self.guarded:
+            raise _Alone(f"what {at(self.guarded[-1])} shows takes part in the training: put it into a variable first")
         for control in list(self._all_control()):
             if control.kind.name == "equal" or id(control.test) in self.decided:
                 continue
@@ -265,8 +296,40 @@ class Walk(Values):
 
     def changes(self, node: ast.AST) -> None:
         """Something is changed that lasts: not in one process only."""
-        for outer in self.guarded:
-            raise Refused(f"what {at(outer)} shows changes something on {at(node)}: put it into a variable first")
+        if self.guarded:
+            raise _Alone(f"what {at(self.guarded[-1])} shows changes something on {at(node)}: put it into a variable first")
+
+    def outside(self, node: ast.Call) -> Kind | None:
+        """The call of a function of the project in what one process does alone: where it does more than that, it is taken out.
+
+        It then stands before the statement, so nothing that it could change may stand before it in there.
+        """
+        if not self.guarded or id(node) in self._inner or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func)):
+            return None
+        before, guarded, frames = dict(self.state), self.guarded, len(self.frames)
+        self._inner.add(id(node))
+        try:
+            if id(node) not in self.hoists:
+                with self._quietly():
+                    self._call(node)
+                    self.state = dict(before)
+                return self._call(node)
+        except _Alone:
+            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(guarded[-1], node):
+                raise
+            self.hoists[id(node)] = node
+            self.splits.add(id(guarded[-1]))
+            del self.frames[frames:]
+            self.state = before
+        finally:
+            self._inner.discard(id(node))
+        self.guarded = []
+        self._inner.add(id(node))
+        try:
+            return self._call(node)
+        finally:
+            self._inner.discard(id(node))
+            self.guarded = guarded
 
     def files(self, node: ast.Call, kind: str) -> None:
         if kind in ("guard", "file"):
@@ -292,12 +355,23 @@ class Walk(Values):
         finally:
             self.recording = before
 
+    def _reads_before(self, statement: ast.AST, call: ast.Call) -> bool:
+        """Whether the statement looks at something that the call might change before it comes to the call."""
+        around = {id(call), *(id(a) for a in ancestors(call)), *(id(n) for n in ast.walk(call) if isinstance(n, ast.expr))}
+        for node in ast.walk(statement):
+            if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and id(node) not in around and not _is_method(node):
+                found = self.things(node.func) if isinstance(node, ast.Call) else []
+                fixed = bool(found) and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found)
+                if (node.lineno, node.col_offset) < (call.lineno, call.col_offset) and not fixed:
+                    return True
+        return False
+
     # -------------------------------------------------------------------------------------------- what is noted
     def note(self, expr: ast.expr, how: str) -> None:
         if how in ("mean", "sum", "first"):
             for outer in self.guarded:
                 if function_of(expr) is not function_of(outer):
-                    raise Refused(f"{at(expr)} is reached while {at(outer)} is carried out, in one process only")
+                    raise _Alone(f"{at(expr)} is reached while {at(outer)} is carried out, in one process only")
             guards, self.guarded = self.guarded, []
             self.happens(expr)
             self._in_group(expr)
@@ -306,8 +380,8 @@ class Walk(Values):
             return
         old = self.notes.get(id(expr))
         if old is not None and old.how != how:
-            if {old.how, how} <= {"mean", "none"}:
-                how = "mean"  # what is the same everywhere is its own mean
+            if {old.how, how} in ({"mean", "none"}, {"first", "none"}):
+                how = "mean" if "mean" in (old.how, how) else "first"  # what is the same everywhere stays what it is
             else:
                 raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} is a part of a number in one use and all of it in another")
         self.notes[id(expr)] = Note(expr, how)
@@ -334,8 +408,21 @@ class Walk(Values):
             self.settle(child, images)
         self.kinds[id(expr)] = EQUAL
 
+    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
+        """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""
+        tensors = [t for t in self.things(expr) if isinstance(t, Tensor)]
+        own = kind.items is None and kind.name in ("mean", "sum") and not kind.sized and self._in_batches()
+        if own and tensors and not any(t.grad for t in tensors):
+            self.settle(expr)
+            return EQUAL
+        return kind
+
+    def _in_batches(self) -> bool:
+        """This function goes over the batches that are shared out."""
+        return any(isinstance(c.test, ast.For) and id(c.test) in self._loops and function_of(c.test) is self.frames[-1].scope for c in self.control)
+
     def _own_call(self, call: ast.Call) -> bool:
-        return any(not hasattr(t, "name") or isinstance(t, (Func,)) for t in things_of(self.script, call.func))
+        return any(not hasattr(t, "name") or isinstance(t, (Func,)) for t in self.things(call.func))
 
     # -------------------------------------------------------------------------------------------- functions
     def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
@@ -343,8 +430,8 @@ class Walk(Values):
         if len(self.frames) > DEPTH or sum(f.scope is scope for f in self.frames) > 1:
             fine = all(k.same for k in (*kinds, *named.values()))
             return NEAR if fine else other("a function that calls itself")
+        frame = Frame(scope, self._given(func, this, node))
         self._bind(func, this, node, kinds, named)
-        frame = Frame(scope)
         self.frames.append(frame)
         try:
             if isinstance(scope, ast.Lambda):
@@ -352,6 +439,8 @@ class Walk(Values):
             self.block(scope.body)
         finally:
             self.frames.pop()
+            for state in frame.exits:
+                self.state = merged(self.state, state)
         if frame.yields:
             found = frame.yields[0]
             for kind in frame.yields[1:]:
@@ -363,6 +452,23 @@ class Walk(Values):
         for kind in frame.returns[1:]:
             found = join(found, kind)
         return found
+
+    def _given(self, func: Func, this: Thing | None, node: ast.Call | None) -> dict[str, list[Thing]]:
+        """The objects that a call hands over, where the parameter stays what it is."""
+        spec = func.node.args
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        stored = {n.id for n in _own(func.node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        found: dict[str, list[Thing]] = {}
+        if this is not None and names:
+            found[names.pop(0)] = [this]
+        for name, expr in zip(names, node.args if node is not None else (), strict=False):
+            if isinstance(expr, ast.Starred):
+                break
+            found[name] = self.things(expr)
+        for keyword in node.keywords if node is not None else ():
+            if keyword.arg in {*names, *(a.arg for a in spec.kwonlyargs)}:
+                found[keyword.arg] = self.things(keyword.value)
+        return {name: things for name, things in found.items() if name not in stored and things}
 
     def _bind(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> None:
         spec = func.node.args
@@ -436,8 +542,11 @@ class Walk(Values):
             case ast.Return(value=value):
                 self.frames[-1].returns.append(self._raised(self.ev(value)) if value is not None else NONE)
                 self._jump(self.frames[-1].left)
+                self.frames[-1].exits.append(dict(self.state))
             case ast.Break() | ast.Continue():
                 self._jump(self.frames[-1].loops[-1] if self.frames[-1].loops else self.frames[-1].left)
+                if self.frames[-1].passes:
+                    self.frames[-1].passes[-1].append(dict(self.state))
             case ast.If():
                 self._branches(node)
             case ast.For() | ast.AsyncFor():
@@ -472,6 +581,7 @@ class Walk(Values):
         if value.sized and value.items is None and as_load.whole.same and self._counted_here(node.value):
             self.settle(node.value)
             value = EQUAL
+        value = self.kept(node.value, value) if as_load.whole.same else value
         found = self._binary(node, as_load, value, node.op)
         if found.name == "other" and isinstance(node.op, (ast.Add, ast.Sub)) and as_load.items is None and as_load.same and value.whole.name == "sum":
             # a number that has a value already grows by a number of samples: by those of all
@@ -521,9 +631,13 @@ class Walk(Values):
         over = self.ev(node.iter)
         each = self._each(node)
         if each is not None:
+            self.frames[-1].passes.append([])
             for value in each:
-                self.store(node.target, EQUAL if value is None else value)
+                self.store(node.target, value)
                 self._pass(node, EQUAL)
+                for state in self.frames[-1].passes[-1]:
+                    self.state = merged(self.state, state)
+            self.frames[-1].passes.pop()
             self.block(node.orelse)
             return
         control = over.whole if over.name not in ("iter", "loader") and over.items is None and over.whole.name in ("near", "other") else EQUAL
@@ -559,20 +673,24 @@ class Walk(Values):
         self._loop(once)
         self.block(node.orelse)
 
-    def _loop(self, once: object) -> None:
-        assert callable(once)
+    def _loop(self, once: Callable[[], None]) -> None:
         frame = self.frames[-1]
         frame.loops.append([])
+
+        def turn() -> None:
+            before = dict(self.state)
+            frame.passes.append([])
+            once()
+            for state in (*frame.passes.pop(), before):
+                self.state = merged(self.state, state)
+
         for _ in range(8):
             before = dict(self.state)
             with self._quietly():
-                once()
-            self.state = merged(self.state, before)
+                turn()
             if self.state == before:
                 break
-        before = dict(self.state)
-        once()
-        self.state = merged(self.state, before)
+        turn()
         frame.loops.pop()
 
     def _try(self, node: ast.Try) -> None:
@@ -648,6 +766,12 @@ def _words(kind: Kind) -> str:
 def _short(expr: ast.expr) -> str:
     text = ast.unparse(expr)
     return text if len(text) < 50 else text[:47] + "..."
+
+
+def _is_method(node: ast.AST) -> bool:
+    """``x.item`` of ``x.item()``, ``logger.info`` of a call: looked at, not read."""
+    outer = parent_of(node)
+    return isinstance(node, ast.Attribute) and isinstance(outer, ast.Call) and outer.func is node and isinstance(node.value, (ast.Name, ast.Constant))
 
 
 def _goes(body: list[ast.stmt]) -> bool:
