@@ -21,6 +21,7 @@ _MOVED = [
         r"^(?:lightning\.pytorch|pytorch_lightning)\.demos\.mnist_datamodule\.MNIST$",
         "torchvision.datasets.MNIST",
     ),  # with a fallback for tests
+    (r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$", "torchvision.models.get_model"),
     (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
     (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
     (r"^torch\.(?:special|linalg)\.", "torch."),
