@@ -19,8 +19,8 @@ from ._accum_existing import Existing, existing, other_number
 from ._accum_horizon import Horizons
 from ._accum_losses import Losses
 from ._accum_scopes import Kind, Scope, Shape
-from ._accum_window import Window, window_of
-from ._pace import FRAMEWORKS, Refused, _loader, at
+from ._accum_window import Window, loader_of, window_of
+from ._pace import FRAMEWORKS, Refused, at
 
 OTHERS = {
     "accelerate": "give Accelerator(gradient_accumulation_steps=...) and use accelerator.accumulate(model)",
@@ -46,7 +46,7 @@ _KNOWN: WeakKeyDictionary[Script, dict[tuple[int, bool], list[Accumulated]]] = W
 
 
 def accumulated(script: Script, options: Options) -> list[Accumulated]:
-    """One for each training loop. All of them or none: a number of batches that holds for half of a training would be no use."""
+    """One for each training loop."""
     key = options.accumulate, options.keep_batch
     known = _KNOWN.setdefault(script, {})
     if key not in known:
@@ -101,8 +101,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         raise Refused("it is no loop over the batches of a DataLoader, so that its last window is not known")
     if step.double_backward:
         raise Refused(f"gradients of gradients are computed on {at(step.double_backward[0])}")
-    _loader(script, step.loop, step.updates)
-    _check_loaders(script, step)
+    loader_of(script, step, step.loop)
     drop = keep and drops_last(script, step.loaders)
     turn = turn_of(script, step)
     window = window_of(script, step, steps, drop)
@@ -136,13 +135,6 @@ def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, 
 
 def _given(losses: Losses, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
     return lambda: losses.shape(expr, scope)
-
-
-def _check_loaders(script: Script, step: Step) -> None:
-    for loader in script.loaders:
-        if any(t is x for t in loader.things for x in step.loaders):
-            if any(v != frozenset() and not all(getattr(t, "value", "") is None for t in v) for v in (loader.args.get(6, "collate_fn"),)):
-                raise Refused(f"the loader on {at(loader.node)} has a collate_fn: what its batches have of samples is not known")
 
 
 def _has_batch_norm(script: Script, step: Step) -> bool:

@@ -42,11 +42,13 @@ def smaller(script: Script, turn: Turn, window: Window) -> list[Edit]:
         args, call = _arguments(loader)
         given = args.given(1, "batch_size")
         expr = spelled(call, given)
+        if given is not None and expr is None and len(given.via) == 1:
+            expr = given.via[0][1].expr  # ``DataLoader(data, **options)``
         if given is None or expr is None:
             raise Refused(f"the batch size of the loader on {at(loader.node)} does not stand in its call")
         _check_whole(expr, given.values, window.steps, loader)
         _check_others(script, expr, given.values, turn, loader)
-        steps = window.name if source_of(expr) is window.source else str(window.steps)
+        steps = window.number if source_of(expr) is window.source else str(window.steps)
         edits.append(Wrap(expr, f"{{}} // {steps}"))
     _check_intervals(script, turn, window.steps)
     return edits
@@ -96,7 +98,13 @@ def _check_others(script: Script, expr: ast.expr, values: frozenset[Thing], turn
             same = (options and bool(script.values(node) & options)) or (
                 not isinstance(expr, ast.Constant) and ast.dump(node) == words and script.values(node) == values
             )
-            if same and not _in_a_loader(script, node) and not _is_shown(node) and not _is_passed_on(script, node):
+            if (
+                same
+                and not within(node, expr)
+                and not _in_a_loader(script, node)
+                and not _is_shown(node)
+                and not _is_passed_on(script, node)
+            ):
                 raise Refused(f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too")
     numbers = {const(t.default) if isinstance(t, Arg) else t.value for t in values if isinstance(t, (Arg, Const))}
     for node in _code(script, turn):

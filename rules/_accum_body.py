@@ -7,7 +7,7 @@ share of the batch become parameters of it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from textwrap import dedent, indent
 
@@ -96,6 +96,10 @@ class Body:
         statement = statement_of(event.node)
         if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
             raise Refused(f"what belongs to the update on {at(event.node)} is part of another statement")
+        if event.gate is not None:
+            if not nodes_of([event.gate]) & {id(event.node)} or len(event.gate.body) > 1:
+                raise Refused(f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.gate)})")
+            return event.gate
         if event.kind in ("average", "zero") and any(e is event for e in wanted):
             return _outermost(statement, self.loop, self.turn, event.kind)
         return statement
@@ -282,6 +286,11 @@ class Body:
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""
         inside = nodes_of([u.statement for u in units])
+        for gate in (e.gate for u in units for e in u.events if e.gate is not None):
+            for asked in (n for n in ast.walk(gate.test) if isinstance(n, ast.Name)):
+                for node in mentions(function_of(gate), asked.id):
+                    if isinstance(node.ctx, ast.Store) and within(node, self.loop) and id(node) not in inside:
+                        raise Refused(f"a scheduler is stepped under a condition ({at(gate)})")
         for unit in units:
             scope = function_of(unit.statement)
             for name in stored_in(unit.statement):
@@ -367,24 +376,20 @@ def _closed(units: list[Unit], turn: Turn) -> list[Unit]:
     """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
     units = list(units)
     events = {id(e.node) for e in turn.events} | {id(c.node) for e in turn.events for c in e.calls}
-    while True:
-        inside = nodes_of([u.statement for u in units])
-        for unit in units:
-            here = block(unit.statement)
-            for statement in here[index(here, unit.statement) + 1 :]:
-                names = stored_in(statement)
-                if id(statement) in inside or not isinstance(statement, ast.Assign) or not names or nodes_of([statement]) & events:
-                    continue
-                if not {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} & stored_in(
-                    unit.statement
-                ):
-                    continue
-                loads = [n for name in names for n in mentions(function_of(statement), name) if isinstance(n.ctx, ast.Load)]
-                if loads and all(id(n) in inside for n in loads):
-                    units.append(Unit(statement, unit.events))
-                    break
-            else:
+    while (more := next(_between(units, events), None)) is not None:
+        units.append(more)
+    return units
+
+
+def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
+    inside = nodes_of([u.statement for u in units])
+    for unit in units:
+        here = block(unit.statement)
+        last = max(index(here, u.statement) for u in units)
+        for statement in here[index(here, unit.statement) + 1 : max(last, 0)]:
+            names = stored_in(statement)
+            if id(statement) in inside or not isinstance(statement, ast.Assign) or not names or nodes_of([statement]) & events:
                 continue
-            break
-        else:
-            return units
+            loads = [n for name in names for n in mentions(function_of(statement), name) if isinstance(n.ctx, ast.Load)]
+            if loads and all(id(n) in inside for n in loads):
+                yield Unit(statement, unit.events)

@@ -42,6 +42,7 @@ class Event:
     things: list[Thing]
     backward: Backward | None = None
     update: Update | None = None
+    gate: ast.If | None = None  # a condition on what the update has shown: it goes with it
 
     @property
     def at_end(self) -> bool:
@@ -98,19 +99,24 @@ def _events(
             ways.setdefault(tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []).append(occurrence)
     for occurrences in ways.values():
         rest = below(occurrences[0].stack, turn.loop)
-        _check_way(kind, rest, site.node, turn.loop)
+        gate = _check_way(kind, rest, site.node, turn.loop)
         calls = tuple(f for f in rest if isinstance(f, CallFrame))
         order = min(o.order for o in occurrences)
-        yield Event(kind, site.node, order, calls, rest, list({id(t): t for t in things}.values()), backward, update)
+        yield Event(kind, site.node, order, calls, rest, list({id(t): t for t in things}.values()), backward, update, gate)
     if len(ways) > 1:
         raise Refused(f"{at(site.node)} is come to in several ways in one turn of the loop")
 
 
-def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
+def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If | None:
+    """A condition that only a scheduler may be under, if there is one; all others have to be the same in every turn."""
+    gate = None
     words = {"zero": "the clearing of gradients", "backward": "the backward", "step": "the update"}.get(kind, "what belongs to the update")
     for frame in rest:
         if isinstance(frame, BranchFrame):
             if not frame.known and not _is_steady(frame.node, loop):
+                if kind == "schedule" and isinstance(frame.node, ast.If) and frame.arm and gate is None and not frame.node.orelse:
+                    gate = frame.node
+                    continue
                 raise Refused(f"{words} on {at(node)} depends on a condition ({at(frame.node)})")
         elif isinstance(frame, TryFrame):
             raise Refused(f"{words} on {at(node)} may be cut off ({at(frame.node)})")
@@ -119,6 +125,7 @@ def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
                 raise Refused(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
         elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
             raise Refused(f"when {words} on {at(node)} happens is not known")
+    return gate
 
 
 def _is_steady(node: ast.AST, loop: ast.For) -> bool:
@@ -257,6 +264,7 @@ def check_order(script: Script, turn: Turn) -> None:
         if not mine:
             raise Refused(f"the gradients that {at(step.node)} uses are not cleared in the turn of a batch")
         first = max((z.order for z in mine if z.order < step.order), default=0)
+        theirs = [b for b in theirs if not _exclude(b, step)]
         for backward in theirs:
             if not first < backward.order < step.order:
                 raise Refused(_leak(backward, step))
@@ -265,6 +273,12 @@ def check_order(script: Script, turn: Turn) -> None:
     for zero in zeros:
         if not any(_clears(script, zero, s) for s in turn.of("step")):
             raise Refused(f"whose gradients {at(zero.node)} clears is not known")
+
+
+def _exclude(one: Event, other: Event) -> bool:
+    """Where one of these happens, the other does not: they stand in the arms of one condition."""
+    arms = {id(f.node): f.arm for f in one.rest if isinstance(f, BranchFrame)}
+    return any(isinstance(f, BranchFrame) and arms.get(id(f.node), f.arm) != f.arm for f in other.rest)
 
 
 def _leak(backward: Event, step: Event) -> str:

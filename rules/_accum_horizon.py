@@ -6,15 +6,16 @@ import ast
 from dataclasses import dataclass, field
 
 from autofast.edits import Edit, Wrap
+from autofast.read.kinds import is_loader
 from autofast.read.source import function_of, parent_of, source_of, statement_of
-from autofast.read.values import Arg, Bound, Const, Func, Num
+from autofast.read.values import Arg, Bound, Cls, Const, Func, Inst, Module, Num, Ref, Seq, Unknown
 from autofast.script import Scheduler, Script
 
 from ._accum_events import Event, Turn
 from ._accum_window import Window
 from ._pace import Refused, at
 from ._torch import spelled
-from ._turns import FUNCTIONS, mentions
+from ._turns import FUNCTIONS, binds, mentions
 
 LENGTHS = {
     "StepLR": ((1, "step_size"),),
@@ -96,19 +97,25 @@ class Horizons:
             self._convert(part)
 
     def _functions(self, scheduler: Scheduler) -> None:
-        """A function of the number of updates must not ask for that of batches."""
+        """What a function of the number of updates takes for lengths."""
         for one in (*scheduler.args.positional, *scheduler.args.named.values()):
             for thing in one.values:
                 func = thing.func if isinstance(thing, Bound) else thing
-                if isinstance(func, Func) and any(isinstance(n, ast.Name) and not self._is_plain(n) for n in ast.walk(func.node)):
-                    raise Refused(f"the function of {scheduler.name} on {at(scheduler.node)} may count batches")
+                if isinstance(func, (Func, Seq)):
+                    for node in ast.walk(func.node) if func.node is not None else ():
+                        self._in_function(node, scheduler)
 
-    def _is_plain(self, node: ast.Name) -> bool:
-        if not isinstance(node.ctx, ast.Load) or parent_of(node) is None:
-            return True
-        found = self.script.values(node)
-        arguments = {a.arg for f in _functions_around(node) for a in f.args.args}
-        return node.id in arguments or not any(isinstance(t, Num) for t in found)
+    def _in_function(self, node: ast.AST, scheduler: Scheduler) -> None:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+            self._length(node, scheduler.node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found = self.script.values(node)
+            plain = found and all(isinstance(t, (Ref, Func, Cls, Module, Inst, Const, Arg)) or is_loader(t) for t in found)
+            if not plain and not any(binds(f, node.id) for f in _functions_around(node)):
+                self._variable(node, scheduler.node)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if any(isinstance(t, (Num, Unknown)) for t in self.script.values(node)):
+                raise Refused(f"whether `{ast.unparse(node)}` on {at(node)} is a number of batches is not known")
 
     def _length(self, expr: ast.expr, call: ast.Call) -> bool:
         """Make every number of batches in a length one of updates; whether there is one."""
@@ -146,6 +153,8 @@ class Horizons:
         if not stores and not isinstance(scope, ast.Module):
             scope = source_of(expr).tree
             stores = [n for n in mentions(scope, expr.id) if isinstance(n.ctx, ast.Store)]
+        if not stores and not found and not any(binds(f, expr.id) for f in _functions_around(expr)):
+            return False  # a function, a class or a module
         statement = statement_of(stores[0]) if len(stores) == 1 else None
         if not isinstance(statement, ast.Assign) or statement.targets != [stores[0]] or not isinstance(scope, (*FUNCTIONS, ast.Module)):
             raise Refused(f"whether `{expr.id}` on {at(expr)} is a number of batches is not known")
@@ -179,7 +188,7 @@ class Horizons:
         if id(expr) in self._done:
             return
         self._done.add(id(expr))
-        steps = self.window.name if source_of(expr) is self.window.source else str(self.window.steps)
+        steps = self.window.number if source_of(expr) is self.window.source else str(self.window.steps)
         template = f"{{}} // {steps}" if self.window.drop else f"({{}} + {steps} - 1) // {steps}"
         self.edits.append(Wrap(expr, template))
 

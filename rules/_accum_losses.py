@@ -104,23 +104,23 @@ class Losses:
             kinds = [self.shape(v, scope) for v in expr.values]
         else:
             assert isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.DictComp))
-            local = set(scope.local)
+            local = dict(scope.local)
             for part in expr.generators:
-                kind = self.shape(part.iter, scope)
-                if kind is not Kind.ROWS or part.ifs:
+                kind = self.shape(part.iter, replace(scope, local=local))
+                if not isinstance(kind, Kind) or kind not in (Kind.ROWS, Kind.FREE) or part.ifs:
                     raise _unknown(expr)
-                local |= {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
-            inner = replace(scope, local=frozenset(local))
-            kinds = [self.shape(expr.value if isinstance(expr, ast.DictComp) else expr.elt, inner)]
-        if kinds and all(k is Kind.ROWS for k in kinds):
-            return Kind.ROWS
+                local.update((n.id, kind) for n in ast.walk(part.target) if isinstance(n, ast.Name))
+            kinds = [self.shape(expr.value if isinstance(expr, ast.DictComp) else expr.elt, replace(scope, local=local))]
+        for kind in (Kind.ROWS, Kind.FREE):
+            if kinds and all(k is kind for k in kinds):
+                return kind
         raise _unknown(expr)
 
     # ------------------------------------------------------------------------------------------------ names
     def _name(self, expr: ast.Name, scope: Scope) -> Shape:
         """What the stores that may reach this place have put into the variable."""
         if expr.id in scope.local:
-            return Kind.ROWS
+            return scope.local[expr.id]
         stores, sure = reaching(expr, scope)
         stores = [n for n in stores if self.script.reached(statement_of(n)) or statement_of(n) is scope.loop]
         kinds: list[Shape] = []
@@ -285,6 +285,8 @@ class Losses:
                 return Kind.SIZE
             raise _unknown(expr)
         callees = self.script.values(expr.func)
+        if (made := self.script.values(expr)) and all(isinstance(t, Seq) and t.kind == "parameters" for t in made):
+            return Kind.FREE
         if callees and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees):
             return self._method(expr, scope)
         kinds = {id(t): t for t in callees}
@@ -317,7 +319,9 @@ class Losses:
             return Kind.SIZE
         if isinstance(kind, tuple):
             raise _unknown(expr)
-        if kind is Kind.FREE and self._is_free(expr):
+        if kind is Kind.FREE and all(
+            self.shape(a, scope) in (Kind.FREE, Kind.NONE) for a in (*expr.args, *(k.value for k in expr.keywords))
+        ):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
             return kind
@@ -431,6 +435,8 @@ class Losses:
                 return Kind.FREE
             if short == "sum" and len(expr.args) == 1:
                 kind = self.shape(expr.args[0], scope)
+                if kind is Kind.FREE:
+                    return kind
                 if isinstance(kind, tuple) and kind:
                     total: Shape = kind[0]
                     for more in kind[1:]:
@@ -460,7 +466,9 @@ class Losses:
         if not expr.args:
             raise _unknown(expr)
         kind = self.shape(expr.args[0], scope)
-        if kind is Kind.FREE and self._is_free(expr):
+        if kind is Kind.FREE and all(
+            self.shape(a, scope) in (Kind.FREE, Kind.NONE) for a in (*expr.args, *(k.value for k in expr.keywords))
+        ):
             return Kind.FREE
         if isinstance(kind, Kind) and kind in ROWS:
             if short in ("normalize", "cosine_similarity", "pairwise_distance"):

@@ -37,7 +37,7 @@ class Scope:
     given: Mapping[str, Callable[[], Shape]] = field(default_factory=dict)
     loop: ast.For | None = None
     batch: frozenset[str] = frozenset()  # the loop's variables that hold the batch
-    local: frozenset[str] = frozenset()  # variables of a comprehension that goes through a batch
+    local: Mapping[str, Kind] = field(default_factory=dict)  # variables of a comprehension
 
 
 def reaching(expr: ast.Name, scope: Scope) -> tuple[list[ast.Name], bool]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edits import Edit, Helper, Wrap
-from autofast.read.source import Source, function_of, source_of
-from autofast.read.values import Thing
-from autofast.script import Script, Step
+from autofast.edits import Before, Edit, Helper, Wrap
+from autofast.read.kinds import is_loader
+from autofast.read.source import Source, ancestors, function_of, parent_of, source_of
+from autofast.read.values import Arg, Const, Ext, Thing, const
+from autofast.script import Loader, Script, Step
 
-from ._pace import Refused, _Counter, _jumps, _loader, at
+from ._pace import BARS, Refused, _check_loader, _Counter, _jumps, at
 from ._turns import loaded_in, stored_in
 
 NAME = "ACCUMULATION_STEPS"
@@ -37,7 +39,7 @@ class Window:
     Attributes:
         loop: over the batches. loader: what it goes over, as it is written. things: the loaders that this may be.
         counter, start: the loop's variable that counts batches, and its first value. made: edits that make the counter.
-        name, share: the names of the number of batches, and of the function of a batch's share.
+        number, name: the number of batches at module level, and as the loop has it. share: the function of a batch's share.
         drop: a window that is not whole is left out.
     """
 
@@ -47,6 +49,7 @@ class Window:
     start: int
     made: tuple[Edit, ...]
     steps: int
+    number: str
     name: str
     share: str
     drop: bool
@@ -74,7 +77,7 @@ class Window:
 
     @property
     def constant(self) -> Edit:
-        return Helper(self.source, self.name, f"{self.name} = {self.steps}\n")
+        return Helper(self.source, self.number, f"{self.number} = {self.steps}\n")
 
     @property
     def helper(self) -> Edit:
@@ -90,12 +93,8 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     loop = step.loop
     if not isinstance(loop, ast.For):
         raise Refused("it is no loop over the batches of a DataLoader, so that its last window is not known")
-    loader, things = _loader(script, loop, step.updates)
-    for jump in _jumps(loop):
-        if isinstance(jump, ast.Break):
-            raise Refused(f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost")
-        if isinstance(jump, ast.Return):
-            raise Refused(f"{at(jump)} may leave the loop before a window is whole")
+    loader, things = loader_of(script, step, loop)
+    flags = list(dict.fromkeys(f for jump in _jumps(loop) for f in _flags(script, jump, loop)))
     if loop.orelse:
         raise Refused("the loop has an `else`")
     changed = stored_in(loop) - {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
@@ -103,8 +102,68 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
         raise Refused(f"`{ast.unparse(loader)}` is set again in the loop over it")
     source = source_of(loop)
     counter, start, made = _counter(script, loop, things, changed)
-    name = source.fresh(NAME)
-    return Window(loop, loader, counter, start, made, steps, name, source.fresh(SHARE), drop)
+    constant = name = source.fresh(NAME)
+    if flags:
+        name = source.fresh(NAME.lower())
+        made = (*made, Before(loop, f"{name} = 1 if {' or '.join(flags)} else {constant}"))
+    return Window(loop, loader, counter, start, made, steps, constant, name, source.fresh(SHARE), drop)
+
+
+def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
+    """Options that are off and, where they are on, end the loop early (``if args.dry_run: break``): each batch is a window then."""
+    if isinstance(jump, ast.Continue):
+        return
+    for outer in (jump, *ancestors(jump)):
+        if outer is loop:
+            break
+        above = parent_of(outer)
+        if isinstance(above, ast.If) and any(s is outer for s in above.body) and isinstance(above.test, (ast.Name, ast.Attribute)):
+            found = script.values(above.test)
+            if found and all(isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found):
+                if not any(isinstance(n, ast.Name) and n.id in stored_in(loop) for n in ast.walk(above.test)):
+                    yield ast.unparse(above.test)
+                    return
+    raise Refused(f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost")
+
+
+def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list[Thing]]:
+    """The expression of the loader in the head of a loop, and the loaders that it may be."""
+    expr: ast.expr = loop.iter
+    for _ in range(5):
+        found = script.values(expr)
+        if found and all(is_loader(t) for t in found):
+            break
+        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+        (within_,) = inner.values() if len(inner) == 1 else (None,)
+        if not found or within_ is None or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
+            raise Refused(f"the loop on {at(loop)} is not over a DataLoader, as far as can be seen: which batch is its last is not known")
+        expr = within_
+    if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or function_of(expr) is not function_of(loop):
+        raise Refused(f"the loader of the loop on {at(loop)} has no name there: put it into a variable first")
+    for thing in found:
+        loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+        if loader is None:
+            raise Refused(f"how many batches the loop on {at(loop)} has is not known")
+        _check_loader(script, loader, thing)
+        _check_batches(loader)
+    if not step.loaders:
+        raise Refused(f"how many batches the loop on {at(loop)} has is not known")
+    return expr, list(found)
+
+
+def _check_batches(loader: Loader) -> None:
+    """Its batches are those of torch's own sampler, so that it can be asked how many samples they have."""
+    where = f"the loader on {at(loader.node)}"
+    if any(t != Const(None) for t in loader.args.get(6, "collate_fn")):
+        raise Refused(f"{where} has a collate_fn: what its batches have of samples is not known")
+    for place, name in ((3, "sampler"), (4, "batch_sampler")):
+        for thing in loader.args.get(place, name):
+            if isinstance(thing, Ext) and not thing.name.startswith("torch.utils.data."):
+                raise Refused(f"{where} has a {name} of its own, and what its batches have of samples is not known")
+    if const(loader.args.get(1, "batch_size")) is None and loader.args.given(1, "batch_size") is not None:
+        samplers = loader.args.get(3, "sampler")
+        if not samplers or not all(isinstance(t, Ext) and t.name == "torch.utils.data.BatchSampler" for t in samplers):
+            raise Refused(f"{where} makes no batches, and what an item has of samples is not known")
 
 
 def _counter(script: Script, loop: ast.For, things: list[Thing], changed: set[str]) -> tuple[str, int, tuple[Edit, ...]]:
