@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from autofast.edits import Edit
 from autofast.finding import Options
+from autofast.read.events import CallFrame, Stack
 from autofast.read.source import function_of
 from autofast.script import Script, Step
 
 from ._accum_batch import drops_last, smaller
 from ._accum_body import Body, whole
+from ._accum_ddp import communicates
 from ._accum_events import Turn, check_order, turn_of
 from ._accum_existing import Existing, existing, other_number
 from ._accum_horizon import Horizons
@@ -40,6 +42,13 @@ class Accumulated:
     edits: tuple[Edit, ...] = ()
     refusal: str = ""
     window: Window | None = None
+    inside: frozenset[int] = frozenset()  # ids of the nodes that are under the condition of the last batch
+
+    def guards(self, statement: ast.stmt, ways: Iterable[Stack]) -> bool:
+        """Whether a statement, on these ways to it, is come to once for each window."""
+        if id(statement) in self.inside:
+            return True
+        return all(any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in way) for way in ways)
 
 
 _KNOWN: WeakKeyDictionary[Script, dict[tuple[int, bool], list[Accumulated]]] = WeakKeyDictionary()
@@ -54,11 +63,11 @@ def accumulated(script: Script, options: Options) -> list[Accumulated]:
     return known[key]
 
 
-def window_at(script: Script, options: Options, loop: ast.AST) -> Window | None:
-    """The window that ``accumulation`` makes of a loop under these options, for rules that count updates."""
-    if "accumulation" not in options.selected or not options.accumulate:
+def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | None:
+    """What ``accumulation`` makes of a loop in the same plan, for rules that count updates; None where it does nothing there."""
+    if "accumulation" not in options.selected or options.accumulate < 2:
         return None
-    return next((a.window for a in accumulated(script, options) if a.step.loop is loop and a.edits), None)
+    return next((a for a in accumulated(script, options) if a.step.loop is loop and a.edits), None)
 
 
 def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
@@ -107,7 +116,8 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     window = window_of(script, step, steps, drop)
     check_order(script, turn)
     kinds = _kinds(script, turn, window, keep)
-    edits: list[Edit] = [*Body(script, turn, window, kinds).build(), *window.made, window.constant]
+    body = Body(script, turn, window, kinds)
+    edits: list[Edit] = [*body.build(), *window.made, window.constant]
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
     edits += Horizons(script, turn, window, keep).build()
@@ -116,7 +126,9 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     message = _message(steps, keep)
     if _has_batch_norm(script, step):
         message += "; BatchNorm takes its statistics from the single batches"
-    return Accumulated(step, node, message, tuple(edits), window=window)
+    if note := communicates(script, turn, window, edits):
+        message += f"; {note}"
+    return Accumulated(step, node, message, tuple(edits), window=window, inside=frozenset(body.inside))
 
 
 def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, Kind]:

@@ -45,6 +45,7 @@ class Body:
         self.loop = turn.loop
         self.home = function_of(self.loop)
         self.edits: list[Edit] = []
+        self.inside: set[int] = set()  # the nodes that go under the condition
         self._carried: dict[str, Way] = {}
         self._names: dict[str, str] = {}
 
@@ -56,6 +57,7 @@ class Body:
         self._check_names(ends)
         runs = self._runs(ends)
         for run in runs:
+            self.inside |= nodes_of(run)
             self.edits.append(Around(run[0], run[-1], f"if {_code(self._last(run[0]))}:", rank=Rank.GUARD))
         for start in starts:
             self._move(start, ends, runs)

@@ -11,6 +11,8 @@ from autofast.read.events import LoopFrame
 from autofast.read.source import ancestors, function_of, source_of, statement_of
 from autofast.script import Scheduler, Script, Tick
 
+from ._accum import planned
+from ._accum_window import Window
 from ._horizon import Change, changed, check, every_part
 from ._pace import Pace, Refused, at, pace_of
 from ._places import block, index
@@ -30,7 +32,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if advice := counted_wrong(script, tick, schedulers):
             yield Finding(first.node, "the schedule counts one thing and is stepped after another", advice=advice)
         try:
-            edits, note = _edits(script, tick, schedulers)
+            edits, note = _edits(script, options, tick, schedulers)
         except Refused as why:
             yield Finding(first.node, MESSAGE, refusal=str(why))
         else:
@@ -39,7 +41,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(place, MESSAGE, refusal="the learning rate is set by hand here: what it depends on is not known")
 
 
-def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[list[Edit], str]:
+def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Scheduler]) -> tuple[list[Edit], str]:
     """All that it takes; raises :class:`Refused`."""
     if tick.unit == "update":
         raise Refused("it is stepped after every update already" if not tick.given else "it is stepped with parts of epochs already")
@@ -50,6 +52,7 @@ def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[lis
         parts.append(every)
     flat = list({id(p): p for every in parts for p in every}.values())
     pace = pace_of(script, tick, schedulers)
+    windows = _windows(script, options, pace)
     check_rates(script, pace, flat)
     edits: list[Edit] = [Remove(pace.gone)]
     name = tick.scheduler
@@ -60,14 +63,26 @@ def _edits(script: Script, tick: Tick, schedulers: list[Scheduler]) -> tuple[lis
         text = way.to(function_of(pace.anchor))
         edits += way.edits
     edits.append(pace.follow(text))
-    made, smooth = _horizons(script, pace, flat)
+    made, smooth = _horizons(script, pace, flat, windows)
     if not smooth:
         names = ", ".join(dict.fromkeys(s.name for s in schedulers))
         raise Refused(f"{names} would give the same learning rates: they change at the ends of epochs only")
     return edits + made, log_between(script, pace)
 
 
-def _horizons(script: Script, pace: Pace, parts: list[Scheduler]) -> tuple[list[Edit], bool]:
+def _windows(script: Script, options: Options, pace: Pace) -> Window | None:
+    """The windows of several batches that the rule ``accumulation`` makes in the same plan."""
+    found = planned(script, options, pace.loop)
+    if found is None:
+        return None
+    if found.window is None:
+        raise Refused("the number of batches in an update changes, too: make one change after the other")
+    if not found.guards(pace.anchor, [o.stack for u in pace.updates for o in u.site]):
+        raise Refused("where an update of several batches is done is not one place: gather the gradients first, then step the scheduler")
+    return found.window
+
+
+def _horizons(script: Script, pace: Pace, parts: list[Scheduler], windows: Window | None) -> tuple[list[Edit], bool]:
     """The edits where the schedulers are made, and whether any of them then changes within epochs."""
     loader = Reach(script, "loader", pace.loader, pace.loaders, [*pace.stacks, *(way for p in parts for way in p.ways)])
     by_scope: dict[int, list[Scheduler]] = {}
@@ -76,20 +91,20 @@ def _horizons(script: Script, pace: Pace, parts: list[Scheduler]) -> tuple[list[
     edits: list[Edit] = []
     smooth = False
     for group in by_scope.values():
-        made, changes = _in_one_scope(script, pace, group, loader)
+        made, changes = _in_one_scope(script, pace, group, loader, windows)
         edits += made
         smooth |= changes
     return edits + list(loader.edits), smooth
 
 
-def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Reach) -> tuple[list[Edit], bool]:
+def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Reach, windows: Window | None) -> tuple[list[Edit], bool]:
     scope = function_of(parts[0].node)
     for part in parts:
         if any(isinstance(f, LoopFrame) and f.node is pace.epochs for way in part.ways for f in way):
             raise Refused("it is made anew in every epoch")
         loader.check_made(part.node, part.ways)
-    count = _count(script, pace, parts, loader.to(scope))
-    plain = pace.window is None
+    count = _count(script, pace, parts, loader.to(scope), windows)
+    plain = pace.window is None and windows is None
     trial = [changed(script, p, count) for p in parts]
     uses = sum(c.uses for c in trial)
     if uses == 0 or (plain and uses == 1):
@@ -102,8 +117,11 @@ def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Re
     return [Before(first, f"{name} = {count}"), *(e for c in changes for e in c.edits)], any(c.smooth for c in changes)
 
 
-def _count(script: Script, pace: Pace, parts: list[Scheduler], loader: str) -> str:
+def _count(script: Script, pace: Pace, parts: list[Scheduler], loader: str, windows: Window | None) -> str:
     """The number of updates in an epoch."""
+    if windows is not None:
+        steps = windows.number if source_of(parts[0].node) is windows.source else str(windows.steps)
+        return f"max(1, len({loader}) // {steps})" if windows.drop else f"(len({loader}) + {steps} - 1) // {steps}"
     if pace.window is None:
         return f"len({loader})"
     ways = [way for p in parts for way in p.ways]
