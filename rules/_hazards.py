@@ -23,6 +23,7 @@ BANNED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")  # an 
 LINALG = frozenset(
     [
         "inverse",
+        "inv",
         "svd",
         "eig",
         "eigh",

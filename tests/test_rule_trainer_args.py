@@ -1,0 +1,601 @@
+"""trainer-args: what is written for each framework, what decides against it, and that the arguments work where they are made."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from autofast.finding import Effect
+from autofast.plan import Plan
+from tests.fixture import ALL, Fixture
+from tests.harness import STANDINS
+from tests.onerule import Applied, apply, run
+from tests.test_fixtures import contents, plan_of
+
+torch = pytest.importorskip("torch")
+
+RULE = "trainer-args"
+BF16 = 'precision="bf16-mixed" if has_bf16() else "32-true"'
+
+LIGHTNING = """
+import torch
+import torch.nn.functional as F
+import lightning.pytorch as pl
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2))
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return F.cross_entropy(self.layer(x), y)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+loader = DataLoader(TensorDataset(torch.randn(32, 64), torch.randint(0, 2, (32,))), batch_size=8, shuffle=True)
+trainer = pl.Trainer(max_epochs=1)
+trainer.fit(Net(), loader)
+"""
+HF = """
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainingArguments
+
+class Rows(Dataset):
+    def __init__(self):
+        self.x = torch.randn(32, 64)
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        return {"x": self.x[i]}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 64))
+
+    def forward(self, x):
+        return {"loss": nn.functional.mse_loss(self.layers(x), x)}
+
+args = TrainingArguments(output_dir="out", optim="adamw_torch", num_train_epochs=2)
+trainer = Trainer(model=Net(), args=args, train_dataset=Rows())
+trainer.train()
+"""
+ACCELERATE = """
+import torch
+from accelerate import Accelerator
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 64))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+loader = DataLoader(TensorDataset(torch.randn(32, 64)), batch_size=8, shuffle=True)
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for epoch in range(2):
+    for (x,) in loader:
+        loss = nn.functional.mse_loss(model(x), x)
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+FILES = """
+import numpy as np
+
+class Rows(Dataset):
+    def __init__(self):
+        self.paths = [f"{n}.npy" for n in range(32)]
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        return {"x": torch.from_numpy(np.load(self.paths[i]))}
+"""
+MADE = "pl.Trainer(max_epochs=1)"
+
+
+def changed(text: str, *pairs: tuple[str, str]) -> str:
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def lightning(call: str, *pairs: tuple[str, str], **files: str) -> Applied:
+    return apply(RULE, changed(LIGHTNING, (MADE, call), *pairs), files=files)
+
+
+def hugging_face(call: str, *pairs: tuple[str, str], **files: str) -> Applied:
+    made = 'TrainingArguments(output_dir="out", optim="adamw_torch", num_train_epochs=2)'
+    return apply(RULE, changed(HF, (made, call), *pairs), files=files)
+
+
+def accelerated(call: str, *pairs: tuple[str, str], **files: str) -> Applied:
+    return apply(RULE, changed(ACCELERATE, ("Accelerator()", call), *pairs), files=files)
+
+
+def one_line(done: Applied) -> str:
+    """The code without its layout: every statement on one line, and one kind of quotes."""
+    return ast.unparse(ast.parse(done.text)).replace("'", '"')
+
+
+# ------------------------------------------------------------------------------------------------ Lightning
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("pl.Trainer()", f"pl.Trainer({BF16})"),
+        ("pl.Trainer(precision=None)", ""),
+        ("pl.Trainer(strategy='ddp', accelerator='gpu')", f"pl.Trainer(strategy='ddp', accelerator='gpu', {BF16})"),
+        ("pl.Trainer(gradient_clip_val=1.0)", f"pl.Trainer(gradient_clip_val=1.0, {BF16})"),
+        ("pl.Trainer(**dict(max_epochs=1))", f"dict(max_epochs=1, {BF16})"),
+        ("pl.Trainer(**{'max_epochs': 1})", '"precision": "bf16-mixed" if has_bf16() else "32-true"'),
+        ("pl.Trainer(max_epochs=1, gpus=1, strategy='ddp')", 'precision="bf16" if has_bf16() else 32'),
+    ],
+)
+def test_lightning_is_asked_for_bfloat16(call: str, wanted: str) -> None:
+    done = lightning(call)
+    assert (wanted.replace("'", '"') in one_line(done)) if wanted else not done.fixes, done.text
+    assert all(f.effect in (None, Effect.ROUNDING) for f in done.fixes)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("pl.Trainer(precision=32)", ""),
+        ("pl.Trainer(precision='16-mixed')", ""),
+        ("pl.Trainer(precision=64)", ""),
+        ("pl.Trainer(amp_backend='apex')", ""),
+        ("pl.Trainer(plugins=[object()])", "plugins="),
+        ("pl.Trainer(strategy=pl.strategies.FSDPStrategy())", "the strategy is an object"),
+        ("pl.Trainer(strategy='deepspeed_stage_2')", "deepspeed_stage_2 decides"),
+        ("pl.Trainer(accelerator='cpu')", "it trains on the CPU"),
+        ("pl.Trainer(accelerator='tpu')", "another accelerator"),
+        ("pl.Trainer(**options)", "it may be given already"),
+        ("pl.Trainer(gpus=1)", "name its version"),
+    ],
+)
+def test_lightning_is_left_alone(call: str, reason: str) -> None:
+    done = lightning(
+        call, ("loader = ", "import json\noptions = json.load(open('options.json')) if '**' in " + repr(call) + " else None\nloader = ")
+    )
+    assert not done.fixes, done.text
+    assert reason in done.refusals and bool(reason) is bool(done.refusals)
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("F.cross_entropy(self.layer(x), y)", "nn.BCELoss()(torch.sigmoid(self.layer(x)), y.float())"), "BCELoss"),
+        (
+            ("        super().__init__()\n", "        super().__init__()\n        self.automatic_optimization = False\n"),
+            "it steps its optimizers itself (line",
+        ),
+        (("return F.cross_entropy(self.layer(x), y)", "return F.cross_entropy(self.layer(torch.linalg.inv(x)), y)"), "linear algebra"),
+        (("self.layer = nn.Sequential(", "self.layer = unknown_layers("), "is not known"),
+        (("trainer.fit(Net(), loader)", "trainer.fit(Net().double(), loader)"), "float64 by choice"),
+        (("return F.cross", "with torch.no_grad():\n            self.layer(x)\n        return F.cross"), "with and without gradients"),
+    ],
+)
+def test_code_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> None:
+    done = lightning(MADE, pair)
+    assert not done.fixes and reason in done.refusals, (done.refusals, done.text)
+
+
+PL = ("import lightning.pytorch as pl", "import pytorch_lightning as pl")
+
+
+@pytest.mark.parametrize(
+    ("requirement", "call", "wanted"),
+    [
+        ("", MADE, "pytorch_lightning may be 1.x"),
+        ("pytorch-lightning>=2.1", MADE, '"bf16-mixed" if'),
+        ("pytorch_lightning==1.9.5", MADE, '"bf16" if'),
+        ("pytorch-lightning<1.5", "pl.Trainer(max_epochs=1)", "whether this Lightning 1.x"),
+        ("", "pl.Trainer(max_epochs=1, use_distributed_sampler=True)", '"bf16-mixed" if'),
+        ("", "pl.Trainer(max_epochs=1, gpus=1, enable_progress_bar=False)", '"bf16" if'),
+    ],
+)
+def test_the_spelling_is_that_of_the_version(requirement: str, call: str, wanted: str) -> None:
+    done = lightning(call, PL, **{"requirements.txt": f"torch>=2.4\n{requirement}\n"})
+    assert wanted in done.refusals + "".join(done.lines), (done.refusals, done.lines)
+
+
+def test_old_hooks_tell_the_version() -> None:
+    hook = ("    def configure_optimizers", "    def validation_epoch_end(self, outputs):\n        pass\n\n    def configure_optimizers")
+    done = lightning("pl.Trainer(max_epochs=1, enable_progress_bar=False)", PL, hook)
+    assert 'precision="bf16" if has_bf16() else 32' in one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("declared", "advice"),
+    [
+        ("'--precision', default='32'", "run it with --precision bf16-mixed where the GPU has bfloat16"),
+        ("'-p', '--precision', default=None", "run it with --precision bf16-mixed"),
+        ("'--precision', type=int, default=32", "let --precision take bf16-mixed"),
+        ("'--precision', choices=['32', '16'], default='32'", "let --precision take bf16-mixed"),
+        ("'--precision', default='16-mixed'", ""),
+    ],
+)
+def test_lightning_on_the_command_line(declared: str, advice: str) -> None:
+    parser = f"import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument({declared})\nargs = parser.parse_args()\nloader = "
+    done = lightning("pl.Trainer(precision=args.precision)", ("loader = ", parser))
+    assert not done.fixes
+    assert advice in done.advice and bool(advice) is bool(done.advice)
+
+
+CONV = (
+    "nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2))",
+    "nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(288, 2))",
+)
+IMAGES = ("torch.randn(32, 64)", "torch.randn(32, 1, 8, 8)")
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "status"),
+    [
+        (MADE, (), "fix"),
+        ("pl.Trainer(deterministic=True)", (), "refused"),
+        ("pl.Trainer(benchmark=False)", (), ""),
+        ("pl.Trainer(accelerator='cpu')", (), ""),
+        (MADE, (("loader = ", "torch.backends.cudnn.benchmark = True\nloader = "),), ""),
+        (MADE, (("loader = ", "torch.use_deterministic_algorithms(True)\nloader = "),), "refused"),
+        (MADE, (("shuffle=True)", "shuffle=True, collate_fn=lambda items: items)"),), "advice"),
+    ],
+)
+def test_lightning_and_benchmark(call: str, more: tuple[tuple[str, str], ...], status: str) -> None:
+    done = lightning(call, CONV, IMAGES, *more)
+    assert [f.status for f in done.findings if "rule of thumb" in f.message] == [status] * bool(status)
+    assert ("benchmark=True" in done.text.partition("pl.Trainer(")[2]) is (status == "fix")
+    assert "benchmark" not in "".join(lightning(MADE).lines), "there are no convolutions"
+
+
+CLI = """
+import torch
+import torch.nn.functional as F
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import LightningCLI
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(1, 8, 3)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[0]).square().mean()
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.randn(32, 1, 8, 8)), batch_size=8, shuffle=True)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+class CLI(LightningCLI):
+    def add_arguments_to_parser(self, parser):
+        pass
+
+CLI(Net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("pairs", "wanted", "fixes"),
+    [
+        ((), 'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16() else "32-true", "benchmark": True})', 1),
+        ((("CLI(Net)", "CLI(Net, trainer_defaults={'max_epochs': 1})"),), '"benchmark": True', 2),
+        ((("CLI(Net)", "CLI(Net, trainer_defaults={'precision': 32})"),), '"benchmark": True', 1),
+        ((("pass", "parser.set_defaults({'trainer.max_epochs': 2})"),), '"trainer.benchmark": True', 2),
+        ((("pass", "parser.set_defaults({'trainer.precision': 32, 'trainer.benchmark': False})"),), "", 0),
+        ((("def add_arguments_to_parser(self, parser):", "def __init__(self, model):"),), "", 0),
+        ((("CLI(Net)", "CLI(Net, trainer_defaults={'strategy': 'deepspeed', 'benchmark': True})"),), "", 0),
+    ],
+)
+def test_defaults_of_the_lightning_cli(pairs: tuple[tuple[str, str], ...], wanted: str, fixes: int) -> None:
+    done = apply(RULE, changed(CLI, *pairs))
+    assert len(done.fixes) == fixes and wanted in one_line(done), done.text
+
+
+# ------------------------------------------------------------------------------------------------ Hugging Face
+def test_the_trainer_of_hugging_face() -> None:
+    done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')")
+    assert "bf16=has_bf16()" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(done)
+    assert 'optim="adamw_torch_fused"' in one_line(done) and "from transformers.utils import is_torch_tf32_available" in done.lines
+    assert len({f.message for f in done.fixes}) == 3 and "read out of memory" in done.refusals
+
+
+@pytest.mark.parametrize(
+    ("call", "absent", "reason"),
+    [
+        ("TrainingArguments('out', fp16=True)", "bf16=", ""),
+        ("TrainingArguments('out', bf16=False)", "bf16=has", ""),
+        ("TrainingArguments('out', tf32=False)", "tf32=is", ""),
+        ("TrainingArguments('out', use_cpu=True)", "has_bf16", "it trains on the CPU"),
+        ("TrainingArguments('out', deepspeed='zero.json', optim='adamw_torch')", "has_bf16", "deepspeed= is given"),
+        ("TrainingArguments('out', deepspeed='zero.json', optim='adamw_torch')", "fused", "deepspeed= is given"),
+        ("TrainingArguments('out', optim='adafactor')", "fused", ""),
+        ("TrainingArguments('out')", "optim", ""),
+        ("TrainingArguments(**options)", "has_bf16", "options may be given already"),
+    ],
+)
+def test_what_the_arguments_say_already(call: str, absent: str, reason: str) -> None:
+    done = hugging_face(
+        call, ("args = ", "import json\noptions = json.load(open('options.json')) if '**' in " + repr(call) + " else {}\nargs = ")
+    )
+    assert absent not in "".join(done.lines), done.text
+    assert reason in done.refusals
+
+
+@pytest.mark.parametrize(
+    ("requirement", "wanted"),
+    [
+        ("transformers>=4.30,<4.50", True),
+        ("transformers==4.26.0", False),
+        ("transformers>=5", False),
+        ("transformers>=4.30,<4.50\ntorch<2.2", False),
+    ],
+)
+def test_the_default_optimizer_depends_on_the_version(requirement: str, wanted: bool) -> None:
+    done = hugging_face("TrainingArguments('out')", **{"requirements.txt": requirement})
+    assert ('optim="adamw_torch_fused"' in one_line(done)) is wanted
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("model=Net(), args=args", "model=Net(), args=args, optimizers=(torch.optim.SGD([], 1), None)"), "an optimizer of its own"),
+        (("model=Net()", "model_init=Net"), "model_init"),
+        (("model=Net()", "model=load('net')"), "what it trains is not known"),
+        (("nn.functional.mse_loss(self.layers(x), x)", "nn.functional.binary_cross_entropy(self.layers(x), x)"), "binary_cross_entropy"),
+        (("args=args, ", ""), "no TrainingArguments"),
+    ],
+)
+def test_what_the_trainer_is_given(pair: tuple[str, str], reason: str) -> None:
+    head = "import torch\n" if "load(" not in pair[1] else "import torch\nfrom zoo import load\n"
+    done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')", pair, ("import torch\n", head))
+    assert reason in done.refusals, done.refusals
+
+
+def test_workers_of_the_trainer() -> None:
+    rows = changed(HF, (HF[HF.index("\nclass Rows") : HF.index("\nclass Net")], FILES))
+    done = apply(RULE, rows)
+    words = one_line(done)
+    assert "dataloader_num_workers=loader_workers()" in words and "dataloader_persistent_workers=loader_workers() > 0" in words
+    effects = {f.message: f.effect for f in done.fixes}
+    assert sorted(e for m, e in effects.items() if "batches" in m or "worker" in m) == [Effect.EXACT, Effect.SAMPLING]
+    once = apply(RULE, changed(rows, ("num_train_epochs=2", "num_train_epochs=1")))
+    assert "dataloader_num_workers" in once.text and "persistent" not in once.text
+    given = apply(RULE, changed(rows, ("num_train_epochs=2", "dataloader_num_workers=4")))
+    assert "dataloader_persistent_workers=True" in given.text and "loader_workers()" not in given.text
+    old = apply(RULE, rows, files={"requirements.txt": "transformers<4.36"})
+    assert "persistent" not in old.text and "dataloader_persistent_workers is there since 4.36" in old.refusals
+    own = apply(
+        RULE,
+        changed(rows, ("trainer = Trainer(", "class Own(Trainer):\n    def get_train_dataloader(self):\n        pass\n\ntrainer = Own(")),
+    )
+    assert "dataloader_num_workers" not in own.text and "get_train_dataloader() is the project's own" in own.refusals
+
+
+def test_datasets_and_models_of_other_files_are_read() -> None:
+    head, rest = HF[: HF.index("\nclass Rows")], HF[HF.index("\nclass Rows") :]
+    classes, main = rest[: rest.index("\nargs = ")], rest[rest.index("\nargs = ") :]
+    data = head + changed(classes, (classes[classes.index("\nclass Rows") : classes.index("\nclass Net")], FILES))
+    drawn = data.replace("return {", "torch.rand(1)\n        return {")
+    text = head + "from parts import Net, Rows\n" + main
+    assert [f.effect for f in apply(RULE, text, files={"parts.py": data}).fixes if "main process" in f.message] == [Effect.EXACT]
+    assert [f.effect for f in apply(RULE, text, files={"parts.py": drawn}).fixes if "main process" in f.message] == [Effect.SAMPLING]
+    banned = data.replace("mse_loss(", "binary_cross_entropy(")
+    assert "binary_cross_entropy" in apply(RULE, text, files={"parts.py": banned}).refusals
+
+
+DATACLASS = """
+from dataclasses import dataclass, field
+import transformers
+
+@dataclass
+class Arguments(transformers.TrainingArguments):
+    width: int = field(default=8)
+    optim: str = "adamw_torch"
+
+parser = transformers.HfArgumentParser(Arguments)
+(args,) = parser.parse_args_into_dataclasses()
+"""
+
+
+def parsed(*pairs: tuple[str, str]) -> Applied:
+    made = 'args = TrainingArguments(output_dir="out", optim="adamw_torch", num_train_epochs=2)\n'
+    return apply(RULE, changed(HF, (made, DATACLASS), *pairs))
+
+
+def test_fields_of_the_projects_own_arguments() -> None:
+    done = parsed()
+    assert 'optim: str = "adamw_torch_fused"' in done.lines and "tf32: bool = field(default=is_torch_tf32_available())" in done.lines
+    assert "run it with --bf16 True where the GPU has bfloat16" in done.advice and "bf16" not in "".join(done.lines)
+    assert not [line for line in parsed(("    width: int", "    tf32: bool = False\n    width: int")).lines if "tf32" in line]
+    assert "bf16" not in parsed(("    width: int", "    fp16: bool = True\n    width: int")).advice
+
+
+def test_only_the_command_line() -> None:
+    done = parsed(
+        (DATACLASS[DATACLASS.index("\n@dataclass") : DATACLASS.index("\nparser")], "\n"),
+        ("HfArgumentParser(Arguments)", "HfArgumentParser((transformers.TrainingArguments,))"),
+    )
+    assert not done.fixes and "run it with --bf16 True --tf32 True" in done.advice
+
+
+# ------------------------------------------------------------------------------------------------ Accelerate
+LAUNCHED = 'mixed_precision=os.environ.get("ACCELERATE_MIXED_PRECISION", "bf16" if has_bf16() else "no")'
+
+
+def test_accelerate_is_asked_for_bfloat16() -> None:
+    done = accelerated("Accelerator()")
+    assert LAUNCHED in one_line(done)
+    assert "dataloader_config=DataLoaderConfiguration(non_blocking=True)" in one_line(done)
+    assert [f.effect for f in done.fixes if "copies" in f.message] == [Effect.EXACT]
+
+
+@pytest.mark.parametrize(
+    ("call", "absent", "reason"),
+    [
+        ("Accelerator(mixed_precision='fp16')", "has_bf16", ""),
+        ("Accelerator(mixed_precision='no')", "has_bf16", ""),
+        ("Accelerator(mixed_precision=None)", "has_bf16", "the launcher decides"),
+        ("Accelerator(cpu=True)", "has_bf16", "it trains on the CPU"),
+        ("Accelerator(fsdp_plugin=object())", "has_bf16", "fsdp_plugin="),
+        ("Accelerator(kwargs_handlers=[object()])", "has_bf16", "kwargs_handlers="),
+        ("Accelerator(True, False)", "has_bf16", "by position"),
+        ("Accelerator(split_batches=True)", "DataLoaderConfiguration", ""),
+        ("Accelerator(device_placement=False)", "DataLoaderConfiguration", ""),
+    ],
+)
+def test_accelerate_is_left_alone(call: str, absent: str, reason: str) -> None:
+    done = accelerated(call)
+    assert absent not in "".join(done.lines), done.text
+    assert reason in done.refusals and (reason or not done.refusals)
+
+
+def test_a_configuration_that_is_there() -> None:
+    head = ("from accelerate import Accelerator", "from accelerate import Accelerator, DataLoaderConfiguration")
+    done = accelerated("Accelerator(mixed_precision='no', dataloader_config=DataLoaderConfiguration(even_batches=False))", head)
+    assert "DataLoaderConfiguration(even_batches=False, non_blocking=True)" in one_line(done)
+    assert not accelerated("Accelerator(mixed_precision='no', dataloader_config=DataLoaderConfiguration(non_blocking=False))", head).fixes
+    assert "DataLoaderConfiguration" not in accelerated("Accelerator()", **{"requirements.txt": "accelerate==0.27.2"}).text
+
+
+@pytest.mark.parametrize(
+    ("default", "wanted"),
+    [("None", "mixed_precision=args.mixed_precision or os.environ.get"), ("'no'", "advice"), ("'fp16'", "")],
+)
+def test_accelerate_on_the_command_line(default: str, wanted: str) -> None:
+    parser = "import argparse\nparser = argparse.ArgumentParser()\n"
+    parser += f"parser.add_argument('--mixed_precision', default={default}, choices=['no', 'fp16', 'bf16'])\nargs = parser.parse_args()\nmodel = nn"
+    done = accelerated("Accelerator(mixed_precision=args.mixed_precision)", ("model = nn", parser))
+    if wanted == "advice":
+        assert "run it with --mixed_precision bf16 where the GPU has bfloat16" in done.advice
+    else:
+        assert wanted in one_line(done)
+    assert ("has_bf16" in done.text) is (default == "None")
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("nn.Sequential(nn.Linear", "unknown(nn.Linear"), "not known"),
+        (
+            ("accelerator.backward(loss)", "accelerator.backward(torch.autograd.grad(loss, x, create_graph=True)[0].sum())"),
+            "differentiates gradients",
+        ),
+    ],
+)
+def test_a_loop_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> None:
+    done = accelerated("Accelerator()", pair)
+    assert "has_bf16" not in done.text and reason in done.refusals, (done.refusals, done.text)
+
+
+# ------------------------------------------------------------------------------------------------ what is written works
+@pytest.fixture
+def standins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The stand-ins are importable, under names that nothing keeps afterwards."""
+    roots = ("lightning", "transformers", "accelerate")
+    kept = {name: module for name, module in sys.modules.items() if name.split(".")[0] in roots}
+    for name in kept:
+        del sys.modules[name]
+    monkeypatch.syspath_prepend(str(STANDINS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] in roots]:
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, major: int) -> None:
+    """A GPU of this generation; 0 for none."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: major > 0)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *device: (major, 0))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *emulated: major >= 8)
+
+
+@pytest.mark.parametrize(("major", "precision"), [(0, "32-true"), (7, "32-true"), (8, "bf16-mixed"), (9, "bf16-mixed")])
+def test_lightning_gets_what_the_hardware_has(standins: None, monkeypatch: pytest.MonkeyPatch, major: int, precision: str) -> None:
+    text = lightning(MADE).text
+    pretend(monkeypatch, major)
+    assert run(text)["trainer"].precision == precision
+
+
+@pytest.mark.parametrize(("major", "half"), [(0, False), (7, False), (8, True)])
+def test_hugging_face_gets_what_the_hardware_has(standins: None, monkeypatch: pytest.MonkeyPatch, major: int, half: bool) -> None:
+    text = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')").text
+    pretend(monkeypatch, major)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("Properties", (), {"major": major}))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    args = run(text)["args"]
+    assert args.bf16 is half and args.tf32 is half and args.optim == "adamw_torch_fused"
+
+
+@pytest.mark.parametrize(
+    ("major", "launched", "precision"), [(0, "", "no"), (7, "", "no"), (8, "", "bf16"), (8, "no", "no"), (8, "fp16", "fp16")]
+)
+def test_the_launcher_wins(standins: None, monkeypatch: pytest.MonkeyPatch, major: int, launched: str, precision: str) -> None:
+    text = accelerated("Accelerator()").text
+    if launched:
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
+    pretend(monkeypatch, major)
+    assert run(text)["accelerator"].mixed_precision == precision
+
+
+@pytest.mark.parametrize(("target", "wanted"), [("cuda", "has_bf16()"), ("cpu", 'precision="bf16-mixed"')])
+def test_on_the_cpu_there_is_nothing_to_ask(target: str, wanted: str) -> None:
+    done = apply(RULE, LIGHTNING, target=target)
+    assert wanted in done.text and ("has_bf16" in done.text) is (target == "cuda")
+    assert not apply(RULE, HF, target="cpu").text.count("bf16=")
+
+
+def test_precision_on_request() -> None:
+    assert 'precision="bf16-mixed")' in apply(RULE, LIGHTNING, precision="bf16").text
+    assert "ask for bf16" in apply(RULE, LIGHTNING, precision="fp16").refusals
+
+
+# ------------------------------------------------------------------------------------------------ the real packages
+MINE = [f for f in ALL if f.name.split("_")[0] in ("lightning", "hf", "accelerate")]
+PACKAGE = {"lightning": "lightning", "hf": "transformers", "accelerate": "accelerate"}
+
+
+def really(fixture: Fixture, folder: Path, plan: Plan | None) -> subprocess.CompletedProcess[str]:
+    shutil.copytree(fixture.folder, folder)
+    for name, raw in (contents(plan) if plan is not None else {}).items():
+        (folder / name).write_bytes(raw)
+    words = ["fit"] if fixture.name == "lightning_cli" else []
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        [sys.executable, "train.py", *words, *fixture.args], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixture", MINE, ids=lambda fixture: fixture.name)
+def test_with_the_real_package(fixture: Fixture, tmp_path: Path) -> None:
+    package = PACKAGE[fixture.name.split("_")[0]]
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    before, after = (really(fixture, tmp_path / name, plan) for name, plan in (("before", None), ("after", plan_of(fixture, "cuda"))))
+    assert before.returncode == after.returncode == 0, after.stderr[-2000:]
+    steps = [[line for line in ran.stdout.splitlines() if line.startswith(("done", "steps:"))] for ran in (before, after)]
+    assert steps[0] == steps[1]
