@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edits import Before, Edit, Remove, Rewrite
@@ -66,7 +66,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         sink = movable[id(statement)]
         if not works_between(script, statement, fixed[0]):
             break
-        if not _may_move(sink, fixed[0]):
+        if not isinstance(sink.statement, ast.AugAssign) or not may_move(sink, fixed[0]):
             raise Unfit("")  # the host would wait for all at the first of them
         moved.append(sink)
         first = fixed[0]
@@ -87,12 +87,15 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     return result
 
 
-def _may_move(sink: Sink, to: ast.stmt) -> bool:
-    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added."""
-    if not isinstance(sink.holder, ast.Name) or not isinstance(sink.statement, ast.AugAssign):
+def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
+    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added.
+
+    ``mine`` are the ids of statements that move with it.
+    """
+    if not isinstance(sink.holder, ast.Name) or not isinstance(sink.statement, (ast.AugAssign, ast.Expr)):
         return False
     here = block(sink.statement)
-    between = here[index(here, sink.statement) + 1 : index(here, to)]
+    between = [s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine]
     needed = loaded_in(sink.statement)
     return not any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between) and not any(
         isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)) for s in between for n in ast.walk(s)
@@ -121,9 +124,9 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
     must stay integers, so they are not mixed with others.
     """
     cores = [origins.get(id(r.node), r).core for r in reads]
-    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or _several_gpus(script):
+    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(script):
         raise Unfit("")
-    if not all(_is_float(script, core) and is_scalar(script, core, 0) for core in cores):
+    if not all(is_float(script, core) and is_scalar(script, core, 0) for core in cores):
         raise Unfit("")
     if len({frozenset(t.device for t in script.values(core) if isinstance(t, Tensor)) for core in cores}) != 1:
         raise Unfit("")
@@ -140,21 +143,26 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
 
 
 def _names(source: Source, reads: list[Read]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for n, read in enumerate(reads):
-        stem = read.core.id if isinstance(read.core, ast.Name) else read.core.attr if isinstance(read.core, ast.Attribute) else "tensor"
+    stems = [r.core.id if isinstance(r.core, ast.Name) else r.core.attr if isinstance(r.core, ast.Attribute) else "tensor" for r in reads]
+    return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
+
+
+def free_names(source: Source, stems: Sequence[str]) -> list[str]:
+    """A new variable for the value of each tensor."""
+    names: list[str] = []
+    for n, stem in enumerate(stems):
         name = source.fresh(f"{stem}_value")
-        names[read.key] = name if name not in names.values() else source.fresh(f"{stem}_value_{n + 1}")
+        names.append(name if name not in names else source.fresh(f"{stem}_value_{n + 1}"))
     return names
 
 
-def _is_float(script: Script, core: ast.expr) -> bool:
+def is_float(script: Script, core: ast.expr) -> bool:
     values = [t for t in script.values(core) if isinstance(t, Tensor)]
     known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
     return bool(values) and known and not any(t.dtype == "complex" for t in values)
 
 
-def _several_gpus(script: Script) -> bool:
+def several_gpus(script: Script) -> bool:
     """Whether the script names more than one GPU: its losses may live on different ones."""
     named: set[object] = set()
     for site in script.log.of("move", "move_model", "torch.device"):

@@ -17,6 +17,7 @@ from ._once import Repeated, is_always, read_once, read_together
 from ._places import block, index
 from ._reads import Read, by_statement, reads
 from ._returned import hand_on, results_of
+from ._sums import grouped
 from ._torch import uses_gpu
 from ._turns import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
 
@@ -160,7 +161,10 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             except Unfit as why:
                 reason = str(why) or reason
         fixed.append((statement, mine, reason))
-    yield from repeated(script, [s for parts in sinks for s, _ in parts], fixed)
+    shared = list(repeated(script, [s for parts in sinks for s, _ in parts], fixed))
+    yield from shared
+    if loop is not None:
+        yield from read_at_once(script, loop, [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)])
     for parts in sinks:
         assert loop is not None
         yield from later(script, loop, parts)
@@ -219,6 +223,15 @@ def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list
             mine = [r for r in members if r.statement is statement]
             message = f"reads `{ast.unparse(mine[0].core)}` from the device {len(members)} times in every step"
             yield Finding(statement, message, edits=tuple(edits)), {id(r.node) for r in mine}
+
+
+def read_at_once(script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]) -> Iterator[Found]:
+    """Sums that are looked at in every step."""
+    for sinks, edits in grouped(script, loop, fixed):
+        members: list[tuple[ast.AST, str]] = [
+            (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step") for s in sinks
+        ]
+        yield from group(members, edits, [r for s in sinks for r in s.reads])
 
 
 def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:

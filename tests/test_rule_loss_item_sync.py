@@ -661,3 +661,92 @@ def test_a_result_that_is_not_read_otherwise_is_handed_on_as_a_tensor() -> None:
     same(HEAD + ANYWAY.format(other="self.total += 1", back="return loss.item()"), "return loss.detach()")
     rare = "self.total += 1\n        if self.total % 5 == 0:\n            print(loss.item())"
     same(HEAD + ANYWAY.format(other=rare, back="return loss.item()"), "return loss.detach()")
+
+
+# ------------------------------------------------------------------------------------------------ sums that are shown in every step
+SHOWN = "print(i, total, correct, n, 100.0 * correct / n)"
+START = "total, correct, n = 0, 0, 0"
+HITS = "hits = out.argmax(1) == y"
+
+
+@pytest.mark.parametrize(
+    ("step", "read"),
+    [
+        (f"total += loss.item()\n{HITS}\nn += len(x)\ncorrect += hits.sum().item()", "torch.hstack((loss, hits.sum().double())).tolist()"),
+        (
+            f"{HITS}\ncorrect += int(hits.sum())\nn += x.size(0)\ntotal += float(loss) * x.size(0)",
+            "torch.hstack((hits.sum().double(), loss)).tolist()",
+        ),
+        (
+            f"n += 1\n{HITS}\ntotal += loss.item() / 2\ncorrect += hits.float().mean().item()",
+            "torch.hstack((loss, hits.float().mean())).tolist()",
+        ),
+        (
+            f"{HITS}\ncorrect += hits.sum().item()\nn += (y > 0).sum().item()\ntotal += 1",
+            "torch.hstack((hits.sum(), (y > 0).sum())).tolist()",
+        ),
+        (
+            f"{HITS}\ntotal += loss.item()\ncorrect += float(hits.sum())\nn += (y > 0).sum().item() + 1",
+            "hits.sum().double(), (y > 0).sum().double()",
+        ),
+    ],
+)
+def test_sums_that_are_shown_in_every_step_are_read_at_once(step: str, read: str) -> None:
+    done = same(HEAD + training(f"{step}\n{SHOWN}", START), read)
+    assert done.text.count(".tolist()") == 1 and ".item()" not in done.text
+
+
+def test_meters_that_are_shown_in_every_step_are_read_at_once() -> None:
+    step = "losses.update(loss.item(), x.size(0))\nhits = (out.argmax(1) == y).float()\nacc.update(hits.mean().item())\nprint(losses, acc)"
+    done = same(HEAD + METER + training(step, "losses, acc = Meter(), Meter()"), "torch.hstack((loss, hits.mean())).tolist()")
+    assert "losses.update(loss_value, x.size(0))" in done.text and done.text.index("losses.update(") > done.text.index("hstack")
+
+
+def test_sums_of_an_evaluation_below_no_grad() -> None:
+    text = (
+        HEAD
+        + training("pass")
+        + (
+            "def test():\n    total = correct = 0\n    with torch.no_grad():\n        for i, (x, y) in enumerate(test_loader):\n"
+            "            out = model(x.to(device))\n            total += F.cross_entropy(out, y.to(device)).item()\n"
+            "            correct += (out.argmax(1) == y.to(device)).sum().item()\n            print(i, total, correct)\ntest()\n"
+        )
+    )
+    done = same(text, "torch.hstack(", "(out.argmax(1) == y.to(device)).sum().double(),")
+    assert done.text.count("F.cross_entropy(out, y.to(device))") == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"total += loss.item()\nprint(total)\n{HITS}\ncorrect += hits.sum().item()",  # looked at in between
+        f"{HITS}\ncorrect += hits.sum().item()\nhits.logical_not_()\ntotal += loss.item()",  # changed in between
+        f"{HITS}\ncorrect += hits.sum().item()\nhits[0] = True\ntotal += loss.item()",
+        f"{HITS}\ncorrect += hits.sum().item()\nhits = y\ntotal += loss.item()",
+        f"total += loss.item()\nif i > 4:\n    break\n{HITS}\ncorrect += hits.sum().item()",
+        f"total += loss.item()\nif i % 2:\n    continue\n{HITS}\ncorrect += hits.sum().item()",
+        f"{HITS}\ntotal += loss.item() if i > 1 else 0\ncorrect += hits.sum().item()",  # not always read
+        f"total += loss.item()\nwith torch.no_grad():\n    out = model(x)\n{HITS}\ncorrect += hits.sum().item()",  # work is started in between
+        f"{HITS}\ntotal += loss.item()\nif i > 1:\n    correct += hits.sum().item()",  # another block
+        "total += loss.item()\ncorrect += out.argmax().item() + loss.item()",  # one that reads two
+    ],
+)
+def test_sums_that_cannot_wait_for_each_other(step: str) -> None:
+    done = apply("loss-item-sync", HEAD + training(f"{step}\nprint(i, total, correct)", START))
+    assert "hstack" not in done.text
+
+
+def test_counts_and_losses_are_not_mixed_where_a_device_may_lack_float64() -> None:
+    head = HEAD.replace('else "cpu")', 'else "mps" if torch.backends.mps.is_available() else "cpu")')
+    done = apply(
+        "loss-item-sync", head + training(f"{HITS}\ntotal += loss.item()\ncorrect += hits.sum().item()\nprint(total, correct)", START)
+    )
+    assert "hstack" not in done.text
+    same(head + training(f"{HITS}\ntotal += loss.item()\ncorrect += hits.float().sum().item()\nprint(total, correct)", START), "hstack")
+
+
+def test_a_meter_that_a_call_in_between_may_hold() -> None:
+    step = "losses.update(loss.item())\nshow()\nhits = (out.argmax(1) == y).float()\nacc.update(hits.mean().item())\nprint(losses, acc)"
+    start = "losses, acc = Meter(), Meter()"
+    done = apply("loss-item-sync", HEAD + METER + "def show():\n    print(losses)\n" + training(step, start))
+    assert "hstack" not in done.text
