@@ -14,6 +14,7 @@ from autofast.read.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.script import Script, Transfer
 
 from ._loaders import given, is_spelled_out, managed
+from ._placed import is_placed, taken_out
 from ._torch import NOT_CUDA, is_device_object, only_cuda, requires_cuda, spelled, torch_in
 
 
@@ -23,11 +24,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu":
         return
     fixes: dict[int, list[Move]] = {}
+    useless: dict[int, list[Move]] = {}
     for move in moves(script):
-        if why := against(script, move):
+        if move.transfer is not None and is_placed(script, move.transfer):
+            useless.setdefault(id(statement_of(move.node)), []).append(move)
+        elif why := against(script, move):
             yield Finding(move.node, "copies a batch to the device and waits for the end of the copy", refusal=why)
         else:
             fixes.setdefault(id(statement_of(move.node)), []).append(move)
+    for together in useless.values():
+        message = "copies a batch to the device where the framework has put it already"
+        yield Finding(together[0].node, message, edits=tuple(taken_out(script, [m.node for m in together])))
     for together in fixes.values():
         edits = tuple(edit for move in together for edit in asynchronous(script, move))
         what = "a batch" if len(together) == 1 else f"{len(together)} tensors of a batch"

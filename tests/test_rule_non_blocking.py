@@ -175,3 +175,96 @@ def test_batches_that_are_changed_afterwards() -> None:
 def test_batches_that_a_framework_moves() -> None:
     done = made(more="from accelerate import Accelerator\nloader = Accelerator().prepare(loader)")
     assert not done.fixes and "framework" in done.refusals
+
+
+# ------------------------------------------------------------------------------------------------ what Accelerate has moved
+ACCELERATOR = """
+class Accelerator:
+    def __init__(self, device_placement=True):
+        self.device = torch.device("cpu")
+
+    def prepare(self, *given):
+        return given if len(given) > 1 else given[0]
+"""
+PREPARED = "from accelerate import Accelerator\naccelerator = Accelerator()\nloader = accelerator.prepare(loader)"
+
+
+def placed(move: str, more: str = PREPARED) -> Applied:
+    """The rewrite; both texts compute the same with a class that stands in for Accelerate's."""
+    done = made(move=move, more=more)
+    texts = [t.replace("from accelerate import Accelerator\n", ACCELERATOR) for t in (done.before, done.text)]
+    assert run(texts[0])["losses"] == run(texts[1])["losses"]
+    return done
+
+
+@pytest.mark.parametrize(
+    ("move", "line"),
+    [
+        ("x, y = x.to(accelerator.device), y.to(accelerator.device)", ""),
+        ("x = x.to(accelerator.device)", ""),
+        ("x = x.to(accelerator.device) * 2", "x = x * 2"),
+        ("x, y = (t.to(accelerator.device) for t in (x, y))", "x, y = (t for t in (x, y))"),
+    ],
+)
+def test_copies_to_where_the_batch_is_go(move: str, line: str) -> None:
+    done = placed(move)
+    assert "accelerator.device" not in done.text
+    assert done.lines == ([line] if line else [])
+
+
+def test_a_dict_of_what_is_there_already() -> None:
+    text = script(move="batch = {k: v.to(accelerator.device) for k, v in batch.items()}\nx, y = batch['x'], batch['y']", more=PREPARED)
+    text = text.replace("dataset = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))", "dataset = Rows()").replace(
+        "for x, y in loader", "for batch in loader"
+    )
+    text = text.replace(
+        "torch.manual_seed(0)",
+        "class Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 24\n    def __getitem__(self, i):\n        return {'x': torch.ones(4) * i, 'y': torch.ones(1)}\n\ntorch.manual_seed(0)",
+        1,
+    )
+    done = apply(RULE, text)
+    assert ".items()" not in done.text and done.fixes
+    texts = [t.replace("from accelerate import Accelerator\n", ACCELERATOR) for t in (done.before, done.text)]
+    assert run(texts[0])["losses"] == run(texts[1])["losses"]
+
+
+@pytest.mark.parametrize(
+    ("move", "more"),
+    [
+        ("x, y = x.to(device), y.to(device)", PREPARED),  # another device, perhaps
+        ("x = x.to(accelerator.device, torch.float64)\nx = x.float()", PREPARED),
+        ("x = x.to(accelerator.device)", PREPARED.replace("Accelerator()", "Accelerator(device_placement=False)")),
+        ("x = x.to(accelerator.device)", PREPARED.replace("loader = acc", "prepared = acc")),  # the loop goes over the other one
+        ("x = x.to(accelerator.device)", PREPARED + "\nloader = DataLoader(dataset, batch_size=4)"),
+        ("x = x.to(accelerator.device)", PREPARED.replace("loader = acc", "if len(dataset) > 3:\n    loader = acc")),
+        ("x = x.to(other.device)", PREPARED + "\nother = Accelerator()"),
+    ],
+)
+def test_copies_that_may_do_something_stay(move: str, more: str) -> None:
+    done = placed(move, more)
+    assert ".to(" in done.text and "already" not in " ".join(f.message for f in done.fixes)
+
+
+def test_a_key_that_is_one_of_several() -> None:
+    """Where only one of two datasets has the key, the other one would be an error."""
+    data = """
+class Pairs(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        return {"A": torch.ones(4) * i, "B": torch.ones(1)} if i < 99 else {"C": torch.ones(1)}
+
+import sys
+dataset = Pairs()
+flip = len(sys.argv) > 99
+loader = DataLoader(dataset, batch_size=8)
+"""
+    done = apply(
+        RULE,
+        script(move="x, y = batch['B' if flip else 'A'].to(device), batch['A' if flip else 'B'].to(device)", more=data).replace(
+            "for x, y in", "for batch in"
+        ),
+    )
+    assert done.text.count("non_blocking=True") == 2
+    assert run(done.text)["losses"] == run(done.before)["losses"]

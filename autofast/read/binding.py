@@ -364,7 +364,8 @@ class Binding(Core):
                 found |= thing.get(one_key.value) if isinstance(one_key, Const) else thing.any()
             if key is ... and thing.open:
                 found |= values(Unknown(f"{thing.open}, and the key is computed"))
-            if found or (key is not ... and not thing.open):
+            known = bool(index) and all(isinstance(one_key, Const) for one_key in index)
+            if found or (known and not thing.open):
                 return found  # nothing: where the key is not there, the script does not go on
             return values(Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed"))
         if isinstance(thing, Seq):
