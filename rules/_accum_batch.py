@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Edit, Wrap
+from autofast.edits import Edit, Rewrite
 from autofast.read.kinds import is_module, is_optimizer
 from autofast.read.source import ancestors, parent_of, source_of
 from autofast.read.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, const
@@ -49,7 +49,8 @@ def smaller(script: Script, turn: Turn, window: Window) -> list[Edit]:
         _check_whole(expr, given.values, window.steps, loader)
         _check_others(script, expr, given.values, turn, loader)
         steps = window.number if source_of(expr) is window.source else str(window.steps)
-        edits.append(Wrap(expr, f"{{}} // {steps}"))
+        # a Rewrite: whoever else replaces the size, as a sampler of batches does, contradicts it
+        edits.append(Rewrite(expr, f"{{}} // {steps}"))
     _check_intervals(script, turn, window.steps)
     return edits
 

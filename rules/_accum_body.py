@@ -173,12 +173,22 @@ class Body:
         after = here[last]
         code, holes = _again(statement)
         self.edits.append(Remove(statement))
-        run = next((r for r in runs if any(s is after for s in r)), None)
+        run = next((r for r in runs if any(s is after for s in r)), None) or self._only_run(ends, runs)
         if run is not None:
             self.edits.append(After(run[-1], code, holes, rank=Rank.ZERO))
         else:
             self.edits.append(After(after, f"if {_code(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
         self._clear_first(statement)
+
+    def _only_run(self, ends: list[Unit], runs: list[list[ast.stmt]]) -> list[ast.stmt] | None:
+        """The one place of all updates, where the backwards stand beside it: without it there are no gradients."""
+        steps = [u for u in ends if any(e.kind == "step" for e in u.events)]
+        run = next((r for r in runs if all(any(within(u.statement, s) for s in r) for u in steps)), None)
+        if run is None or any(e.calls for u in steps for e in u.events):
+            return None
+        here = block(run[0])
+        beside = all(self._holder(here, Unit(statement_of(b.node), [b])) >= 0 for b in self.turn.of("backward"))
+        return run if beside else None
 
     def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
         """The statement of a block in which a unit happens; -1 where there is none."""

@@ -7,7 +7,7 @@ import ast
 from autofast.edits import Around, Edit, Import
 from autofast.order import Rank
 from autofast.read.names import DDP
-from autofast.read.source import function_of, source_of, statement_of
+from autofast.read.source import ancestors, function_of, source_of, statement_of
 from autofast.read.values import Ext
 from autofast.script import Script
 
@@ -28,7 +28,7 @@ def communicates(script: Script, turn: Turn, window: Window, edits: list[Edit]) 
     names = {ast.unparse(c.func) for c in calls}
     backwards = [statement_of(e.node) for e in turn.of("backward")]
     here = block(backwards[0])
-    first = [index(here, statement_of(c)) for c in calls]
+    first = [_holder(here, c) for c in calls]
     last = [index(here, b) for b in backwards]
     model = calls[0].func
     plain = (
@@ -52,6 +52,11 @@ def communicates(script: Script, turn: Turn, window: Window, edits: list[Edit]) 
 
 def _is_ddp(thing: object) -> bool:
     return isinstance(thing, Ext) and thing.name == DDP
+
+
+def _holder(here: list[ast.stmt], node: ast.AST) -> int:
+    """The statement of a block in which a node stands; -1 where it is none of them."""
+    return next((n for outer in (node, *ancestors(node)) if isinstance(outer, ast.stmt) and (n := index(here, outer)) >= 0), -1)
 
 
 def _crosses(edit: Around, here: list[ast.stmt], first: int, last: int) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from autofast.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
 from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.source import source_of, statement_of
+from autofast.read.source import function_of, source_of, statement_of
 from autofast.read.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
 from autofast.script import Dataset, Loader, Script
 
+from ._accum_window import is_share
 from ._aliases import is_new, learned, written_after
 from ._batches import SPLIT, Images, held, images, in_order, indexed
 from ._imports import imported
@@ -108,7 +109,7 @@ def _looked_at(script: Script, loader: Loader) -> str:
 
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr != "dataset" and is_loader(node.value):
+            if isinstance(node, ast.Attribute) and node.attr != "dataset" and is_loader(node.value) and not is_share(function_of(node)):
                 return f"line {node.lineno} uses its `{node.attr}`, which would be another"
             if isinstance(node, ast.Call):
                 arguments = [a.value if isinstance(a, ast.Starred) else a for a in node.args] + [k.value for k in node.keywords]
