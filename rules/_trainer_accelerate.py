@@ -27,7 +27,7 @@ LOADING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sa
 
 def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
     """Findings about one Accelerator."""
-    spot = spot_of(script, trainer.things[0])
+    spot = spot_of(script, trainer.things)
     if isinstance(spot, str):
         yield Finding(trainer.node, FP32, refusal=spot)
         return
@@ -118,7 +118,7 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
         config = one(spot.values("dataloader_config"))
         if not isinstance(config, Ext) or not config.name.endswith("DataLoaderConfiguration"):
             return
-        inner = spot_of(script, config)
+        inner = spot_of(script, [config])
         if isinstance(inner, str) or inner.says("non_blocking") or inner.args.positional:
             return
         edits = inner.add("non_blocking", "True", "bool")

@@ -38,18 +38,20 @@ ELSEWHERE = ("deepspeed", "fsdp", "fsdp_config")
 
 def find(script: Script, trainers: list[Trainer], options: Options) -> Iterator[Finding]:
     """Findings about the trainers of a script, by the options that they get."""
-    groups: dict[int, tuple[Ext | Inst, list[Trainer]]] = {}
+    groups: dict[int, tuple[list[Ext | Inst], list[Trainer]]] = {}
     for trainer in trainers:
         if trainer.unknown or not trainer.settings:
             yield Finding(trainer.node, FP32, refusal=_unknown(trainer))
             continue
         for thing in trainer.settings:
-            groups.setdefault(id(thing.node), (thing, []))[1].append(trainer)
-    calls = [thing.node for thing, _ in groups.values() if isinstance(thing.node, ast.Call)]
-    for thing, members in groups.values():
-        spot = spot_of(script, thing, calls)
+            things, members = groups.setdefault(id(thing.node), ([], []))
+            things += [] if any(t is thing for t in things) else [thing]
+            members += [] if any(t is trainer for t in members) else [trainer]
+    calls = [things[0].node for things, _ in groups.values() if isinstance(things[0].node, ast.Call)]
+    for things, members in groups.values():
+        spot = spot_of(script, things, calls)
         if isinstance(spot, str):
-            yield Finding(thing.node or members[0].node, FP32, refusal=spot)
+            yield Finding(things[0].node or members[0].node, FP32, refusal=spot)
         elif spot.args.open and not spot.fields and "command line" not in spot.args.open:
             yield Finding(spot.place, FP32, refusal=f"options may be given already: {spot.args.open}")
         else:
@@ -95,7 +97,9 @@ def _findings(script: Script, group: Group) -> Iterator[Finding]:
     yield from _workers(script, group)
     if group.flags:
         message = "the command line decides how the Trainer computes, and defaults of transformers are careful"
-        yield Finding(group.trainers[0].node, message, advice=f"run it with {' '.join(group.flags)}")
+        newer = any(word in words for words in group.flags for word in ("bf16", "tf32"))
+        where = " (bf16 and tf32 where the GPU has them, from Ampere on)" if newer else ""
+        yield Finding(group.trainers[0].node, message, advice=f"run it with {' '.join(group.flags)}{where}")
 
 
 # ------------------------------------------------------------------------------------------------ bfloat16

@@ -38,12 +38,18 @@ OTHER = frozenset(["tpu", "mps", "hpu", "ipu", "xla"])
 OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu")
 
 
+def old_style(script: Script) -> Iterator[Finding]:
+    """``Trainer.from_argparse_args``, of Lightning 1.x: the command line gives all arguments."""
+    for site in script.calls("lightning.Trainer.from_argparse_args"):
+        yield Finding(site.node, FP32, advice="run it with --precision bf16 where the GPU has bfloat16 (Ampere and newer)")
+
+
 def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
     """Findings about one Trainer, or one LightningCLI."""
     if trainer.framework == "lightning-cli":
         yield from _cli(script, trainer, options)
         return
-    spot = spot_of(script, trainer.things[0])
+    spot = spot_of(script, trainer.things)
     if isinstance(spot, str):
         yield Finding(trainer.node, FP32, refusal=spot)
         return
@@ -112,7 +118,7 @@ def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
         else:
             wanted["benchmark"] = ("True", ())
             messages.append(THUMB)
-    if isinstance(home.holder, ast.Dict):
+    if home.is_dict:
         for (name, (value, more)), message in zip(wanted.items(), messages, strict=True):
             yield Finding(place, message, edits=(*home.set({name: value}), *more))
     elif wanted:
@@ -144,7 +150,7 @@ def _is_full(found: Values) -> bool:
 
 
 def _on_cpu(spot: Spot) -> bool:
-    return const(spot.values("accelerator")) == "cpu" or const(spot.values("gpus")) == 0
+    return bool(const(spot.values("accelerator")) == "cpu" or const(spot.values("gpus")) == 0)
 
 
 def _of_trainer(script: Script, spot: Spot, options: Options) -> str:
@@ -178,9 +184,21 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
             fused = optimizer.args.named.get("fused")
             if fused is not None and const(fused.values) not in (None, False):
                 return f"in mixed precision, Lightning clips no gradients of fused optimizers (line {optimizer.node.lineno})"
+    if why := _numpy(script, things):
+        return why
     code = [f for t in things for f in methods(_class(t), HOOKS)]
     inner = [m.thing for m in script.models]
     return against_half(script, options, code, [*things, *(t for t in inner if not any(t is x for x in things))])
+
+
+def _numpy(script: Script, things: list[Thing]) -> str:
+    """Where a tensor that may be of 16 bits is given to NumPy, which has no bfloat16: in any method, as results may be kept for later."""
+    inside = {id(n) for t in things for base in (_class(t), *_class(t).ancestors()) for n in ast.walk(base.node)}
+    for sync in script.syncs:
+        if sync.how == "numpy" and id(sync.node) in inside:
+            if sync.unknown or any(t.dtype not in ("int", "f32") for t in sync.tensors):
+                return f"line {sync.node.lineno} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
+    return ""
 
 
 def modules(script: Script) -> list[Thing]:

@@ -10,7 +10,7 @@ from autofast.edits import After, DictItem, Edit, Keyword, Rewrite
 from autofast.place import room, written
 from autofast.read.frameworks import COMMAND_LINE
 from autofast.read.source import Source, parent_of, source_of
-from autofast.read.values import Arg, Arguments, Cls, Const, Dict, Ext, Inst, Thing, Values, const, one, ordered
+from autofast.read.values import Arg, Arguments, Cls, Const, Dict, Ext, Inst, Thing, Values, const, joined, one, ordered
 from autofast.script import Script
 
 
@@ -116,14 +116,19 @@ def _uses_field(node: ast.ClassDef) -> bool:
     return any(isinstance(f, ast.Name) and f.id == "field" for f in made)
 
 
-def spot_of(script: Script, thing: Ext | Inst, calls: Sequence[ast.Call] = ()) -> Spot | str:
-    """The spot of an object that holds options; or why they cannot be written."""
-    cls = thing.cls if isinstance(thing, Inst) else None
-    if not isinstance(thing.node, ast.Call) or thing.args is None:
+def spot_of(script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Call] = ()) -> Spot | str:
+    """The spot of objects that hold options, all made in one place; or why they cannot be written."""
+    cls = things[0].cls if isinstance(things[0], Inst) else None
+    given = [t.args for t in things if t.args is not None]
+    node = things[0].node
+    if not isinstance(node, ast.Call) or len(given) != len(things):
         return "it is made in a way that is not followed"
+    if any(isinstance(t, Inst) and t.cls is not cls for t in things):
+        return "it may be of several classes"
     if cls is not None and cls.find("__init__") is not None:
         return f"{cls.node.name} has its own __init__, which decides what it is given"
-    return Spot(script, thing.node, thing.args, cls, thing.args.open == COMMAND_LINE, calls)
+    args = joined(given)
+    return Spot(script, node, args, cls, args.open == COMMAND_LINE, calls)
 
 
 # ------------------------------------------------------------------------------------------------ the command line
@@ -152,6 +157,7 @@ class Defaults:
     holder: ast.Dict | ast.Call
     prefix: str  # "trainer." in ``parser.set_defaults``
     given: dict[str, ast.expr]
+    is_dict: bool = True
 
     @property
     def node(self) -> ast.AST:
@@ -159,8 +165,9 @@ class Defaults:
 
     def set(self, options: dict[str, str]) -> tuple[Edit, ...]:
         """The edits that add options, of which there is none yet."""
-        if isinstance(self.holder, ast.Dict):
+        if self.is_dict:
             return tuple(DictItem(self.holder, self.prefix + name, value) for name, value in options.items())
+        assert isinstance(self.holder, ast.Call)
         inside = ", ".join(f'"{name}": {value}' for name, value in options.items())
         return (Keyword(self.holder, "trainer_defaults", "{" + inside + "}"),)
 
@@ -179,14 +186,14 @@ def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
     if given is not None and const(given.values) is not None:
         display = one(given.values)
         node = display.node if isinstance(display, Dict) else None
-        if not isinstance(node, ast.Dict) or not isinstance(display, Dict) or display.open or given.via:
+        if not isinstance(node, (ast.Dict, ast.Call)) or not isinstance(display, Dict) or display.open or given.via:
             return "its trainer_defaults come from somewhere else"
-        if any(k is None for k in node.keys) or parent_of(node) is not next(
-            (k for k in call.keywords if k.arg == "trainer_defaults"), None
-        ):
+        if parent_of(node) is not next((k for k in call.keywords if k.arg == "trainer_defaults"), None):
             return "its trainer_defaults come from somewhere else"
+        if isinstance(node, ast.Call):
+            return Defaults(node, "", {k.arg: k.value for k in node.keywords if k.arg})
         return Defaults(node, "", _items(node, ""))
-    return (_set_defaults(cls) if cls is not None else None) or Defaults(call, "", {})
+    return (_set_defaults(cls) if cls is not None else None) or Defaults(call, "", {}, False)
 
 
 def _set_defaults(cls: Cls) -> Defaults | None:

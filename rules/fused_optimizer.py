@@ -219,6 +219,8 @@ def _lightning_clips(script: Script) -> str:
                 return f"{why} (line {_line(trainer.node)})"
         if trainer.framework == "lightning-cli" and (place := _configured(script, "gradient_clip_val")):
             return f"{why} ({place})"
+    for site in script.calls("lightning.Trainer.from_argparse_args"):
+        return f"{why}, and its command line may ask for both (line {_line(site.node)})"
     if any(t.framework.startswith("lightning") for t in script.trainers):
         for site in script.methods("clip_gradients"):
             return f"{why} (line {_line(site.node)})"

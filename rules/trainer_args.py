@@ -18,4 +18,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield from _trainer_lightning.find(script, trainer, options)
         elif trainer.framework == "accelerate":
             yield from _trainer_accelerate.find(script, trainer, options)
+    yield from _trainer_lightning.old_style(script)
     yield from _trainer_hf.find(script, [t for t in script.trainers if t.framework == "hf-trainer"], options)

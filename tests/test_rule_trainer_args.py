@@ -197,6 +197,35 @@ def test_code_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> None
     assert not done.fixes and reason in done.refusals, (done.refusals, done.text)
 
 
+def test_one_place_in_several_ways() -> None:
+    """A call that is reached with and without the argument must not get it twice."""
+    made = "def make(**options):\n    return pl.Trainer(**options)\n\nloader = "
+    done = lightning("make(max_epochs=1)", ("loader = ", made), ("trainer.fit(", "make(precision='16-mixed')\ntrainer.fit("))
+    assert not done.fixes
+    assert "precision" in lightning("make(max_epochs=1)", ("loader = ", made)).text
+
+
+@pytest.mark.parametrize(
+    ("kept", "refused"),
+    [
+        ("self.kept.append(logits.cpu().numpy())", True),
+        ("self.kept.append(logits.float().cpu().numpy())", False),
+        ("self.kept.append(logits.argmax(1).cpu().numpy())", False),
+        ("self.kept.append(logits)\n\n    def on_validation_epoch_end(self):\n        torch.cat(self.kept).cpu().numpy()", True),
+    ],
+)
+def test_numpy_has_no_bfloat16(kept: str, refused: bool) -> None:
+    step = f"    def validation_step(self, batch, batch_idx):\n        logits = self.layer(batch[0])\n        {kept}\n\n    def configure_optimizers"
+    done = lightning(MADE, ("    def configure_optimizers", step), ("        self.layer", "        self.kept = []\n        self.layer"))
+    assert ("NumPy" in done.refusals) is refused and bool(done.fixes) is not refused, (done.refusals, done.text)
+
+
+def test_arguments_of_the_old_command_line() -> None:
+    parser = "import argparse\nparser = pl.Trainer.add_argparse_args(argparse.ArgumentParser())\nloader = "
+    done = lightning("pl.Trainer.from_argparse_args(parser.parse_args())", PL, ("loader = ", parser))
+    assert not done.fixes and "run it with --precision bf16" in done.advice
+
+
 PL = ("import lightning.pytorch as pl", "import pytorch_lightning as pl")
 
 
@@ -301,6 +330,15 @@ CLI(Net)
         ((), 'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16() else "32-true", "benchmark": True})', 1),
         ((("CLI(Net)", "CLI(Net, trainer_defaults={'max_epochs': 1})"),), '"benchmark": True', 2),
         ((("CLI(Net)", "CLI(Net, trainer_defaults={'precision': 32})"),), '"benchmark": True', 1),
+        ((("CLI(Net)", "CLI(Net, trainer_defaults=dict(max_epochs=1))"),), "benchmark=True", 2),
+        (
+            (
+                ("CLI(Net)", "CLI(Net, trainer_defaults=json.load(open('defaults.json')))"),
+                ("import torch\n", "import json\nimport torch\n"),
+            ),
+            "",
+            0,
+        ),
         ((("pass", "parser.set_defaults({'trainer.max_epochs': 2})"),), '"trainer.benchmark": True', 2),
         ((("pass", "parser.set_defaults({'trainer.precision': 32, 'trainer.benchmark': False})"),), "", 0),
         ((("def add_arguments_to_parser(self, parser):", "def __init__(self, model):"),), "", 0),
