@@ -99,11 +99,12 @@ def summed(run: Run, name: str) -> list[float]:
 
 
 def curve(run: Run) -> list[float]:
-    """The loss of every optimizer step of rank 0, the mean where it had several; nan where it had none. Without steps: every backward's."""
+    """The loss of every optimizer step of rank 0: the sum of what its backwards were called on, whose gradient is the step's, however many
+    they are; nan where it had none. Without steps: every backward's."""
     steps = run.record.steps
     if not any(s.losses for s in steps):
         return list(run.record.losses)
-    return [sum(s.losses) / len(s.losses) if s.losses else float("nan") for s in steps]
+    return [sum(s.losses) if s.losses else float("nan") for s in steps]
 
 
 def norms(run: Run, name: str) -> list[float | None]:

@@ -125,16 +125,24 @@ def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[st
     }
 
 
-def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[str]:
+def _often(run: Run) -> int:
+    return max((s.backwards for s in run.record.steps), default=1)
+
+
+def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[tuple[str, int]]:
+    """The forms that fit, each with its factor: a loss that was divided for accumulation may be printed undivided."""
     sizes = [p.batches for p in run.record.passes if p.training and p.complete]
     values, found = _values(texts), set()
-    often = max((s.backwards for s in run.record.steps), default=1)  # a loss that was divided for accumulation may be printed undivided
     for form, made in _forms(run.record.losses, sizes, len(values)).items():
-        for factor in {1, often}:
+        for factor in {1, _often(run)}:
             pairs = [(v, factor * m, t) for v, m, t in zip(values, made, texts, strict=True)]
             if all(abs(v - m) <= 0.51 * unit(t) + slack * abs(m) for v, m, t in pairs):
-                found.add(form if factor == 1 else f"{form} times {factor}")
+                found.add((form, factor))
     return found
+
+
+def _words(form: str, factor: int) -> str:
+    return form if factor == 1 else f"{form} times {factor}"
 
 
 def meaning(ev: Evidence) -> Check | None:
@@ -151,15 +159,19 @@ def meaning(ev: Evidence) -> Check | None:
         both = set.intersection(*fits)
         if len(both) != 1:
             continue
-        form = next(iter(both))
+        form, factor = next(iter(both))
         for run, texts in rewritten:
             after = _fitting(run, texts[quantity], 5e-3)
-            if form not in after:
-                now = f"; now {next(iter(after))}" if len(after) == 1 else ""
-                return Check(
-                    name, False, f"{quantity[0][:60]!r} shows {form} in the original{now}" + ("" if now else ", and no longer does")
-                )
-        found.append(form)
+            wanted = factor
+            if ev.effect == "recipe" and _often(run) != _often(ev.a):  # other parts of a step's loss are differentiated at a time
+                wanted = factor * _often(run) // _often(ev.a)
+                if not after:  # parts of different size
+                    return Check(name, None, f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear")
+            if (form, wanted) not in after:
+                now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
+                shows = f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original{now}"
+                return Check(name, False, shows + ("" if now else ", and no longer does"))
+        found.append(_words(form, factor))
     return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
 
 

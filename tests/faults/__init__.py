@@ -64,6 +64,11 @@ _ADAMW = "torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.05)"
 _STEP = "            loss.backward()\n            optimizer.step()\n"
 _FORWARD = "            loss = F.cross_entropy(model(image), label)\n"
 _LOOP = "        for image, label in loader:\n"
+_TWO = (  # micro-batches of two to a step
+    ("            optimizer.zero_grad()\n", ""),
+    ("for image, label in loader:", "for step, (image, label) in enumerate(loader):"),
+    (_STEP, "            (loss / 2).backward()\n            if step % 2:\n                optimizer.step()\n                optimizer.zero_grad()\n"),
+)
 _ITEM = "    def __getitem__(self, index):\n        image"
 
 CASES = [
@@ -214,6 +219,9 @@ CASES = [
     sound("fused Adam, where Adam makes steps of rounding", "gan", "rounding",
           ("    one = torch", "    from functools import partial\n    torch.optim.Adam = partial(torch.optim.Adam, fused=True)\n    one = torch")),
     sound("recipe: other batch size", "pictures", "recipe", ("batch_size=16", "batch_size=20")),
+    sound("recipe: half batches, two for a step", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO),
+    fault("recipe: the same without / 2", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO, ("(loss / 2)", "loss")),
+    fault("recipe: the same, half of the loss printed", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO, ("running += loss", "running += 0.5 * loss")),
     sound("fused SGD under a scaler", "scaled", "rounding", ("momentum=0.9)", "momentum=0.9, fused=True)")),
 ]  # fmt: skip
 
