@@ -382,6 +382,9 @@ def _watch(written: list[str], samples: list[list[float]]) -> None:
     loader.__iter__, fetching.__next__ = __iter__, __next__
 
 
+listening: list[Any] = []
+
+
 def _listen(collectives: list[str]) -> None:
     """Note the collectives that the script asks for."""
     import torch.distributed as dist
@@ -398,6 +401,17 @@ def _listen(collectives: list[str]) -> None:
     for name in COLLECTIVES:
         real = getattr(dist, name)
         setattr(dist, name, noted(name, real))
+    module: Any = dist
+    leave = module.destroy_process_group
+    kept: list[Any] = []
+
+    def destroy_process_group(*args: Any, **kwargs: Any) -> None:
+        """The group's threads may wait for Python while Python waits for them, where a function that held it ends: in forked ranks only."""
+        kept.append(module.distributed_c10d._get_default_group())
+        leave(*args, **kwargs)
+        listening.append(kept)
+
+    module.destroy_process_group = destroy_process_group
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["serve"]:
