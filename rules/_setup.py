@@ -6,7 +6,7 @@ import ast
 
 from autofast.read.events import CallFrame, GuardFrame, Stack
 from autofast.read.source import Source, ancestors, source_of, statement_of
-from autofast.read.values import Ext, Inst
+from autofast.read.values import Ext, Inst, const
 from autofast.script import Model, Script
 
 NESTS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match, ast.match_case, ast.ExceptHandler)
@@ -28,6 +28,16 @@ def setup_place(script: Script) -> ast.stmt | None:
     for places in (made, moved, built):
         if found := [p for p in places if p is not None]:
             return min(found, key=lambda s: s.lineno)
+    return None
+
+
+def trainer_place(script: Script) -> ast.stmt | None:
+    """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may train on a GPU; None where there is none."""
+    for trainer in script.trainers:
+        on_cpu = const(trainer.args.get(-1, "accelerator")) == "cpu"
+        if trainer.framework in ("lightning", "lightning-cli") and not on_cpu:
+            guards = {id(f.node) for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)}
+            return _outermost(statement_of(trainer.node), guards)
     return None
 
 

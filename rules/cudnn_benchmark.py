@@ -39,7 +39,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         line = getattr(script.deterministic[0], "lineno", 0)
         yield Finding(place, message, refusal=f"determinism is asked for on line {line}: measured choices differ from run to run")
     elif "lightning" in script.frameworks or "hf-trainer" in script.frameworks:
-        yield Finding(place, message, refusal="the Trainer sets this: see its own option for it")
+        yield Finding(place, message, refusal="the Trainer sets this: see trainer-args")
     elif why := varying(script):
         todo = f"set {torch}.backends.cudnn.benchmark = True if all batches have one shape"
         yield Finding(place, message, advice=f"{todo}: {why}")

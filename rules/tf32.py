@@ -13,7 +13,7 @@ from autofast.read.values import Ref, Tensor, const
 from autofast.script import Script
 
 from ._hazards import LINALG
-from ._setup import setup_place, trained_models
+from ._setup import setup_place, trained_models, trainer_place
 from ._switches import branches
 from ._torch import chooses_devices_late, cuda_test, requires_cuda, torch_in, uses_gpu
 
@@ -26,9 +26,9 @@ SCIENCE = ("scipy.linalg", "scipy.integrate", "torchdiffeq", "gpytorch", "botorc
 @rule("tf32", Effect.ROUNDING, groups=("backend", "precision"))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""
-    if options.target == "cpu" or not script.steps or not uses_gpu(script) or decided(script):
+    if options.target == "cpu" or not uses_gpu(script) or decided(script):
         return
-    place = setup_place(script)
+    place = setup_place(script) if script.steps else trainer_place(script)
     if place is None:
         return
     message = "matrix products in fp32 leave the GPU's tensor cores unused"
@@ -55,8 +55,8 @@ def decided(script: Script) -> bool:
 
 def against(script: Script) -> str:
     """Why this script wants all 23 bits of the mantissa; empty where nothing says so."""
-    if "lightning" in script.frameworks or "hf-trainer" in script.frameworks:
-        return "the Trainer sets this: see its own option for it"
+    if "hf-trainer" in script.frameworks:
+        return "the Trainer sets this: see trainer-args"
     return needs_digits(script)
 
 
@@ -68,7 +68,7 @@ def needs_digits(script: Script) -> str:
     for site in script.calls("torch.cdist"):
         if any(not branches(o.stack) and (o.args is None or const(o.args.get(2, "p")) not in WITHOUT_PRODUCT) for o in site):
             return f"line {getattr(site.node, 'lineno', 0)} computes distances by way of a matrix product (torch.cdist)"
-    for model in trained_models(script):
+    for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"
     for step in script.steps:

@@ -268,6 +268,23 @@ def test_lightning_on_the_command_line(declared: str, advice: str) -> None:
     assert advice in done.advice and bool(advice) is bool(done.advice)
 
 
+@pytest.mark.parametrize(
+    ("call", "more", "found"),
+    [
+        (MADE, (), True),
+        ("pl.Trainer(accelerator='cpu')", (), False),
+        (MADE, (("loader = ", "torch.set_float32_matmul_precision('medium')\nloader = "),), False),
+        (MADE, (("self.layer(x), y", "self.layer(torch.linalg.inv(x)), y"),), False),
+    ],
+)
+def test_lightning_and_tf32(call: str, more: tuple[tuple[str, str], ...], found: bool) -> None:
+    """Lightning has no option for it."""
+    done = apply("tf32 trainer-args", changed(LIGHTNING, (MADE, call), *more))
+    assert ('torch.set_float32_matmul_precision("high")' in done.text) is found
+    if found:
+        assert done.text.index("set_float32") < done.text.index("pl.Trainer(") and "if torch.cuda.is_available():" in done.lines
+
+
 CONV = (
     "nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2))",
     "nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(288, 2))",
