@@ -24,7 +24,7 @@ from autofast.script import Model, Script, Step
 
 from ._ddp_names import Ranks, Refused, at
 from ._ddp_setup import in_block, own_seeds
-from ._gradients import left_out
+from ._gradients import Unproven, _parameters, _used, left_out
 from ._homes import argument, home_of
 from ._places import block as block_around
 from ._turns import FUNCTIONS, is_parameter, mentions
@@ -185,6 +185,8 @@ def check(script: Script, mine: Trained) -> None:
             )
     several = _several_at_once(mine)
     unproven = next((why for step in mine.steps if (why := left_out(script, step, [mine.thing]))), "")
+    if unproven and _whole(script, mine):
+        unproven = ""
     if several and unproven:
         raise Refused(f"{name} is called several times before a backward ({at(several)}), and {unproven}")
     if unproven:
@@ -193,6 +195,16 @@ def check(script: Script, mine: Trained) -> None:
         mine.options.append("broadcast_buffers=False")
     for change in ("requires_grad", "requires_grad_"):
         _check_freezing(script, mine, change)
+
+
+def _whole(script: Script, mine: Trained) -> bool:
+    """Every call gives one tensor, which all the parameters take part in."""
+    try:
+        used = _used(mine.thing, ())
+        whole = all(key in used for key, _ in _parameters(mine.thing))
+    except Unproven:
+        return False
+    return whole and all(isinstance(t, Tensor) and t.rank != "?" for c in mine.calls for t in script.values(c))
 
 
 def _several_at_once(mine: Trained) -> ast.AST | None:

@@ -145,7 +145,11 @@ def _last(scope: Scope, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
 
 # ------------------------------------------------------------------------------------------------ the group
 def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
-    """The statements that make the group and leave it."""
+    """The statements that make the group and leave it.
+
+    The work of the last collective is kept in a variable. Without that, gloo's own thread may be the last to hold it, and waits for the GIL to
+    let it go, while the wrapped model, with the GIL, ends the group and waits for that thread (measured with torch 2.13: one run in six hung).
+    """
     node = flow.first
     torch, dist = ranks.torch(node), ranks.dist(node)
     lines = []
@@ -160,7 +164,14 @@ def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
     edits: list[Edit] = [Before(node, f"if {start}:\n" + "".join(f"    {line}\n" for line in lines))]
     if gpu and (late := _chooses_devices(script)):
         raise Refused(f"CUDA_VISIBLE_DEVICES is set on {late}: leave the choice to the shell that starts torchrun")
-    end = f"if {world}:\n    {dist}.barrier()\n    {dist}.destroy_process_group()"
+    name = ranks.fresh("together", "all_together")
+    end = (
+        f"if {world}:\n"
+        "    # kept until the group has ended: its thread must not be the last to let go of it\n"
+        f"    {name} = {dist}.barrier(async_op=True)\n"
+        f"    {name}.wait()\n"
+        f"    {dist}.destroy_process_group()"
+    )
     edits.append(Before(flow.last, end) if isinstance(flow.last, ast.Return) else After(flow.last, end))
     return edits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from autofast.carry import calls_of
 from autofast.read.kinds import is_loader, is_module
@@ -26,16 +27,24 @@ SAYS = frozenset(
 MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
 
 
+@dataclass(frozen=True)
+class Known:
+    """``passes``: the calls of models that train, by id; ``written``: nodes that are the loader's batch size itself."""
+
+    passes: dict[int, ast.Call]
+    written: frozenset[int]
+
+
 def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
     """Raises :class:`Refused` where the training uses the batch size for something that must fit the part of one process."""
     size = given(loader, "batch_size")
     if size is None:
         return
     written = [*([size.expr] if size.expr is not None else []), *(e.expr for _, e in size.via if e.expr is not None)]
+    known = Known(passes, frozenset(id(n) for w in written for n in ast.walk(w)))
     for expr in written:
         for use in _uses(script, expr):
-            if not any(use is n for w in written for n in ast.walk(w)):
-                _check(script, use, passes, 0)
+            _check(script, use, known, 0)
 
 
 def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
@@ -82,8 +91,10 @@ def _in_loader(script: Script, node: ast.AST) -> bool:
     return False
 
 
-def _check(script: Script, use: ast.expr, passes: dict[int, ast.Call], depth: int) -> None:
+def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
     """What is done with the number at ``use``."""
+    if id(use) in known.written:
+        return
     here: ast.AST = use
     for outer in ancestors(use):
         if isinstance(outer, ast.Compare):
@@ -98,14 +109,14 @@ def _check(script: Script, use: ast.expr, passes: dict[int, ast.Call], depth: in
             ):
                 here = outer
                 continue
-            _in_call(script, use, outer, passes, depth)
+            _in_call(script, use, outer, known, depth)
             return
         if isinstance(outer, ast.Subscript) and _of_batch(script, outer.value):
             raise Refused(
                 f"the batch size on {at(use)} picks from a batch, of which each process has a part: take the size of the batch itself"
             )
         if isinstance(outer, (ast.stmt, ast.JoinedStr)):
-            _kept(script, outer, passes, depth)
+            _kept(script, outer, known, depth)
             return
         here = outer
 
@@ -120,7 +131,7 @@ def _of_batch(script: Script, expr: ast.expr) -> bool:
     )
 
 
-def _kept(script: Script, statement: ast.AST, passes: dict[int, ast.Call], depth: int) -> None:
+def _kept(script: Script, statement: ast.AST, known: Known, depth: int) -> None:
     """A variable that gets the number: its uses count, too."""
     if not isinstance(statement, ast.Assign) or depth > 3:
         return
@@ -128,10 +139,10 @@ def _kept(script: Script, statement: ast.AST, passes: dict[int, ast.Call], depth
         if isinstance(target, ast.Name):
             for node in mentions(function_of(target), target.id):
                 if isinstance(node.ctx, ast.Load) and script.reached(node) and not _in_loader(script, node):
-                    _check(script, node, passes, depth + 1)
+                    _check(script, node, known, depth + 1)
 
 
-def _in_call(script: Script, use: ast.expr, call: ast.Call, passes: dict[int, ast.Call], depth: int) -> None:
+def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth: int) -> None:
     for callee in script.values(call.func):
         name = callee.name if isinstance(callee, (Ref, Method)) else ""
         if isinstance(callee, Ref) and (name in NUMBERS or name.startswith(SHOWS)):
@@ -139,9 +150,9 @@ def _in_call(script: Script, use: ast.expr, call: ast.Call, passes: dict[int, as
         if isinstance(callee, Method) and name in SAYS:
             continue
         if isinstance(callee, (Func, Bound)) and depth < 4:
-            _in_function(script, use, call, callee, passes, depth)
+            _in_function(script, use, call, callee, known, depth)
             continue
-        if _evaluates(script, call) or _apart(script, call, passes):
+        if _evaluates(script, call) or _apart(script, call, known):
             continue
         raise Refused(
             f"the batch size is used for `{ast.unparse(call.func)}(...)` on {at(call)}, where each process has only a part of the batch: "
@@ -149,7 +160,7 @@ def _in_call(script: Script, use: ast.expr, call: ast.Call, passes: dict[int, as
         )
 
 
-def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Func | Bound, passes: dict[int, ast.Call], depth: int) -> None:
+def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Func | Bound, known: Known, depth: int) -> None:
     node = callee.func.node if isinstance(callee, Bound) else callee.node
     if isinstance(node, ast.Lambda):
         raise Refused(f"what the batch size on {at(use)} is used for is not known")
@@ -160,7 +171,7 @@ def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Func | B
     for name in mine:
         for inner in mentions(node, name):
             if isinstance(inner.ctx, ast.Load) and script.reached(inner) and not _in_loader(script, inner):
-                _check(script, inner, passes, depth + 1)
+                _check(script, inner, known, depth + 1)
 
 
 def _evaluates(script: Script, call: ast.Call) -> bool:
@@ -169,7 +180,7 @@ def _evaluates(script: Script, call: ast.Call) -> bool:
     return bool(grads) and grads <= {"off", "inference"}
 
 
-def _apart(script: Script, call: ast.Call, passes: dict[int, ast.Call]) -> bool:
+def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     """A tensor of its own that only goes into calls of models that no backward reaches: a fixed noise, to look at results."""
     if not any(isinstance(t, Ref) and t.name.startswith("torch.") and t.name.rsplit(".", 1)[-1] in MAKES for t in script.values(call.func)):
         return False
@@ -178,9 +189,9 @@ def _apart(script: Script, call: ast.Call, passes: dict[int, ast.Call]) -> bool:
         return False
     target = statement.targets[0]
     loads = [n for n in mentions(function_of(target), target.id) if isinstance(n.ctx, ast.Load) and script.reached(n)]
-    return all(_shown_only(script, n, passes) for n in loads)
+    return all(_shown_only(script, n, known) for n in loads)
 
 
-def _shown_only(script: Script, node: ast.AST, passes: dict[int, ast.Call]) -> bool:
+def _shown_only(script: Script, node: ast.AST, known: Known) -> bool:
     call = parent_of(node)
-    return isinstance(call, ast.Call) and id(call) not in passes and any(is_module(t) for t in script.values(call.func))
+    return isinstance(call, ast.Call) and id(call) not in known.passes and any(is_module(t) for t in script.values(call.func))

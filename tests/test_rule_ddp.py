@@ -18,7 +18,7 @@ from autofast.read import read_script
 from autofast.registry import all_rules
 from tests.harness import HARNESS, Job, compare
 from tests.onerule import Applied, apply
-from tests.torchrun import World, same_order, torchrun
+from tests.torchrun import World, real, same_order, torchrun
 
 torch = pytest.importorskip("torch")
 
@@ -213,7 +213,11 @@ def test_several_files():
     net = FUNCTIONS[FUNCTIONS.index("class Net") : FUNCTIONS.index("def train")]
     engine = FUNCTIONS[FUNCTIONS.index("def train") : FUNCTIONS.index("def main")]
     imports = "import torch\nimport torch.nn as nn\n"
-    text = FUNCTIONS.replace(net, "").replace(engine, "").replace("import torch.nn as nn", "import torch.nn as nn\nfrom engine import train\nfrom net import Net")
+    text = (
+        FUNCTIONS.replace(net, "")
+        .replace(engine, "")
+        .replace("import torch.nn as nn", "import torch.nn as nn\nfrom engine import train\nfrom net import Net")
+    )
     made, _ = done(text, first=1, net=imports + net, engine=imports + engine)
     assert set(made.texts) == {"train.py"}
     engine = engine.replace("    model.train()\n", "    print(model.last)\n") + "    return loss * 1\n"
@@ -221,7 +225,9 @@ def test_several_files():
 
 # ------------------------------------------------------------------------------------------------ the loss
 def with_loss(loss: str, head: str = "") -> str:
-    return HEAD + head + LOOP.replace("        loss = F.cross_entropy(model(x), y)", textwrap.indent(textwrap.dedent(loss).strip(), " " * 8))
+    return (
+        HEAD + head + LOOP.replace("        loss = F.cross_entropy(model(x), y)", textwrap.indent(textwrap.dedent(loss).strip(), " " * 8))
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,3 +309,206 @@ def test_sums(loss: str):
 )  # fmt: skip
 def test_losses_of_which_neither_is_known(loss: str, words: str):
     assert words in found(with_loss(loss)).refusal
+
+
+# ------------------------------------------------------------------------------------------------ really run by several processes
+VAE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(6, 8)
+        self.mu = nn.Linear(8, 2)
+        self.logvar = nn.Linear(8, 2)
+        self.fc2 = nn.Linear(2, 6)
+
+    def forward(self, x):
+        h = torch.tanh(self.fc1(x))
+        mu, logvar = self.mu(h), self.logvar(h)
+        return torch.sigmoid(self.fc2(mu + torch.exp(0.5 * logvar))), mu, logvar
+
+
+def loss_function(recon, x, mu, logvar):
+    bce = F.binary_cross_entropy(recon, x, reduction="sum")
+    kld = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+    return bce + kld
+
+
+torch.manual_seed(0)
+data = TensorDataset(torch.rand(44, 6))
+loader = DataLoader(data, batch_size=12, shuffle=True)
+model = VAE()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+
+def train(epoch):
+    model.train()
+    for (x,) in loader:
+        optimizer.zero_grad()
+        recon, mu, logvar = model(x)
+        loss = loss_function(recon, x, mu, logvar)
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    for epoch in range(3):
+        train(epoch)
+    torch.save(model.state_dict(), "vae.pt")
+"""
+
+
+def test_a_sum_over_a_batch_that_does_not_divide():
+    """44 samples in batches of 12: the last whole batch has 8, and each process takes 4 of them."""
+    made, _ = done(VAE)
+    assert "(loss * WORLD_SIZE).backward()" in made.text
+    assert "if dist.is_initialized() else None" in made.text  # workers may import this file again
+
+
+def test_three_processes_and_a_dataset_that_does_not_divide():
+    text = HEAD.replace("48", "47").replace("batch_size=8", "batch_size=9") + LOOP
+    made, world = done(text, ranks=3)
+    taken = world.taken(0)
+    assert sum(taken.values()) == 48 and len(taken) == 47  # one sample fills up the last batch
+
+
+def test_the_last_short_batch_is_left_out_as_before():
+    text = HEAD.replace("48", "47").replace("shuffle=True", "shuffle=True, drop_last=True") + LOOP
+    made, world = done(text, same=False)
+    assert "DistributedSampler(data, drop_last=True)" in made.text
+    assert world.ranks[0].steps == 3 * (47 // 8)
+
+
+def test_in_order():
+    text = HEAD.replace(", shuffle=True", "") + LOOP
+    made, world = done(text)
+    assert "DistributedSampler(data, shuffle=False)" in made.text
+    assert "set_epoch" not in made.text
+
+
+def test_another_order_in_each_epoch():
+    _, world = done(HEAD + LOOP)
+    first, second, third = world.samples[0]
+    assert first != second != third != first
+    assert world.taken(0) == world.taken(1)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "epoch = 0\nwhile epoch < 3:\n    epoch += 1\n{body}",
+        "for epoch, rate in enumerate([0.1, 0.2, 0.1]):\n{body}",
+        "for _ in range(3):\n{body}",
+    ],
+)
+def test_loops_over_epochs(loop: str):
+    body = LOOP.split("\n", 2)[2]
+    made, world = done(HEAD + loop.replace("{body}", body), first=1 if "_ in" not in loop else 0)
+    assert world.taken(0) == world.taken(1) and world.samples[0][0] != world.samples[0][1]
+
+
+def test_other_random_numbers_in_each_process():
+    text = HEAD.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)").replace("torch.randn(48, 5)", "torch.ones(48, 5)") + LOOP
+    _, world = done(text, same=False)
+    assert world.ranks[0].losses[0] != world.ranks[1].losses[0]
+
+
+def test_unseeded():
+    """Each process would split the data in another way: they begin with the seed of the first."""
+    head = HEAD.replace("torch.manual_seed(0)\n", "").replace(
+        "loader =", "data, rest = torch.utils.data.random_split(data, [40, 8])\nloader ="
+    )
+    made, world = done(head + LOOP, same=False)
+    assert "dist.broadcast_object_list(seed)" in made.text
+    assert len(world.taken(0)) == 40
+
+
+GAN = """
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 3))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+G = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+D = nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1), nn.Sigmoid())
+criterion = nn.BCELoss()
+optimizerD = torch.optim.SGD(D.parameters(), lr=0.1)
+optimizerG = torch.optim.SGD(G.parameters(), lr=0.1)
+for epoch in range(2):
+    for real, noise in loader:
+        n = real.size(0)
+        D.zero_grad()
+        errD_real = criterion(D(real).view(-1), torch.ones(n))
+        errD_real.backward()
+        fake = G(noise)
+        errD_fake = criterion(D(fake.detach()).view(-1), torch.zeros(n))
+        errD_fake.backward()
+        optimizerD.step()
+        G.zero_grad()
+        errG = criterion(D(fake).view(-1), torch.ones(n))
+        errG.backward()
+        optimizerG.step()
+torch.save({"G": G.state_dict(), "D": D.state_dict()}, "gan.pt")
+"""
+
+
+def test_two_models_that_train_each_other():
+    made, _ = done(GAN)
+    assert "ddp_D, ddp_G = D, G\n" in made.text or "ddp_G, ddp_D = G, D\n" in made.text
+
+
+def test_one_backward_through_two_calls():
+    text = GAN.replace("        errD_real.backward()\n", "").replace("errD_fake.backward()", "(errD_real + errD_fake).backward()")
+    done(text)
+
+
+def test_two_calls_of_a_model_with_batch_norm():
+    """The statistics of the first call are not overwritten by those of another process before its backward."""
+    text = GAN.replace("nn.LeakyReLU(0.2)", "nn.BatchNorm1d(8), nn.LeakyReLU(0.2)").replace("        errD_real.backward()\n", "")
+    made, world = done(text.replace("errD_fake.backward()", "(errD_real + errD_fake).backward()"), same=False)
+    assert "broadcast_buffers=False" in made.text
+
+
+def test_batch_norm():
+    text = HEAD.replace("nn.ReLU()", "nn.BatchNorm1d(16), nn.ReLU()") + LOOP
+    made, world = done(text, same=False)
+    assert "--sync-batchnorm" in made.fixes[0].message
+    assert "convert_sync_batchnorm" not in made.text
+
+
+def test_synchronised_batch_norm():
+    text = (
+        HEAD.replace("nn.ReLU()", "nn.BatchNorm1d(16), nn.ReLU()").replace(
+            "loader)\n", "loader)\nmodel.to('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        )
+        + LOOP
+    )
+    finding = found(text, sync_batchnorm=True)
+    code = next(e.code for e in finding.edits if "convert_sync_batchnorm" in getattr(e, "code", ""))
+    assert "if next(model.parameters()).is_cuda:\n        torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)" in code
+    assert code.index("convert") < code.index("DistributedDataParallel(")
+
+
+def test_parameters_that_a_step_leaves_out():
+    text = FUNCTIONS.replace("        return self.last(x)", "        return self.last(x) if x.size(0) > 1 else x[:, :3]")
+    assert "find_unused_parameters=True" in done(text, first=1)[0].text
+
+
+# ------------------------------------------------------------------------------------------------ ends
+def test_torchrun_itself_and_a_crash():
+    """One process that fails ends all, and its error is shown."""
+    made = apply("ddp", HEAD + LOOP + 'torch.save(model.state_dict(), "model.pt")\n')
+    crash = "        if epoch == 1 and RANK == 1:\n            raise RuntimeError('no more')\n        optimizer.zero_grad()\n"
+    with tempfile.TemporaryDirectory() as folder:
+        fine = real(job_of(Path(folder) / "a", {"train.py": made.text}))
+        failed = real(job_of(Path(folder) / "b", {"train.py": made.text.replace("        optimizer.zero_grad()\n", crash)}))
+    assert fine.returncode == 0, fine.stderr
+    assert "destroy_process_group" not in fine.stderr
+    assert failed.returncode != 0 and "RuntimeError: no more" in failed.stderr
