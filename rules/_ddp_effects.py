@@ -59,7 +59,15 @@ FORBIDDEN = re.compile(
 )
 FILES = re.compile(r"logging\.FileHandler|logging\.handlers\.\w*FileHandler|builtins\.open|io\.open|gzip\.open|codecs\.open|h5py\.File")
 READS = re.compile(r"torch\.load|numpy\.load\w*|pickle\.load|json\.load|pandas\.read_\w+|yaml\.\w*load\w*|joblib\.load|PIL\.Image\.open")
-ASKS = re.compile(r"os\.path\.(exists|isfile|isdir|getsize|getmtime)|os\.(listdir|walk|scandir|stat)|glob\.i?glob")
+ASKS = re.compile(
+    r"os\.path\.(exists|isfile|isdir|getsize|getmtime)|os\.(listdir|walk|scandir|stat)|glob\.i?glob|"
+    r"pathlib\.\w*Path\.(exists|is_file|is_dir|glob|rglob|iterdir|stat)"
+)
+MADE = re.compile(  # files with something in them, which may be read again
+    r"torch\.(save|jit\.save)|torchvision\.utils\.save_image|numpy\.save\w*|scipy\.io\.\w+(\.\w+)?|pickle\.dump|joblib\.dump|json\.dump|"
+    r"yaml\.\w+|shutil\.(copy\w*|move)|imageio\.[\w.]+|cv2\.imwrite|PIL\.[\w.]+\.save|pandas\.[\w.]+|pathlib\.\w*Path\.write_\w+|nltk\.download|"
+    r"numpy\.[\w.]+\.(tofile|dump)|soundfile\.write|nibabel\.save|safetensors\.[\w.]+|torchaudio\.save|builtins\.tofile"
+)
 IMAGES = re.compile(
     r"torchvision\.utils\.(save_image|make_grid)|.*\.(imshow|add_image|add_images|add_figure|add_embedding|add_video|add_audio|add_graph)|"
     r"matplotlib\..*|cv2\.\w+|imageio\..*|PIL\..*|wandb\.Image|torchvision\.transforms\..*|torch\.onnx\.export|torch\.jit\.\w+"
@@ -124,7 +132,7 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
         return "" if name.startswith(("torchvision", "torchaudio")) and (not given or const(given) is False) else "download"
     if READS.fullmatch(name):
         return "read"
-    if ASKS.fullmatch(name) or re.fullmatch(r"pathlib\.\w*Path\.(exists|is_file|is_dir|glob|rglob|iterdir|stat)", name):
+    if ASKS.fullmatch(name):
         return "ask"
     if name == "?":
         return "unknown" if isinstance(parent_of(call), ast.Expr) else ""  # what does something and gives nothing back
@@ -154,7 +162,7 @@ def _method(this: object, name: str) -> str:
         case Unknown():
             return _made_by(this.why, name)
         case Num() | Const() | Tensor() | Seq() | Dict():
-            return "builtins.tofile" if name == "tofile" else ""  # files have been opened by a call that is seen
+            return f"numpy.ndarray.{name}" if name == "tofile" else ""  # files have been opened by a call that is seen
         case Ref():
             return f"{this.name}.{name}"
     return ""

@@ -8,14 +8,16 @@ processes. Evaluations run on all data in every process, so they stay what they 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from autofast.edits import Before, Edit, Helper, Rewrite, Wrap
+from autofast.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.read.events import CallFrame
-from autofast.read.source import Source, source_of, statement_of
+from autofast.read.source import Source, function_of, source_of, statement_of
 from autofast.script import Script
 
 from ._ddp_host import Host
 from ._ddp_names import Ranks, Refused, Training, at
+from ._ddp_values import ADDERS
 from ._ddp_follow import followed
 from ._ddp_walk import Note, Walk
 
@@ -88,6 +90,8 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
     for statement in walk.barriers.values():
         made.append(Before(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
+    for statement in walk.waits.values():
+        made.append(After(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
     return made + words.edits
 
 
@@ -97,6 +101,7 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
         for backward in step.backwards:
             if id(statement_of(backward.node)) not in walk.seen:
                 raise Refused(f"what becomes of the numbers around {at(backward.node)} is not followed")
+    _check_kept(script, walk)
     for sync in script.syncs:
         inner = any(isinstance(f, CallFrame) and f.func.name in ("forward", "__getitem__") for o in sync.site for f in o.stack)
         if sync.training and not inner and id(statement_of(sync.node)) not in walk.seen:
@@ -106,6 +111,60 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
             given = [*effect.node.args, *(k.value for k in effect.node.keywords)]
             if any(not isinstance(g, ast.Constant) for g in given):
                 raise Refused(f"what is shown or written on {at(effect.node)} is made where batches are worked on, by parts in each process")
+
+
+def _check_kept(script: Script, walk: Walk) -> None:
+    """What code keeps that libraries call (hooks, a model's forward, a dataset) is not asked for in code that is followed."""
+    kept: dict[str, ast.AST] = {}
+    asked: dict[str, ast.AST] = {}
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and script.reached(node):
+                mine = asked if id(node) in walk.seen else kept
+                for name, place in _names_in(node, stored=mine is kept):
+                    mine.setdefault(name, place)
+            elif isinstance(node, ast.Lambda) and id(node) not in walk.seen and script.reached(node.body):
+                for name, place in _names_in(node.body, stored=True):
+                    kept.setdefault(name, place)
+    if name := next((n for n in kept if n in asked), None):
+        raise Refused(f"`{name}` on {at(asked[name])} comes from {at(kept[name])}, where each process works on its own part of the batches")
+
+
+def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]:
+    """The attributes and outer variables that a statement changes (without those of the blocks in it), or looks at."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        todo += [c for c in ast.iter_child_nodes(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
+        if not stored:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                yield node.attr, node
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                yield node.id, node
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            yield from _root(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDERS:
+            yield from _root(node.func.value)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            yield from ((name, node) for name in node.names)
+
+
+def _root(expr: ast.expr) -> Iterator[tuple[str, ast.AST]]:
+    while isinstance(expr, ast.Subscript):
+        expr = expr.value
+    if isinstance(expr, ast.Attribute):
+        yield expr.attr, expr
+    elif isinstance(expr, ast.Name) and not is_local(expr):
+        yield expr.id, expr
+
+
+def is_local(name: ast.Name) -> bool:
+    """A variable of the function itself."""
+    scope = function_of(name)
+    inside = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return not isinstance(scope, ast.Module) and any(n.id == name.id for n in inside)
 
 
 def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:

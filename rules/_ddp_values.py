@@ -550,7 +550,8 @@ class Values:
         if name.startswith("torch.") or (name.startswith("numpy.") and any(not k.same for k in wholes)):
             return self._torch(name, last, node, args, named)
         if ASKS.fullmatch(name) or READS.fullmatch(name):
-            return EQUAL if all(k.same for k in wholes) else self._opaque(wholes, "a file that a batch names")
+            asks = NEAR if ASKS.fullmatch(name) else EQUAL  # the first process may have made the file by now
+            return asks if all(k.same for k in wholes) else self._opaque(wholes, "a file that a batch names")
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
         if name.startswith(("builtins.", "math.")):
@@ -695,6 +696,8 @@ class Values:
             if name in ("train", "eval", "load_state_dict", "requires_grad_", "to", "cuda"):
                 self.happens(node)
             return EQUAL
+        if ASKS.fullmatch(name_of(Method(this, name))):
+            return NEAR
         if name_of(Method(this, name)).startswith("tqdm"):
             for part in (*node.args, *(k.value for k in node.keywords)):
                 self.settle_if_number(part)

@@ -17,6 +17,7 @@ from autofast.read.source import ancestors, function_of, parent_of, source_of, s
 from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Module, Seq, Tensor, Thing, const
 from autofast.script import Script
 
+from ._ddp_effects import MADE, effect_of
 from ._ddp_guards import Host
 from ._ddp_kinds import EQUAL, NEAR, NONE, Kind, join, of, other
 from ._ddp_names import Refused, Training, at
@@ -80,6 +81,8 @@ class Walk(Values):
         self.trying: list[ast.Try] = []
         self.recording = True
         self.written = False
+        self.trained = False
+        self.waits: dict[int, ast.stmt] = {}  # after these, the others wait for the first process
         self.guarded: list[ast.AST] = []
         self.splits: set[int] = set()  # statements before which a guard must end
         self._inner: set[int] = set()
@@ -333,6 +336,11 @@ class Walk(Values):
 
     def files(self, node: ast.Call, kind: str) -> None:
         if kind in ("guard", "file"):
+            effect = effect_of(self.script, node)
+            if effect is not None and (MADE.fullmatch(effect.name) if kind == "guard" else isinstance(parent_of(node), ast.withitem)):
+                if not self.trained:
+                    self._made_first(node)
+                    return
             self.written = self.written or not _is_text(node)
         elif kind == "download":
             self.happens(node)
@@ -341,6 +349,21 @@ class Walk(Values):
             self.happens(node)
             self._in_group(node)
             self.barriers[id(statement_of(node))] = statement_of(node)
+
+    def _made_first(self, node: ast.Call) -> None:
+        """A file is made before the training starts: the others wait for it, as they may read it."""
+        guards, self.guarded = self.guarded, []
+        self.happens(node)
+        self._in_group(node)
+        self.guarded = guards
+        guard = self.host.guard_of(node)
+        last = guard[1] if guard else statement_of(node)
+        for outer in ancestors(last):
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                break
+            if isinstance(outer, (ast.For, ast.While, ast.With)):
+                last = outer
+        self.waits[id(last)] = last
 
     def _in_group(self, node: ast.AST) -> None:
         if self.place != "in":
@@ -433,6 +456,7 @@ class Walk(Values):
         frame = Frame(scope, self._given(func, this, node))
         self._bind(func, this, node, kinds, named)
         self.frames.append(frame)
+        self.seen.add(id(scope))
         try:
             if isinstance(scope, ast.Lambda):
                 return self.ev(scope.body)
@@ -573,6 +597,7 @@ class Walk(Values):
     def _mattering(self, value: ast.expr) -> None:
         for call in ast.walk(value):
             if id(call) in self._matters:
+                self.trained = True
                 self.happens(call)
 
     def _augmented(self, node: ast.AugAssign) -> None:
