@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edits import Around, Decorator, Edit, Rewrite
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.order import Rank
+from autofast.read.evaluations import HOOKS
 from autofast.read.events import BranchFrame, LoopFrame, Occurrence, Site
 from autofast.read.source import source_of
 from autofast.read.values import Ext, Ref
@@ -22,7 +23,13 @@ OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 @rule("no-grad-eval", Effect.EXACT, groups=("evaluation",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Evaluate under inference_mode, or no_grad where tensors of the evaluation are used later."""
-    if not script.steps or any(owner in script.frameworks for owner in OWNERS):
+    owners = [owner for owner in OWNERS if owner in script.frameworks]
+    if owners == ["lightning"]:
+        for evaluation in script.evaluations:
+            if evaluation.kind == "function" and evaluation.mode == "on" and getattr(evaluation.node, "name", "") in HOOKS:
+                yield from added(script, evaluation)
+        return
+    if not script.steps or owners:
         return
     for evaluation in script.evaluations:
         if evaluation.context is not None:

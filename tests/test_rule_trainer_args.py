@@ -367,6 +367,31 @@ def test_defaults_of_the_lightning_cli(pairs: tuple[tuple[str, str], ...], wante
     assert len(done.fixes) == fixes and wanted in one_line(done), done.text
 
 
+SAMPLES = """    def on_train_epoch_end(self):
+        shown = self.layer(self.example).softmax(1)
+        print(shown.mean().item())
+
+    def configure_optimizers"""
+
+
+@pytest.mark.parametrize(
+    ("pair", "wanted"),
+    [
+        (("print(", "print("), "@torch.inference_mode()"),
+        (("        print(shown.mean().item())", "        self.kept = shown"), "@torch.no_grad()"),
+        (("on_train_epoch_end", "on_validation_epoch_end"), ""),
+        (("on_train_epoch_end", "on_before_zero_grad"), ""),
+        (("        print(", "        shown.sum().backward()\n        print("), ""),
+        (("        print(", "        torch.autograd.grad(shown.sum(), self.example)\n        print("), ""),
+    ],
+)
+def test_hooks_that_run_with_gradients_on(pair: tuple[str, str], wanted: str) -> None:
+    hook = changed(SAMPLES, pair)
+    example = "        self.example = torch.randn(4, 64)\n        self.layer"
+    done = apply("no-grad-eval", changed(LIGHTNING, ("    def configure_optimizers", hook), ("        self.layer", example)))
+    assert (wanted in done.lines) if wanted else not done.fixes, done.text
+
+
 # ------------------------------------------------------------------------------------------------ Hugging Face
 def test_the_trainer_of_hugging_face() -> None:
     done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')")

@@ -64,6 +64,9 @@ def evaluations(script: Script) -> list[Evaluation]:
     return list(found.values())
 
 
+HOOKS = frozenset({"on_train_start", "on_train_epoch_start", "on_train_batch_end", "on_train_epoch_end", "on_train_end"})  # of Lightning
+
+
 def _region(evaluation: Evaluation) -> Region:
     node = evaluation.node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -143,6 +146,8 @@ def _plain(site: Site, occurrence: Occurrence, training: _Training) -> tuple[ast
             if frame.loaders:
                 return best
         elif isinstance(frame, CallFrame):
+            if is_hook(frame) and not any(inside(b, frame.func.node) for b in training.all):
+                return frame.func.node, "function", None
             if not isinstance(frame.node, ast.Call) or _of_module(frame):
                 return None  # nothing in the project calls it, or a model does: who needs the result is not known
             if any(inside(b, frame.func.node) for b in training.all):
@@ -152,6 +157,13 @@ def _plain(site: Site, occurrence: Occurrence, training: _Training) -> tuple[ast
     if best is None and not _blind(occurrence.stack, training.blind):
         best = (statement_of(site.node), "statement", None)
     return best
+
+
+def is_hook(frame: CallFrame) -> bool:
+    """A method of a LightningModule that Lightning calls beside training, with gradients on."""
+    owner = frame.func.owner
+    known = owner is not None and any(n.startswith("lightning.") and n.endswith("LightningModule") for n in owner.external)
+    return known and frame.func.name in HOOKS and not isinstance(frame.node, ast.Call)
 
 
 def _of_module(frame: CallFrame) -> bool:
