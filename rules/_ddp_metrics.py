@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.read.events import CallFrame
-from autofast.read.source import Source, function_of, source_of, statement_of
+from autofast.read.source import Source, ancestors, function_of, parent_of, source_of, statement_of
 from autofast.script import Script
 
 from ._ddp_host import Host
@@ -117,17 +117,32 @@ def _check_kept(script: Script, walk: Walk) -> None:
     """What code keeps that libraries call (hooks, a model's forward, a dataset) is not asked for in code that is followed."""
     kept: dict[str, ast.AST] = {}
     asked: dict[str, ast.AST] = {}
+    handed = _handed_over(script, walk)
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and script.reached(node):
+            if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                if not script.reached(node) and not any(isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)):
+                    continue
                 mine = asked if id(node) in walk.seen else kept
                 for name, place in _names_in(node, stored=mine is kept):
                     mine.setdefault(name, place)
-            elif isinstance(node, ast.Lambda) and id(node) not in walk.seen and script.reached(node.body):
+            elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
                 for name, place in _names_in(node.body, stored=True):
                     kept.setdefault(name, place)
     if name := next((n for n in kept if n in asked), None):
         raise Refused(f"`{name}` on {at(asked[name])} comes from {at(kept[name])}, where each process works on its own part of the batches")
+
+
+def _handed_over(script: Script, walk: Walk) -> set[str]:
+    """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
+    found: set[str] = set()
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                outer = parent_of(node)
+                if not (isinstance(outer, ast.Call) and outer.func is node) and not isinstance(outer, ast.Attribute):
+                    found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
 
 
 def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]:

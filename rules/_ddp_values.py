@@ -44,7 +44,7 @@ LOSSES = {
 }  # fmt: skip
 RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
-DRAWN = ("random.", "numpy.random.", "time.", "datetime.", "uuid.", "os.getpid", "psutil.", "torch.cuda.", "socket.", "resource.", "timeit.")
+DRAWN = ("random.", "numpy.random.", "time.", "datetime.", "uuid.", "os.getpid", "psutil.", "torch.cuda.mem", "torch.cuda.max_mem", "torch.cuda.util", "socket.", "resource.", "timeit.")
 FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
 NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
 ALIKE = frozenset({"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"})
