@@ -77,7 +77,7 @@ Find = Callable[["Script", Options], Iterator[Finding]]
 class Rule:
     """A rule: ``find`` is called with the script and the options and yields findings; the card is ``rules/<name>.md``.
 
-    ``option`` asks for a rule that is off by default; ``--select NAME`` always does.
+    ``option`` asks for a rule that is off by default, where it has one of its own; ``--select NAME`` always does.
     """
 
     name: str
@@ -88,6 +88,11 @@ class Rule:
     default: bool = True
     option: str = ""
 
+    @property
+    def request(self) -> str:
+        """How to ask for it; empty for those that are on."""
+        return "" if self.default else self.option or f"--select {self.name}"
+
 
 REGISTRY: dict[str, Rule] = {}
 
@@ -97,7 +102,7 @@ def rule(name: str, effect: Effect, *, groups: tuple[str, ...] = (), default: bo
 
     def register(find: Find) -> Find:
         summary = (find.__doc__ or "").strip().splitlines()[0]
-        REGISTRY[name] = Rule(name, effect, summary, find, groups, default, option or ("" if default else f"--select {name}"))
+        REGISTRY[name] = Rule(name, effect, summary, find, groups, default, option)
         return find
 
     return register

@@ -65,12 +65,15 @@ def plan(script: Script, config: Config) -> Plan:
 
 
 def on_request(script: Script, plan: Plan, config: Config) -> list[Record]:
-    """What the rules that are off by default could do besides, each with the option that asks for it; nothing is applied."""
-    every = select([ALL], config.ignore)
+    """What options that are not given would do besides, each with the option; nothing is applied.
+
+    Rules without an option of their own are left out: they change the training without making a step faster.
+    """
+    every = [rule for rule in select([ALL], config.ignore) if rule.default or rule.option]
     rules = {rule.name: rule for rule in every if rule not in plan.rules}
     found = _plan(script, config, every).findings if rules else ()
     records = (Record.of(f, rules[f.rule].effect) for f in found if f.status == "fix" and f.rule in rules)
-    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].option})") for record in records)
+    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].request})") for record in records)
 
 
 def findings(plan: Plan) -> list[Record]:

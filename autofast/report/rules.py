@@ -26,7 +26,7 @@ def table(stream: IO[Any]) -> str:
 
 def asked_by(rule: Rule, quote: str = "") -> str:
     """How to ask for a rule that is off by default."""
-    return "" if rule.default else f" (on request: {quote}{rule.option}{quote})"
+    return "" if rule.default else f" (on request: {quote}{rule.request}{quote})"
 
 
 def card(name: str, stream: IO[Any]) -> str:
