@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.onerule import Applied, apply, run
@@ -268,3 +271,94 @@ loader = DataLoader(dataset, batch_size=8)
     )
     assert done.text.count("non_blocking=True") == 2
     assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+# ------------------------------------------------------------------------------------------------ what a batch is made of
+DETECTION = """
+import random
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from datasets.boxes import Boxes
+# more
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Images:
+    def __init__(self, tensors):
+        self.tensors = tensors
+
+    def to(self, device):
+        return Images(self.tensors.to(device))
+
+
+def collate(batch):
+    batch = list(zip(*batch))
+    batch[0] = Images(torch.stack(batch[0]))
+    return tuple(batch)
+
+
+loader = DataLoader(Boxes(), batch_size=4, collate_fn=collate)
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for images, targets in loader:
+    images = images.to(device)
+    targets = [{k: v.to(device) for k, v in t.items()} for t in targets]
+    loss = (model(images.tensors) - torch.stack([t["size"] for t in targets])).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+BOXES = """
+import torch
+
+import datasets.crops as C
+
+
+class Boxes(torch.utils.data.Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, i):
+        target = {"size": torch.ones(1) * i, "labels": torch.arange(3)}
+        return C.crop(torch.ones(4) * i, target)
+"""
+CROPS = """
+def crop(image, target):
+    target = target.copy()
+    fields = ["labels"]
+    if len(target) > 1:
+        fields.append("size")
+    for field in fields:
+        target[field] = target[field] * 2
+    return image, target
+"""
+
+
+def test_targets_of_a_batch_that_is_turned_around_by_zip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package of the project called as a library is (datasets), keys that are one of several, one element replaced."""
+    text = DETECTION
+    files = {"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS}
+    done = apply(RULE, text, files=files)
+    assert done.lines == ["targets = [{k: v.to(device, non_blocking=True) for k, v in t.items()} for t in targets]"]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("datasets", "datasets.boxes", "datasets.crops"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize("change", ["batch[1] = [Held(t) for t in batch[1]]", "batch[int(len(batch) > 1)] = [Held(t) for t in batch[1]]"])
+def test_targets_that_are_replaced_are_no_tensors(change: str) -> None:
+    held = "class Held(dict):\n    def items(self):\n        return [(k, Box()) for k in self]\n\nclass Box:\n    def to(self, device):\n        return self\n"
+    text = DETECTION.replace("# more", held).replace("    return tuple(batch)", f"    {change}\n    return tuple(batch)")
+    done = apply(RULE, text, files={"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS})
+    assert not done.fixes

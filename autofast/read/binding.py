@@ -58,9 +58,11 @@ class Binding(Core):
             for thing in self.choices(self.expr(target.value, env)):
                 self.set_attribute(thing, target, found, env)
         elif isinstance(target, ast.Subscript):
-            key = const(self.expr(target.slice, env))
+            index = self.expr(target.slice, env)
             for thing in self.choices(self.expr(target.value, env)):
-                self.set_item(thing, key, found, target, expr)
+                several = len(index) > 1 and isinstance(thing, Dict) and all(isinstance(t, Const) for t in index)
+                for key in [t.value for t in ordered(index) if isinstance(t, Const)] if several else [const(index)]:
+                    self.set_item(thing, key, found, target, expr, sure=not several)
 
     def choices(self, found: Values) -> Iterator[Thing]:
         """The things one by one; where there are several, what happens to each may not happen."""
@@ -218,17 +220,25 @@ class Binding(Core):
         elif isinstance(thing, Tensor):
             self.emit("grad_write" if name == "grad" else "tensor_write", target, thing, None, found, name=name)
 
-    def set_item(self, thing: Thing, key: Any, found: Values, target: ast.Subscript, expr: ast.expr | None) -> None:
+    def set_item(
+        self, thing: Thing, key: Any, found: Values, target: ast.Subscript, expr: ast.expr | None, *, sure: bool = True
+    ) -> None:
+        """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
         if not isinstance(thing, Tensor):
             self.emit("set_item", target, thing, None, found)
         if isinstance(thing, Dict):
-            self.set_entry(thing, key, Entry(found, expr, target, True))
+            self.set_entry(thing, key, Entry(found, expr, target, sure))
         elif isinstance(thing, Seq):
             if isinstance(target.slice, ast.Slice):  # others may stand elsewhere now
                 found = NOTHING.union(*(torchlib.element(self, t, None) for t in found))
                 thing.items, thing.elem = None, thing.any()
             self.keep(found, thing)
-            thing.elem = join(thing.elem, found)
+            known = thing.exact
+            if known is not None and isinstance(key, int) and not isinstance(key, bool) and -len(known) <= key < len(known):
+                place = key % len(known)
+                thing.items = tuple(join(old, found) if n == place else old for n, old in enumerate(known))
+            else:
+                thing.elem = join(thing.elem, found)
         elif isinstance(thing, Ext) and thing.name == "builtins.vars":
             self.set_in_namespace(thing, key, found)
         elif isinstance(thing, Inst):

@@ -229,7 +229,9 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
         seq: Seq = interp.intern(
             Seq, (id(node), thing, "copy"), lambda: Seq(node, thing.items, thing.elem, thing.kind, tuple(interp.stack))
         )
-        if thing.items != seq.items:
+        if thing.items is not None and seq.items is not None and len(thing.items) == len(seq.items):
+            seq.items = tuple(old | new for old, new in zip(seq.items, thing.items, strict=True))
+        else:
             seq.items = None
         seq.elem = join(seq.elem, thing.any() if seq.items is None else thing.elem)
         return seq

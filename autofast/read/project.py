@@ -50,7 +50,8 @@ class Project:
             for _ in range(level - 1):
                 base = base.parent
             return self._at(base, parts)
-        if parts and parts[0] in LIBRARIES and not self._at(importer.path.parent, parts[:1]):
+        beside = (importer.path.parent, self.search[0])  # the folder of the script comes first of all, for every file
+        if parts and parts[0] in LIBRARIES and not any(self._at(base, parts[:1]) for base in beside):
             return None
         standard = bool(parts) and parts[0] in sys.stdlib_module_names
         for base in self.search[:1] if standard else self.search:

@@ -52,6 +52,25 @@ def join(*sets: Values) -> Values:
     return NOTHING.union(*sets)
 
 
+def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
+    """``zip(*samples)``: all that stands first in them, all that stands second, ..."""
+    from autofast.read import torchlib
+
+    exact = [t.exact for t in rows if isinstance(t, Seq)]
+    lengths = {len(items) for items in exact if items is not None}
+    if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
+        found: list[Values] = []
+        for n in range(lengths.pop()):
+            column: Seq = interp.intern(Seq, (id(node), "column", n), lambda: Seq(node, None, NOTHING, "tuple"))
+            column.elem = join(column.elem, *(items[n] for items in exact if items is not None))
+            found.append(values(column))
+        whole: Seq = interp.intern(Seq, (id(node), "columns", len(found)), lambda: Seq(node, tuple(found), NOTHING, "zip"))
+        return values(whole)
+    some: Seq = interp.intern(Seq, (id(node), "column"), lambda: Seq(node, None, NOTHING, "tuple"))
+    some.elem = join(some.elem, torchlib.iterate(interp, rows, node or ast.Pass()))
+    return values(interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zip")))
+
+
 def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """The result of calling a function of Python's library; None where it is not one of them."""
     from autofast.read import torchlib
@@ -64,6 +83,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         over = over or args.get(0, "iterable")
         made: Ext = interp.intern(Ext, (id(node), name, over), lambda: Ext(name, node, args, {"over": over}))
         return values(made)
+    if name == "builtins.zip" and args.loose == 0 and len(args.positional) == 1:
+        return _transposed(interp, args.positional[0].values, node)
     if name == "builtins.zip":
         parts = tuple(torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
         row = interp.intern(Seq, (id(node), "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple"))
