@@ -112,9 +112,10 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     share = 100 / abs(result.mean) if result.mean else math.nan
     kind = "paired" if result.found.paired else "unpaired"
     half = result.found.half(0.95)
+    around = f" ± {_two_digits(half * share)} %, 90 %" if math.isfinite(half) else ""
     text = (
         f"mean loss of the last third {result.mean + result.found.value:.5g}, {result.mean:.5g} in the original: difference "
-        f"{_two_digits(result.found.value * share, '+')} % ± {_two_digits(half * share)} % (90 %, {kind}, {result.pairs} seeds), "
+        f"{_two_digits(result.found.value * share, '+')} %{around} ({kind}, {result.pairs} {'seed' if result.pairs == 1 else 'seeds'}), "
         f"margin ±{_two_digits(result.margin * share)} %"
     )
     if result.outcome == "inside":
