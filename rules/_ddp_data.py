@@ -255,9 +255,10 @@ def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str
     if drop is not None and drop.via:
         dropped = f'{table}["drop_last"]' if drop.sure else f'{table}.get("drop_last", False)'
     if shuffle is not None and shuffle.via:
-        order = f'{table}.pop("shuffle")' if shuffle.sure else f'{table}.pop("shuffle", False)'
+        order = f'{table}["shuffle"]' if shuffle.sure else f'{table}.get("shuffle", False)'
         given = [_plain(dataset.expr), f"shuffle={order}", *([f"drop_last={dropped}"] if dropped else [])]
         share.append(f'{table}["sampler"] = {ranks.imported(*SAMPLER, call)}({", ".join(given)})')
+        share.append(f'{table}["shuffle"] = False')
     else:
         sampler = ranks.fresh(_sampler_name(loader))
         made, random = _sampler(ranks, loader, _plain(dataset.expr), {**wanted, "drop_last": None}, dropped)
