@@ -17,7 +17,7 @@ from autofast.order import Rank
 from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.script import Backward, Script
 
-from ._accum_events import Event, Turn
+from ._accum_events import Event, Turn, clears
 from ._accum_scopes import Kind
 from ._accum_window import Window
 from ._pace import Refused, _jumps, at
@@ -164,8 +164,9 @@ class Body:
         here = block(statement)
         place = index(here, statement)
         last = -1
+        steps = self._steps_after(start)
         for unit in ends:
-            if any(e.kind == "step" for e in unit.events):
+            if any(e is s for e in unit.events for s in steps):
                 top = self._holder(here, unit)
                 if top <= place:
                     raise Refused(f"gradients are cleared on {at(statement)}, in another place than those of the update")
@@ -179,6 +180,13 @@ class Body:
         else:
             self.edits.append(After(after, f"if {_code(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
         self._clear_first(statement)
+
+    def _steps_after(self, start: Unit) -> list[Event]:
+        """The steps after which gradients may be cleared: all, or those of the same optimizers where others compute their gradients later."""
+        steps, backwards = self.turn.of("step"), self.turn.of("backward")
+        if max(b.order for b in backwards) < min(s.order for s in steps):
+            return steps
+        return [s for s in steps if any(clears(self.script, z, s) for z in start.events)]
 
     def _only_run(self, ends: list[Unit], runs: list[list[ast.stmt]]) -> list[ast.stmt] | None:
         """The one place of all updates, where the backwards stand beside it: without it there are no gradients."""
@@ -245,6 +253,7 @@ class Body:
     def _in(self, node: ast.AST, name: str, value: str) -> str:
         """What to write for a value of the loop in the code of a function that it calls."""
         if name not in self._carried:
+            self._check_callers()
             taken = frozenset().union(*(s.names for s in self.script.sources))
             self._names[name] = name if name not in taken else next(f"{name}_{k}" for k in range(2, 99) if f"{name}_{k}" not in taken)
             assert isinstance(self.home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))
@@ -263,14 +272,16 @@ class Body:
         first = min(
             (_top(self.loop, Unit(self.loop, [e]), self.turn) for e in self.turn.events if e.calls), key=lambda s: index(self.loop.body, s)
         )
+        for name, way in self._carried.items():
+            self.edits.append(Before(first, f"{self._names[name]} = {_code(self._values[name])}"))
+            self.edits += way.edits
+
+    def _check_callers(self) -> None:
         functions = self._outer_functions()
         for function in functions:
             for call in calls_of(self.script).of(function):  # type: ignore[arg-type]
                 if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
                     raise Refused(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
-        for name, way in self._carried.items():
-            self.edits.append(Before(first, f"{self._names[name]} = {_code(self._values[name])}"))
-            self.edits += way.edits
 
     def _outer_functions(self) -> list[ast.AST]:
         return list({id(c.func.node): c.func.node for e in self.turn.events for c in e.calls}.values())

@@ -259,7 +259,7 @@ def check_order(script: Script, turn: Turn) -> None:
     """Between two updates of an optimizer, its gradients come from the same backwards as before, once for each batch."""
     backwards, zeros = turn.of("backward"), turn.of("zero")
     for step in turn.of("step"):
-        mine = [z for z in zeros if _clears(script, z, step)]
+        mine = [z for z in zeros if clears(script, z, step)]
         theirs = [b for b in backwards if _reaches(script, b, step)]
         if not mine:
             raise Refused(f"the gradients that {at(step.node)} uses are not cleared in the turn of a batch")
@@ -271,7 +271,7 @@ def check_order(script: Script, turn: Turn) -> None:
         if not theirs:
             raise Refused(f"no backward comes before the step on {at(step.node)}")
     for zero in zeros:
-        if not any(_clears(script, zero, s) for s in turn.of("step")):
+        if not any(clears(script, zero, s) for s in turn.of("step")):
             raise Refused(f"whose gradients {at(zero.node)} clears is not known")
 
 
@@ -288,7 +288,8 @@ def _leak(backward: Event, step: Event) -> str:
     )
 
 
-def _clears(script: Script, zero: Event, step: Event) -> bool:
+def clears(script: Script, zero: Event, step: Event) -> bool:
+    """Whether the gradients that a step uses are those that ``zero`` clears."""
     if any(is_optimizer(t) for t in zero.things):
         return any(t is u for t in zero.things for u in step.things)
     cleared = {id(x) for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}

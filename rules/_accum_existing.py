@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edits import Edit, Keyword, Rewrite
 from autofast.read.events import BranchFrame, CallFrame, Stack, below, inside
-from autofast.read.source import function_of, source_of, statement_of
+from autofast.read.source import function_of, parent_of, source_of, statement_of
 from autofast.read.values import Arg, const, one
 from autofast.script import Script, Step
 
@@ -88,6 +88,10 @@ def other_number(script: Script, window: Existing, steps: int) -> list[Edit]:
     _check_divided(script, window)
     if isinstance(every, ast.Constant):
         literals = [n for n in _literals(window) if n.value == every.value]
+        known = {id(n) for n in literals}
+        for node in ast.walk(window.step.loop):
+            if isinstance(node, ast.Constant) and node.value == every.value and id(node) not in known and _is_factor(node):
+                raise Refused(f"{every.value!r} on {at(node)} may mean the window, too")
         return [Rewrite(n, str(steps)) for n in literals]
     thing = one(script.values(every))
     if isinstance(thing, Arg):
@@ -97,6 +101,11 @@ def other_number(script: Script, window: Existing, steps: int) -> list[Edit]:
     if isinstance(every, (ast.Name, ast.Attribute)) and window.count is not None:
         return [Rewrite(_definition(script, every), str(steps))]
     raise Refused(f"where `{ast.unparse(every)}` on {at(every)} is set is not known")
+
+
+def _is_factor(node: ast.Constant) -> bool:
+    parent = parent_of(node)
+    return isinstance(parent, (ast.BinOp, ast.AugAssign)) and isinstance(parent.op, (ast.Mult, ast.Div, ast.Mod, ast.FloorDiv))
 
 
 def _definition(script: Script, every: ast.expr) -> ast.expr:

@@ -106,7 +106,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     flags = list(dict.fromkeys(f for jump in _jumps(loop) for f in _flags(script, jump, loop)))
     if loop.orelse:
         raise Refused("the loop has an `else`")
-    changed = stored_in(loop) - {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    changed = {name for statement in loop.body for name in stored_in(statement)}
     if any(isinstance(n, ast.Name) and n.id in stored_in(loop) for n in ast.walk(loader)):
         raise Refused(f"`{ast.unparse(loader)}` is set again in the loop over it")
     source = source_of(loop)

@@ -1,0 +1,978 @@
+"""accumulation: the gradients of every update are those of one batch with all samples of the window, and all that goes with an update goes with it.
+
+Gradients and learning rates of every single update are compared, in double precision, with those of the original: with batches N times as large,
+or, with ``--keep-batch``, with the very same ones.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from autofast.finding import Effect, Options
+from autofast.plan import Plan
+from autofast.read import read_script
+from autofast.registry import all_rules
+from tests.harness import HAVE_TORCH
+from tests.onerule import Applied
+from tests.updates import difference, updates_of
+
+pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="the scripts are executed")
+
+RULE = "accumulation"
+HEAD = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+EPOCHS = 2
+BATCH = 4
+data = TensorDataset(torch.randn(22, 3), torch.randint(0, 2, (22,)))
+loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+criterion = nn.CrossEntropyLoss()
+torch.manual_seed(1)
+"""
+LOOP = """
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def apply(text: str, steps: int = 3, *, keep: bool = False, rules: str = RULE, files: Mapping[str, str] | None = None) -> Applied:
+    """What ``rules`` do to ``text`` beside ``files``, held to the post-conditions: the output gives no further fix."""
+    names = rules.split()
+    chosen = [all_rules()[name] for name in names]
+    options = Options(accumulate=steps, keep_batch=keep, asked=frozenset(names))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name, content in {**(files or {}), "train.py": text}.items():
+            (root / name).write_text(textwrap.dedent(content).lstrip("\n"), "utf-8")
+        text = (root / "train.py").read_text("utf-8")
+        entry = root / "train.py"
+        plan = Plan.make(read_script(entry, root), options, chosen, Effect.RECIPE)
+        plan.check(reread=lambda texts: read_script(entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}))
+        new = {source.rel: made for source, made in plan.texts().items()}
+        return Applied(tuple(plan.findings), {"train.py": text, **new}, text)
+
+
+def larger(text: str, steps: int) -> str:
+    """The same script with batches ``steps`` times as large."""
+    assert "BATCH = 4" in text
+    return text.replace("BATCH = 4", f"BATCH = {4 * steps}")
+
+
+def done(loop: str, *, head: str = HEAD, steps: tuple[int, ...] = (2, 5), grow: bool = True, keep: bool = True) -> str:
+    """Every update is that of the large batch, without and with ``--keep-batch``; the text for two batches."""
+    text = head + loop
+    shown = ""
+    for number in steps if grow else ():
+        made = apply(text, number)
+        assert [f.status for f in made.findings] == ["fix"] * len(made.findings) and made.fixes, made.refusals
+        assert difference(updates_of(larger(text, number))[0], updates_of(made.text)[0]) == "", made.text
+        shown = shown or made.text
+    for number in (2,) if keep else ():
+        made = apply(text, number, keep=True)
+        assert made.fixes and not made.refusals, made.refusals
+        assert difference(updates_of(text)[0], updates_of(made.text)[0]) == "", made.text
+        shown = shown or made.text
+    return shown
+
+
+def refused(loop: str, *, head: str = HEAD, keep: bool = False, steps: int = 2) -> str:
+    made = apply(head + loop, steps, keep=keep)
+    assert not made.fixes and made.text == made.before, made.text
+    return made.refusals
+
+
+# ------------------------------------------------------------------------------------------------ the plain loop
+def test_a_loop():
+    text = done(LOOP, steps=(2, 3, 5, 9))
+    assert "ACCUMULATION_STEPS = 2\n" in text
+    wanted = """
+    optimizer.zero_grad()
+    for step, (x, y) in enumerate(loader):
+        loss = criterion(model(x), y)
+        (loss * share_of_window(loader, step, ACCUMULATION_STEPS)).backward()
+        if (step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(loader):
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+    assert wanted in text, text
+
+
+def test_a_window_is_no_mean_of_means():
+    """The comparison above can fail: without the share of the last batch, or with the full divisor in a short window, it does."""
+    text = HEAD + LOOP
+    made = apply(text, 3).text
+    for wrong in ("(loss / ACCUMULATION_STEPS)", "(loss / min(3, len(loader) - step + step % 3))"):
+        other = made.replace("(loss * share_of_window(loader, step, ACCUMULATION_STEPS))", wrong)
+        assert other != made
+        assert "gradients of update" in difference(updates_of(larger(text, 3))[0], updates_of(other)[0])
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 11, 12, 13, 22])
+def test_every_size(size: int):
+    """Last batches and last windows of every kind, also a data set that is smaller than a batch."""
+    done(LOOP, head=HEAD.replace("22", str(size)), steps=(2, 3, 4))
+
+
+@pytest.mark.parametrize("size", [4, 7, 8, 19, 20, 21, 23])
+def test_keep_batch_leaves_out_what_the_loader_left_out(size: int):
+    head = HEAD.replace("22", str(size)).replace("shuffle=True", "shuffle=True, drop_last=True")
+    text = done(LOOP, head=head, grow=False)
+    assert "== len(loader)" not in text
+    after = LOOP.replace("        optimizer.zero_grad()\n", "") + "        optimizer.zero_grad()\n"
+    text = done(after, head=head, grow=False)
+    assert "    optimizer.zero_grad()\n    for step, (x, y) in enumerate(loader):" in text
+
+
+@pytest.mark.parametrize("size", [19, 20, 23])
+def test_drop_last_with_larger_windows(size: int):
+    """The windows go over the batches that the loader has: 4 or 5 of 4 samples."""
+    kept = size // 4 * 4
+    head = HEAD.replace("22", str(size)).replace("shuffle=True", "drop_last=True")
+    made = apply(head + LOOP, 3)
+    whole = head.replace(", drop_last=True", "").replace("DataLoader(data", f"DataLoader(torch.utils.data.Subset(data, range({kept}))")
+    assert difference(updates_of(larger(whole + LOOP, 3))[0], updates_of(made.text)[0]) == "", made.text
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        "torch.utils.data.WeightedRandomSampler(torch.ones(22), 18)",
+        "torch.utils.data.RandomSampler(data, replacement=True, num_samples=30)",
+        "torch.utils.data.SubsetRandomSampler(range(13))",
+        "torch.utils.data.DistributedSampler(data, 2, 0)",
+    ],
+)
+def test_samplers_of_torch(sampler: str):
+    done(LOOP, head=HEAD.replace("shuffle=True", f"sampler={sampler}"))
+
+
+def test_batches_made_by_a_sampler_of_batches():
+    made = "batch_size=None, sampler=torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(data), BATCH, False)"
+    done(LOOP, head=HEAD.replace("batch_size=BATCH, shuffle=True", made))
+    made = "batch_sampler=torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(data), BATCH, False)"
+    done(LOOP, head=HEAD.replace("batch_size=BATCH, shuffle=True", made), keep=False)
+
+
+@pytest.mark.parametrize(
+    ("head", "counter"),
+    [
+        ("for i, (x, y) in enumerate(loader):", "i + 1"),
+        ("for i, (x, y) in enumerate(loader, 1):", "i"),
+        ("for number, (x, y) in enumerate(loader, start=1):", "number"),
+        ("for i, (x, y) in enumerate(tqdm(loader, disable=True)):", "i + 1"),
+        ("for x, y in tqdm(loader, disable=True):", "step + 1"),
+        ("for step, (x, y) in tqdm(enumerate(loader), disable=True):", "step + 1"),
+    ],
+)
+def test_heads(head: str, counter: str):
+    text = done("from tqdm import tqdm\n" + LOOP.replace("for x, y in loader:", head))
+    assert f"{counter} == len(loader):" in text
+
+
+def test_a_progress_bar_in_a_variable():
+    loop = LOOP.replace("    for x, y in loader:", "    bar = tqdm(loader, disable=True)\n    for x, y in bar:")
+    text = done("from tqdm import tqdm\n" + loop + "        bar.set_postfix(loss=loss.item())\n")
+    assert "enumerate(bar)" in text and "bar.set_postfix(loss=loss.item())" in text
+
+
+def test_a_counter_that_is_used_for_something_else():
+    loop = LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):\n        i = 2 * i")
+    assert "for step, (i, (x, y)) in enumerate(enumerate(loader)):" in done(loop)
+
+
+def test_what_is_logged_stays_what_it_was():
+    loop = LOOP + "        print(loss.item(), len(x))\n    print(epoch)\n"
+    text = done(loop)
+    assert "print(loss.item(), len(x))" in text
+
+
+# ------------------------------------------------------------------------------------------------ what goes with the update
+def test_cleared_after_the_update():
+    loop = (
+        LOOP.replace("        optimizer.zero_grad()\n", "") + "        print(loss.item())\n        optimizer.zero_grad(set_to_none=False)\n"
+    )
+    text = done(loop)
+    assert text.count("if (step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(loader):") == 2
+    assert text.count("optimizer.zero_grad") == 1
+
+
+def test_cleared_through_the_model_between_forward_and_backward():
+    loop = LOOP.replace("        optimizer.zero_grad()\n", "").replace(
+        "        loss.backward()", "        model.zero_grad()\n        loss.backward()"
+    )
+    assert "optimizer.step()\n            model.zero_grad()" in done(loop)
+
+
+def test_clipping_and_a_scheduler():
+    made = "scheduler = lr_scheduler.OneCycleLR(optimizer, 0.2, epochs=EPOCHS, steps_per_epoch=len(loader))\n"
+    loop = LOOP.replace("        optimizer.step()", "        nn.utils.clip_grad_norm_(model.parameters(), 0.1)\n        optimizer.step()")
+    text = done(made + loop + "        scheduler.step()\n")
+    assert "steps_per_epoch=(len(loader) + ACCUMULATION_STEPS - 1) // ACCUMULATION_STEPS" in "".join(text.split("\n    ")).replace(
+        "  ", " "
+    )
+    assert "            scheduler.step()\n" in text
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS * len(loader))",
+        "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LinearLR(optimizer, 0.1, total_iters=total)",
+        "warm = len(loader)\nscheduler = lr_scheduler.SequentialLR(optimizer, [lr_scheduler.LinearLR(optimizer, 0.1, total_iters=warm), "
+        "lr_scheduler.CosineAnnealingLR(optimizer, (EPOCHS - 1) * len(loader))], milestones=[warm])",
+        "scheduler = lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=len(loader) * EPOCHS)",
+    ],
+)
+def test_lengths_in_batches_become_lengths_in_updates(made: str):
+    done(made + "\n" + LOOP + "        scheduler.step()\n")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "lr_scheduler.StepLR(optimizer, 3)",
+        "lr_scheduler.ExponentialLR(optimizer, 0.9)",
+        "lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 4))",
+        "lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)",
+        "lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, step_size_up=2)",
+    ],
+)
+def test_lengths_of_their_own(made: str):
+    """Numbers of batches, which nobody can read as numbers of updates; with ``--keep-batch`` there are as many updates as before."""
+    loop = f"scheduler = {made}\n" + LOOP + "        scheduler.step()\n"
+    assert "batches" in refused(loop)
+    done(loop, grow=False)
+
+
+def test_a_function_that_counts_batches():
+    loop = "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / total)\n" + LOOP
+    done(loop + "        scheduler.step()\n", grow=False)
+    loop = loop.replace("total = EPOCHS", "class C:\n    pass\nc = C()\nc.total = EPOCHS").replace("step / total", "step / c.total")
+    assert "is not known" in refused(loop + "        scheduler.step()\n", keep=True)
+
+
+def test_a_length_that_is_used_elsewhere():
+    loop = "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LinearLR(optimizer, total_iters=total)\nprint(total)\n" + LOOP
+    assert "a number of batches for the scheduler, and for line" in refused(loop + "        scheduler.step()\n")
+
+
+def test_schedulers_of_epochs_and_metrics():
+    done("scheduler = lr_scheduler.StepLR(optimizer, 1)\n" + LOOP + "    scheduler.step()\n")
+    plateau = "scheduler = lr_scheduler.ReduceLROnPlateau(optimizer)\n" + LOOP + "        scheduler.step(loss)\n"
+    assert "patience in batches" in refused(plateau)
+
+
+def test_a_scheduler_that_is_told_where_it_is():
+    loop = LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):")
+    loop = (
+        "scheduler = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 1)\n" + loop + "        scheduler.step(epoch + i / len(loader))\n"
+    )
+    assert "            scheduler.step(epoch + i / len(loader))" in apply(HEAD + loop, 2).text
+
+
+AMP = """
+scaler = torch.amp.GradScaler("cuda", enabled=False)
+scheduler = lr_scheduler.LinearLR(optimizer, total_iters=len(loader))
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", enabled=False):
+            loss = criterion(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        scaler.step(optimizer)
+        scale = scaler.get_scale()
+        scaler.update()
+        skipped = scale > scaler.get_scale()
+        if not skipped:
+            scheduler.step()
+"""
+
+
+def test_a_scaler():
+    text = done(AMP)
+    assert "scaler.scale(loss*share_of_window(loader,step,ACCUMULATION_STEPS)).backward()" in "".join(text.split())
+    body = text[text.index("if (step + 1)") :].splitlines()[1:]
+    assert [line.strip() for line in body] == [
+        "scaler.unscale_(optimizer)",
+        "nn.utils.clip_grad_norm_(model.parameters(), 0.1)",
+        "scaler.step(optimizer)",
+        "scale = scaler.get_scale()",
+        "scaler.update()",
+        "skipped = scale > scaler.get_scale()",
+        "if not skipped:",
+        "scheduler.step()",
+        "optimizer.zero_grad()",
+    ]
+
+
+def test_two_ways_by_an_option():
+    loop = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--amp", action="store_true")
+args = parser.parse_args(ARGS)
+scaler = torch.amp.GradScaler("cuda", enabled=False)
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        if args.amp:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+"""
+    for given in ("[]", '["--amp"]'):
+        done(loop.replace("ARGS", given))
+
+
+def test_averages_of_the_weights():
+    loop = """
+import copy
+average = copy.deepcopy(model)
+swa = torch.optim.swa_utils.AveragedModel(model)
+class EMA:
+    def __init__(self, model):
+        self.module = copy.deepcopy(model)
+    def update(self, model):
+        with torch.no_grad():
+            for e, p in zip(self.module.parameters(), model.parameters()):
+                e.copy_(0.9 * e + 0.1 * p)
+ema = EMA(model)
+"""
+    loop += LOOP + "        ema.update(model)\n        swa.update_parameters(model)\n        with torch.no_grad():\n"
+    loop += "            for a, p in zip(average.parameters(), model.parameters()):\n                a.mul_(0.9).add_(p, alpha=0.1)\n"
+    done(loop)
+    _, old = updates_of(HEAD + loop)
+    _, new = updates_of(apply(HEAD + loop, 2, keep=True).text)
+    for name in ("average", "swa"):
+        for a, b in zip(old[name].parameters(), new[name].parameters(), strict=True):
+            assert abs(a - b).max() < 1e-9
+    assert old["swa"].n_averaged == new["swa"].n_averaged == 12
+
+
+def test_two_optimizers_of_one_loss():
+    loop = """
+first, second = nn.Linear(3, 4), nn.Linear(4, 2)
+optimizers = [torch.optim.Adam(first.parameters()), torch.optim.SGD(second.parameters(), lr=0.1)]
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        for o in optimizers:
+            o.zero_grad()
+        criterion(second(first(x)), y).backward()
+        for o in optimizers:
+            o.step()
+"""
+    done(loop)
+
+
+def test_two_trainings_in_one_loop():
+    """Each optimizer has a window of its own, with the same ends."""
+    loop = """
+first, second = nn.Linear(3, 2), nn.Linear(3, 2)
+o1, o2 = torch.optim.Adam(first.parameters()), torch.optim.SGD(second.parameters(), lr=0.1)
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        o1.zero_grad()
+        loss1 = criterion(first(x), y)
+        loss1.backward()
+        o1.step()
+        o2.zero_grad()
+        loss2 = F.mse_loss(second(x)[:, 0], y.double(), reduction="sum")
+        loss2.backward()
+        o2.step()
+"""
+    text = done(loop)
+    assert "        loss2.backward()" in text
+
+
+def test_one_optimizer_behind_an_option():
+    loop = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--two", action="store_true")
+args = parser.parse_args(ARGS)
+first, second = nn.Linear(3, 4), nn.Linear(4, 2)
+o1, o2 = torch.optim.Adam(first.parameters()), torch.optim.SGD(second.parameters(), lr=0.1)
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        o1.zero_grad()
+        if args.two:
+            o2.zero_grad()
+        criterion(second(first(x)), y).backward()
+        o1.step()
+        if args.two:
+            o2.step()
+"""
+    for given in ("[]", '["--two"]'):
+        done(loop.replace("ARGS", given))
+
+
+# ------------------------------------------------------------------------------------------------ functions, classes, files
+STEP = """
+def train_step(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+def train(epochs):
+    for epoch in range(epochs):
+        for x, y in loader:
+            print(train_step(x, y))
+
+train(EPOCHS)
+"""
+
+
+def test_a_function_that_makes_the_step():
+    text = done(STEP)
+    assert "def train_step(x, y, is_update, share):" in text
+    assert "print(train_step(x, y, is_update=is_update, share=share))" in text
+    assert (
+        "    (loss * share).backward()\n    if is_update:\n        optimizer.step()\n        optimizer.zero_grad()\n    return loss.item()"
+        in text
+    )
+
+
+def test_a_function_that_is_called_elsewhere_too():
+    assert "is also called on line" in refused(STEP + "train_step(data[:4][0], data[:4][1])\n")
+
+
+def test_gradients_that_are_left_before_the_first_window():
+    loop = "criterion(model(data[:4][0]), data[:4][1]).backward()\n" + STEP
+    assert "may be left when the first window begins" in refused(loop)
+    text = HEAD + "criterion(model(data[:4][0]), data[:4][1]).backward()\n" + LOOP
+    assert difference(updates_of(larger(text, 2))[0], updates_of(apply(text, 2).text)[0]) == ""
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, net, loader):
+        self.net, self.loader = net, loader
+        self.optim = torch.optim.AdamW(net.parameters(), lr=1e-2)
+        self.sched = lr_scheduler.OneCycleLR(self.optim, 0.1, epochs=EPOCHS, steps_per_epoch=len(self.loader))
+
+    def update(self):
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.optim.step()
+        self.sched.step()
+        self.optim.zero_grad()
+
+    def loss(self, x, y):
+        return F.mse_loss(self.net(x)[:, 0], y.double())
+
+    def fit(self):
+        for _ in range(EPOCHS):
+            self.net.train()
+            for batch in self.loader:
+                x, y = [t.to("cpu") for t in batch]
+                loss = self.loss(x, y)
+                loss.backward()
+                self.update()
+
+Trainer(model, loader).fit()
+"""
+
+
+def test_a_method_that_does_the_update():
+    text = done(TRAINER)
+    assert "if (step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(self.loader):\n                    self.update()" in text
+    assert "def update(self):" in text
+
+
+def test_a_method_that_does_the_update_and_something_else():
+    """What it counts is counted for every batch, as it was."""
+    text = TRAINER.replace("        self.optim.zero_grad()\n", "        self.optim.zero_grad()\n        self.seen += 1\n").replace(
+        "        self.optim = torch", "        self.seen = 0\n        self.optim = torch"
+    )
+    made = done(text + "seen = 0\n")
+    assert "def update(self, is_update):" in made and "\n        self.seen += 1" in made
+
+
+def test_several_files():
+    engine = """
+    import torch.nn.functional as F
+
+    def fit(model, loader, optimizer, epochs):
+        for epoch in range(epochs):
+            for x, y in loader:
+                optimizer.zero_grad()
+                update(F.cross_entropy(model(x), y), optimizer)
+
+    def update(loss, optimizer):
+        loss.backward()
+        optimizer.step()
+    """
+    text = HEAD + "from engine import fit\nfit(model, loader, optimizer, EPOCHS)\n"
+    made = apply(text, 2, keep=True, files={"engine.py": engine})
+    assert "batch_size=BATCH // 2" in made.text and "ACCUMULATION_STEPS" not in made.text
+    assert "ACCUMULATION_STEPS = 2" in made.texts["engine.py"]
+    with tempfile.TemporaryDirectory() as folder:
+        import sys
+
+        results = []
+        for content in (textwrap.dedent(engine), made.texts["engine.py"]):
+            (Path(folder) / "engine.py").write_text(content)
+            sys.path.insert(0, folder)
+            sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+            try:
+                results.append(updates_of(text if content is not made.texts["engine.py"] else made.text)[0])
+            finally:
+                sys.path.remove(folder)
+                sys.modules.pop("engine", None)
+                sys.dont_write_bytecode = before
+        assert difference(*results) == ""
+
+
+def test_a_loop_for_training_and_evaluation():
+    loop = """
+def run_epoch(model, loader, optimizer=None):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if optimizer is not None:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+for epoch in range(EPOCHS):
+    run_epoch(model, loader, optimizer)
+    run_epoch(model, DataLoader(data, batch_size=8))
+"""
+    done(loop)
+
+
+def test_an_option_that_ends_the_loop_early():
+    """``--dry-run``: every batch is a window then, so that the one that is trained on makes an update."""
+    loop = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--dry-run", action="store_true")
+args = parser.parse_args(ARGS)
+""" + LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):")
+    loop += "        if i % 2 == 0:\n            print(loss.item())\n            if args.dry_run:\n                break\n"
+    assert "accumulation_steps = 1 if args.dry_run else ACCUMULATION_STEPS" in done(loop.replace("ARGS", "[]"))
+    dry = HEAD + loop.replace("ARGS", '["--dry-run"]')
+    assert difference(updates_of(dry)[0], updates_of(apply(dry, 4).text)[0]) == ""
+
+
+# ------------------------------------------------------------------------------------------------ losses
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "F.cross_entropy(model(x), y, reduction='sum')",
+        "F.cross_entropy(model(x), y, reduction='sum') / x.size(0)",
+        "F.cross_entropy(model(x), y, reduction='sum') / len(y)",
+        "F.cross_entropy(model(x), y, reduction='none').mean()",
+        "F.cross_entropy(model(x), y, label_smoothing=0.1)",
+        "F.nll_loss(F.log_softmax(model(x), dim=1), y)",
+        "nn.MSELoss()(model(x)[:, 0], y.double())",
+        "nn.BCEWithLogitsLoss(pos_weight=torch.tensor(3.0))(model(x)[:, :1], y.double().unsqueeze(1))",
+        "0.5 * criterion(model(x), y) + 0.1 * model(x).pow(2).sum(dim=1).mean()",
+        "criterion(model(x), y) + 1e-2 * sum(p.pow(2).sum() for p in model.parameters())",
+        "(model(x)[:, 0] - y).abs().mean()",
+        "torch.mean((model(x).view(-1, 2)[:, 0] - y.view(-1)) ** 2)",
+        "F.smooth_l1_loss(model(x.view(x.shape[0], -1))[:, 0], y.double(), beta=0.5)",
+        "sum([criterion(model(x), y), F.mse_loss(model(x)[:, 1], y.double())])",
+    ],
+)
+def test_means_and_sums(loss: str):
+    done(LOOP.replace("criterion(model(x), y)", loss), steps=(3,))
+
+
+def test_a_loss_in_steps():
+    loop = LOOP.replace(
+        "        loss.backward()",
+        "        other = model(x)\n        loss = loss / 2\n        loss += 0.1 * other.pow(2).mean()\n        if EPOCHS > 1:\n"
+        "            loss = loss + F.l1_loss(other[:, 0], y.double())\n        loss.backward()",
+    )
+    done(loop, steps=(3,))
+
+
+def test_a_model_that_returns_its_loss():
+    loop = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 2)
+    def forward(self, x, targets=None):
+        for layer in (self.one,):
+            x = torch.tanh(layer(x))
+        logits = self.two(x)
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+""" + LOOP.replace("loss = criterion(model(x), y)", "_, loss = net(x, y)")
+    done(loop, steps=(3,))
+
+
+def test_a_variational_autoencoder():
+    loop = """
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.mu, self.lv, self.dec = nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(4, 2), nn.Linear(2, 3)
+    def encode(self, x):
+        h = F.relu(self.enc(x))
+        return self.mu(h), self.lv(h)
+    def reparameterize(self, mu, logvar):
+        std = torch.exp(0.5 * logvar)
+        return mu + std * 0.1
+    def forward(self, x):
+        mu, logvar = self.encode(x.view(-1, 3))
+        return torch.sigmoid(self.dec(self.reparameterize(mu, logvar))), mu, logvar
+
+def loss_function(recon_x, x, mu, logvar):
+    BCE = F.binary_cross_entropy(recon_x, torch.sigmoid(x).view(-1, 3), reduction="sum")
+    KLD = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+    return BCE + KLD
+
+vae = VAE()
+optimizer = torch.optim.Adam(vae.parameters())
+for epoch in range(EPOCHS):
+    for i, (x, _) in enumerate(loader):
+        optimizer.zero_grad()
+        recon, mu, logvar = vae(x)
+        loss = loss_function(recon, x, mu, logvar)
+        loss.backward()
+        optimizer.step()
+        if i % 3 == 0:
+            print(loss.item() / len(x))
+"""
+    text = done(loop)
+    assert "share_of_window" not in text and "        loss.backward()" in text
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        ("F.cross_entropy(model(x), y, ignore_index=1)", "`ignore_index`"),
+        ("F.cross_entropy(model(x), torch.where(y > 0, y, -100))", "targets of -100"),
+        ("nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0]))(model(x), y)", "`weight`"),
+        ("torch.sqrt(F.mse_loss(model(x)[:, 0], y.double()))", "torch.sqrt"),
+        ("F.cross_entropy(model(x) @ model(x).t(), torch.arange(len(x)))", "model(x).t()"),
+        ("F.mse_loss(model(x)[y > 0], x[y > 0][:, :2])", "model(x)[y > 0]"),
+        ("(F.cross_entropy(model(x), y, reduction='none') * y).sum() / y.sum()", "is not known"),
+        ("(model(x) - model(x).mean(0)).pow(2).mean()", "goes over the samples"),
+        ("(model(x)[:, 0].unsqueeze(1) - model(x)[:, 0]).pow(2).mean()", "is not known"),
+        ("(model(x)[:, 0][:, None] - y).pow(2).mean()", "is not known"),
+        ("model(x).max()", "is not known"),
+        ("torch.logsumexp(model(x), dim=0).sum()", "goes over the samples"),
+        ("model(x).softmax(0).sum()", "goes over the samples"),
+        ("criterion(model(x), y) + F.mse_loss(model(x)[:, 0], y.double(), reduction='sum')", "adds a sum"),
+        ("F.cross_entropy(model(x), y, reduction='sum') / BATCH", "is divided by a number"),
+        ("criterion(model(x), y) * criterion(model(x), y)", "is not known"),
+        ("criterion(model(x[torch.randperm(len(x))]), y)", "is not known"),
+        ("model(x).view(1, -1).sum(1).mean()", "keeps the samples apart"),
+        ("torch.cdist(model(x), model(x)).mean()", "is not known"),
+        ("model(x)", "neither a mean nor a sum"),
+    ],
+)
+def test_losses_that_are_neither(loss: str, why: str):
+    assert why in refused(LOOP.replace("criterion(model(x), y)", loss))
+
+
+def test_targets_that_are_left_out():
+    assert "targets of -100" in refused("data.tensors[1][3] = -100\n" + LOOP)
+
+
+def test_a_contrastive_loss_in_a_module():
+    loop = """
+class InfoNCE(nn.Module):
+    def forward(self, f):
+        return F.cross_entropy(f @ f.T, torch.arange(f.size(0)))
+nce = InfoNCE()
+""" + LOOP.replace("criterion(model(x), y)", "nce(model(x))")
+    assert "f.T" in refused(loop)
+
+
+def test_a_state_that_is_carried_from_batch_to_batch():
+    loop = LOOP.replace("for epoch", "hidden = torch.zeros(2)\nfor epoch", 1).replace(
+        "loss = criterion(model(x), y)", "out = model(x) + hidden\n        hidden = out[-1].detach()\n        loss = criterion(out, y)"
+    )
+    assert "carried from batch to batch" in refused(loop)
+
+
+def test_a_collate_fn():
+    head = HEAD.replace("shuffle=True", "shuffle=True, collate_fn=lambda b: tuple(map(torch.stack, zip(*b)))")
+    assert "collate_fn" in refused(LOOP, head=head)
+
+
+# ------------------------------------------------------------------------------------------------ what has no windows
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            "        loss.backward()",
+            "        if loss.item() > 9:\n            continue\n        loss.backward()",
+            "may end the turn of a batch",
+        ),
+        ("        optimizer.step()", "        optimizer.step()\n        if epoch > 3:\n            break", "may leave the loop"),
+        ("        optimizer.step()", "        if torch.isfinite(loss):\n            optimizer.step()", "depends on a condition"),
+        (
+            "        optimizer.step()",
+            "        try:\n            optimizer.step()\n        except ValueError:\n            pass",
+            "may be cut off",
+        ),
+        ("        optimizer.step()", "        optimizer.step(lambda: loss)", "closure"),
+        ("        loss.backward()", "        for _ in range(2):\n            loss.backward(retain_graph=True)", "is repeated"),
+        ("        loss.backward()", "        loss.backward(torch.tensor(1.0))", "arguments of its own"),
+        ("        loss.backward()", "        loss.backward(create_graph=True)", "gradients of gradients"),
+        ("        optimizer.zero_grad()\n", "", "not cleared"),
+        ("        optimizer.step()", "        print(model[0].weight.grad.norm())\n        optimizer.step()", "reads or sets gradients"),
+        (
+            "        optimizer.step()",
+            "        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()\n        print(norm)",
+            "`norm` is asked for on line",
+        ),
+        ("        loss =", "        model[0].weight.data.clamp_(-1, 1)\n        loss =", "before the update"),
+        ("for x, y in loader:", "for x, y in [data[:4]]:", "not over a DataLoader"),
+        ("for x, y in loader:", "for (x, y), _ in zip(loader, loader):", "not over a DataLoader"),
+        ("for x, y in loader:", "for _ in range(4):\n        x, y = next(iter(loader))", "not over a DataLoader"),
+        ("for x, y in loader:", "for x, y in DataLoader(data, batch_size=2):", "has no name there"),
+    ],
+)
+def test_loops_that_have_no_windows(old: str, new: str, why: str):
+    assert old in LOOP
+    assert why in refused(LOOP.replace(old, new))
+
+
+def test_hooks():
+    assert "sees the gradients of every batch" in refused("model[0].weight.register_hook(lambda g: g.clamp(-1, 1))\n" + LOOP)
+
+
+def test_a_gan():
+    """The generator's backward leaves gradients in the discriminator, which a window would add to its own."""
+    loop = """
+G, D = nn.Linear(2, 3), nn.Linear(3, 1)
+og, od = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
+for epoch in range(EPOCHS):
+    for x, _ in loader:
+        D.zero_grad()
+        fake = G(torch.randn(len(x), 2))
+        real = F.binary_cross_entropy_with_logits(D(x), torch.ones(len(x), 1))
+        real.backward()
+        made = F.binary_cross_entropy_with_logits(D(fake.detach()), torch.zeros(len(x), 1))
+        made.backward()
+        od.step()
+        G.zero_grad()
+        F.binary_cross_entropy_with_logits(D(fake), torch.ones(len(x), 1)).backward()
+        og.step()
+"""
+    assert "may leave gradients in the parameters of the optimizer" in refused(loop)
+
+
+def test_iterable_datasets_and_samplers_of_the_project():
+    sampler = "\nclass S(torch.utils.data.Sampler):\n    def __iter__(self):\n        return iter(range(5))\n    def __len__(self):\n        return 5\n"
+    head = HEAD.replace("loader =", sampler.strip() + "\nloader =").replace("shuffle=True", "sampler=S()")
+    assert "sampler of its own" in refused(LOOP, head=head)
+    stream = "class D(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        return iter(data)\nloader = DataLoader(D(), batch_size=BATCH)\n"
+    assert "IterableDataset" in refused(stream + LOOP)
+
+
+# ------------------------------------------------------------------------------------------------ keep-batch
+def test_the_size_of_a_batch_stays():
+    text = done(LOOP, grow=False)
+    assert "batch_size=BATCH // ACCUMULATION_STEPS" in text
+    text = done(LOOP, head=HEAD.replace("batch_size=BATCH", "batch_size=4"), grow=False)
+    assert "batch_size=4 // ACCUMULATION_STEPS" in text
+
+
+ARGS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4)
+args = parser.parse_args([])
+loader = DataLoader(data, batch_size=args.batch_size, shuffle=True)
+"""
+
+
+def test_a_size_from_the_command_line():
+    assert "batch_size=args.batch_size // ACCUMULATION_STEPS" in done(ARGS + LOOP, grow=False)
+    assert "cannot be divided into 2 equal parts" in refused(ARGS.replace("default=4", "default=9") + LOOP, keep=True)
+
+
+def test_a_size_in_a_dictionary():
+    made = ARGS.replace(
+        "loader = DataLoader(data, batch_size=args.batch_size, shuffle=True)", 'options = {"batch_size": args.batch_size, "shuffle": True}'
+    )
+    assert '"batch_size": args.batch_size // ACCUMULATION_STEPS' in done(made + "loader = DataLoader(data, **options)\n" + LOOP, grow=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (LOOP.replace("loss =", "mask = torch.ones(args.batch_size)\n        loss ="), "`args.batch_size` on line"),
+        (LOOP + "    print(total / args.batch_size)\n".replace("total", "1"), ""),
+        (LOOP.replace("loss =", "print(torch.zeros(4))\n        loss ="), "4 on line"),
+        (LOOP + "        if loader.batch_size < 3:\n            pass\n", "the loader's `batch_size`"),
+    ],
+)
+def test_what_else_goes_by_the_size(text: str, why: str):
+    if why:
+        assert why in refused(ARGS + text, keep=True)
+    else:
+        done(ARGS + text, grow=False)
+
+
+def test_what_is_done_every_so_many_batches():
+    loop = "def save(model):\n    torch.save(model.state_dict(), '/dev/null')\n" + LOOP.replace(
+        "for x, y in loader:", "for i, (x, y) in enumerate(loader):"
+    )
+    loop += "        if i % 2 == 0:\n            save(model)\n"
+    assert "is done every so many batches, of which there are 2 times as many then" in refused(loop, keep=True)
+    done(loop, keep=False)
+
+
+@pytest.mark.parametrize("batch", [3, 5])
+def test_sizes_that_cannot_be_divided(batch: int):
+    assert f"batches of {batch}" in refused(LOOP, head=HEAD.replace("BATCH = 4", f"BATCH = {batch}"), keep=True)
+
+
+def test_batch_norm_is_pointed_out():
+    head = HEAD.replace("nn.Tanh()", "nn.BatchNorm1d(8)")
+    made = apply(head + LOOP, 2, keep=True)
+    assert "BatchNorm takes its statistics from the single batches" in made.fixes[0].message
+
+
+def test_squeeze():
+    loop = LOOP.replace("criterion(model(x), y)", "F.mse_loss(model(x)[:, :1].squeeze(), y.double())")
+    assert "`squeeze()` on line" in refused(loop, keep=True)
+    done(loop.replace("squeeze()", "squeeze(1)"))
+
+
+# ------------------------------------------------------------------------------------------------ windows that are there
+WINDOWS = """
+ACCUM = 2
+for epoch in range(EPOCHS):
+    optimizer.zero_grad()
+    for i, (x, y) in enumerate(loader):
+        loss = criterion(model(x), y) / ACCUM
+        loss.backward()
+        if (i + 1) % ACCUM == 0 or i + 1 == len(loader):
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def test_another_number():
+    made = apply(HEAD + WINDOWS, 3)
+    assert made.lines == ["ACCUM = 3"]
+    assert "of 2 batches for an update; 3 are asked for" in made.fixes[0].message
+    assert "of 2 batches already" in refused(WINDOWS)
+
+
+def test_another_number_in_an_option():
+    text = WINDOWS.replace("ACCUM = 2\n", ARGS.replace("--batch-size", "--accum").replace("args.batch_size", "BATCH")).replace(
+        "ACCUM", "args.accum"
+    )
+    assert apply(HEAD + text, 3).lines == ['parser.add_argument("--accum", type=int, default=3)']
+
+
+def test_another_number_in_the_text():
+    text = WINDOWS.replace("ACCUM = 2\n", "").replace("ACCUM", "2")
+    made = apply(HEAD + text, 3)
+    assert made.lines == ["loss = criterion(model(x), y) / 3", "if (i + 1) % 3 == 0 or i + 1 == len(loader):"]
+    assert "may mean the window, too" in refused(text + "        print(loss.item() * 2)\n", steps=3)
+
+
+def test_another_number_where_it_means_nothing():
+    assert "are not divided by `ACCUM`" in refused(WINDOWS.replace(" / ACCUM", ""), steps=3)
+    sched = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 6)\n"
+    text = sched + WINDOWS.replace("            optimizer.zero_grad()", "            scheduler.step()\n            optimizer.zero_grad()")
+    assert "counts updates, of which there would be another number" in refused(text, steps=3)
+    assert "divide batches and number together" in refused(WINDOWS, keep=True, steps=3)
+
+
+@pytest.mark.parametrize("loop", [LOOP, STEP, TRAINER, AMP])
+def test_its_own_windows(loop: str):
+    """They are found again: the same number is done, another one changes the constant only."""
+    once = apply(HEAD + loop, 2).text
+    again = apply(once, 2)
+    assert not again.fixes and "of 2 batches already" in again.refusals
+    other = apply(once, 5)
+    if "sched" not in loop:
+        assert other.lines == ["ACCUMULATION_STEPS = 5"]
+    assert difference(updates_of(larger(HEAD + loop, 5))[0], updates_of(other.text)[0]) == ""
+
+
+# ------------------------------------------------------------------------------------------------ with other rules
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(
+    "loop",
+    [
+        LOOP,
+        STEP,
+        TRAINER.replace("        self.sched.step()\n", "").replace("self.update()", "self.update()\n            self.sched.step()"),
+    ],
+)
+def test_stepwise_schedulers_count_the_windows(loop: str, keep: bool):
+    if "sched" in loop:
+        loop = loop.replace(
+            "lr_scheduler.OneCycleLR(self.optim, 0.1, epochs=EPOCHS, steps_per_epoch=len(self.loader))",
+            "lr_scheduler.CosineAnnealingLR(self.optim, EPOCHS)",
+        )
+    elif loop is LOOP:
+        loop = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n" + loop + "    scheduler.step()\n"
+    else:
+        loop = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n" + loop.replace(
+            "            print(train_step(x, y))\n", "            print(train_step(x, y))\n        scheduler.step()\n"
+        )
+    text = HEAD + loop
+    both = apply(text, 2, keep=keep, rules=f"{RULE} stepwise-scheduler")
+    assert {f.rule for f in both.fixes} == {RULE, "stepwise-scheduler"}, both.refusals
+    wanted = updates_of(text if keep else larger(text, 2))[0]
+    stepped = updates_of(apply(text if keep else larger(text, 2), 2, rules="stepwise-scheduler").text)[0]
+    assert len(stepped) == len(wanted)
+    assert difference(stepped, updates_of(both.text)[0]) == "", both.text
+    for first, second in ((RULE, "stepwise-scheduler"), ("stepwise-scheduler", RULE)):
+        half = apply(text, 2, keep=keep, rules=first).text
+        then = apply(half, 2, keep=keep, rules=second)
+        if then.fixes:
+            assert difference(stepped, updates_of(then.text)[0]) == "", then.text
+        else:
+            assert first == RULE and loop.startswith("scheduler") and "is_update" in half, then.refusals
+
+
+def test_no_number():
+    made = apply(HEAD + LOOP, 0)
+    assert made.refusals == "of how many batches is not said: give --accumulate N"
+
+
+def test_a_loader_that_becomes_one_of_batches():
+    """With batched-dataset the loader has no batch_size of its own; the share of a batch is that of its sampler."""
+    text = HEAD + LOOP
+    for keep in (False, True):
+        both = apply(text, 2, keep=keep, rules=f"{RULE} batched-dataset")
+        wanted = updates_of(text if keep else larger(text, 2))[0]
+        assert difference(wanted, updates_of(both.text)[0]) == "", both.text
+        first = apply(text, 2, rules="batched-dataset").text
+        assert "BatchSampler" in first
+        then = apply(first, 2, keep=keep)
+        assert then.fixes and difference(wanted, updates_of(then.text)[0]) == "", then.text
+        positional = apply(text.replace("batch_size=BATCH, ", "BATCH, "), 2, keep=keep, rules=f"{RULE} batched-dataset")
+        assert difference(wanted, updates_of(positional.text)[0]) == "", positional.text
