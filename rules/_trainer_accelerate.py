@@ -22,7 +22,6 @@ LAUNCHED = "ACCELERATE_MIXED_PRECISION"  # what `accelerate launch --mixed_preci
 PLUGINS = ("deepspeed_plugin", "deepspeed_plugins", "fsdp_plugin", "megatron_lm_plugin", "torch_tp_plugin", "parallelism_config")
 CONFIG = "accelerate.DataLoaderConfiguration"
 CONFIG_SINCE = (0, 30)
-LOADING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler")  # once arguments of Accelerator itself
 
 
 def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
@@ -125,8 +124,8 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
         more: tuple[Edit, ...] = ()
         place = inner.place
     else:
-        if any(name in spot.args.named for name in LOADING) or Const(None) in spot.values("dataloader_config"):
-            return
+        if Const(None) in spot.values("dataloader_config"):
+            return  # given as a parameter, or written out
         name, more = _configuration(spot)
         edits = spot.add("dataloader_config", f"{name}(non_blocking=True)", "object")
         place = spot.place

@@ -540,7 +540,7 @@ def test_accelerate_is_asked_for_bfloat16() -> None:
         ("Accelerator(fsdp_plugin=object())", "has_bf16", "fsdp_plugin="),
         ("Accelerator(kwargs_handlers=[object()])", "has_bf16", "kwargs_handlers="),
         ("Accelerator(True, False)", "has_bf16", "by position"),
-        ("Accelerator(split_batches=True)", "DataLoaderConfiguration", ""),
+        ("Accelerator(dataloader_config=None)", "DataLoaderConfiguration", ""),
         ("Accelerator(device_placement=False)", "DataLoaderConfiguration", ""),
     ],
 )
