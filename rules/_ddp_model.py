@@ -158,12 +158,13 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ whether
-def check(script: Script, mine: Trained) -> None:
-    """DistributedDataParallel can stand in for the model; decides on its options."""
+def check(script: Script, mine: Trained, parallel: bool = False) -> None:
+    """DistributedDataParallel can stand in for the model (``parallel``: or for DataParallel around it); decides on its options."""
     name = mine.model.name
     if mine.model.unknown:
         raise Refused(f"what {name} is made of is not known: {mine.model.unknown}")
-    if any(w.name in ("torch.nn.DataParallel", "torch.jit.script") for w in mine.model.wraps):
+    taken = ("torch.jit.script",) if parallel else ("torch.nn.DataParallel", "torch.jit.script")
+    if any(w.name in taken for w in mine.model.wraps):
         raise Refused(f"{name} is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already")
     if any(w.name == DDP for w in mine.model.wraps):
         raise Refused("it is distributed already")

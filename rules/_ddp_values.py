@@ -414,7 +414,7 @@ class Values:
         named = {k.arg or f"**{n}": self.ev(k.value) for n, k in enumerate(node.keywords)}
         if effect is not None and effect.kind in ("read", "ask", "file", "download"):
             self.files(node, effect.kind)
-        results = [self._call_thing(t, node, args, named, receiver) for t in found] or [self._unresolved(node, args, named, receiver)]
+        results = [self._call_thing(t, node, args, named, receiver) for t in _different(found)] or [self._unresolved(node, args, named, receiver)]
         return joined(*results) if len(results) > 1 else results[0]
 
     def _effect(self, node: ast.Call, name: str) -> Kind:
@@ -826,6 +826,19 @@ class Values:
         if rows and kind.axis in (0, "flat"):
             return replace(kind, axis=0)
         return other("the shapes are not known")
+
+
+def _different(found: list[Thing]) -> list[Thing]:
+    """Without further tensors whose same method is called."""
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for thing in found:
+        key = (type(thing.this).__name__, thing.name) if isinstance(thing, Method) and isinstance(thing.this, (Tensor, Unknown)) else None
+        if key is None or key not in seen:
+            kept.append(thing)
+        if key is not None:
+            seen.add(key)
+    return kept
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:

@@ -420,7 +420,6 @@ class Walk(Values):
             return
         if kind.items is None and kind.name in ("mean", "sum"):
             self.note(expr, "size" if kind.sized else kind.name)
-            self.kinds[id(expr)] = EQUAL
             return
         inner = [] if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
@@ -429,7 +428,6 @@ class Walk(Values):
             raise Refused(f"`{_short(expr)}` on {at(expr)} is {_words(kind)}")
         for child in inner:
             self.settle(child, images)
-        self.kinds[id(expr)] = EQUAL
 
     def kept(self, expr: ast.expr, kind: Kind) -> Kind:
         """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""

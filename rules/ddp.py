@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from autofast.edits import Edit, Wrap
 from autofast.finding import Effect, Finding, Options, rule
@@ -36,20 +36,20 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     place = script.steps[0].loop if script.steps else next(iter(script.frameworks.values()))
     try:
-        edits, note = _edits(script, options)
+        edits, note = edits_for(script, options)
     except (Refused, _pace.Refused) as why:
         yield Finding(place, MESSAGE, refusal=str(why))
     else:
         yield Finding(place, MESSAGE + note, edits=tuple(edits), key=place)
 
 
-def _edits(script: Script, options: Options) -> tuple[list[Edit], str]:
-    """All that it takes; raises :class:`Refused`."""
+def edits_for(script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None) -> tuple[list[Edit], str]:
+    """All that it takes, and a remark; raises :class:`Refused`. ``parallel`` makes the edits that hold DataParallel to one GPU."""
     _check_script(script)
     models = _ddp_model.trained(script)
     loaders = _ddp_data.loaders_of(script)
     for mine in models:
-        _ddp_model.check(script, mine)
+        _ddp_model.check(script, mine, parallel is not None)
     for loader in loaders:
         _ddp_size.check(script, loader, _ddp_model.passes_of(script))
     losses = Loss(script)
@@ -58,6 +58,7 @@ def _edits(script: Script, options: Options) -> tuple[list[Edit], str]:
     ranks = Ranks(script)
     edits = _ddp_setup.group(script, ranks, flow)
     edits += _ddp_setup.devices(script, ranks)
+    edits += parallel(ranks) if parallel is not None else []
     wrappers, wrapped = _ddp_model.edits(script, ranks, models, options, seeds=True)
     training = _training(script, models, loaders, flow, wrapped, reductions)
     edits += _ddp_host.edits(script, ranks, training)  # first: who downloads stands before the dataset

@@ -1,0 +1,67 @@
+"""dataparallel-to-ddp: DistributedDataParallel, started by torchrun, in the place of DataParallel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edits import Edit, Keyword, Wrap
+from autofast.finding import Effect, Finding, Options, rule
+from autofast.read.values import Ref
+from autofast.script import Script
+
+from ._ddp_names import Ranks, Refused, at
+from ._pace import Refused as OtherRefused
+from .ddp import edits_for
+
+MESSAGE = "DataParallel copies the model to every GPU at every step, in one process; DistributedDataParallel has a process for each"
+
+
+@rule("dataparallel-to-ddp", Effect.RECIPE, groups=("parallel",), default=False, option="--ddp")
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Train in one process for each GPU instead of by DataParallel in one for all."""
+    calls = _calls(script)
+    if not calls:
+        return
+    try:
+        for call in calls:
+            _check(script, call)
+        edits, note = edits_for(script, options, lambda ranks: [e for c in calls for e in _held_to_one(ranks, c)])
+    except (Refused, OtherRefused) as why:
+        for call in calls:
+            yield Finding(call, MESSAGE, refusal=str(why))
+    else:
+        yield Finding(calls[0], MESSAGE + note, edits=tuple(edits), key=calls[0])
+
+
+def _calls(script: Script) -> list[ast.Call]:
+    """The places where DataParallel is put around a model."""
+    found = []
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and any(isinstance(t, Ref) and t.name == "torch.nn.DataParallel" for t in script.values(node.func)):
+                found.append(node)
+    return found
+
+
+def _check(script: Script, call: ast.Call) -> None:
+    """What it wraps is one of the models that train, spelled out."""
+    made = {id(t) for t in script.values(call)}
+    trained = [m for m in script.models if any(id(w) in made for w in m.wraps)]
+    if not trained:
+        raise Refused(f"which model DataParallel on {at(call)} is put around is not known")
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        raise Refused(f"the arguments of DataParallel on {at(call)} are not spelled out")
+    if len(call.args) > 3 or any(k.arg == "dim" for k in call.keywords):
+        raise Refused(f"DataParallel on {at(call)} cuts batches along another dimension than the first")
+
+
+def _held_to_one(ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
+    """Among several processes DataParallel only hands on: to the GPU of its process. The keys of checkpoints stay what they were."""
+    local, several = ranks.local(call), f"{ranks.world(call)} > 1"
+    for name, position, mine in (("device_ids", 1, f"[{local}]"), ("output_device", 2, local)):
+        given = next((k.value for k in call.keywords if k.arg == name), call.args[position] if len(call.args) > position else None)
+        if given is not None:
+            yield Wrap(given, f"{mine} if {several} else {{}}")
+        elif name == "device_ids":
+            yield Keyword(call, name, f"{mine} if {several} else None")
