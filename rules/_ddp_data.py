@@ -324,6 +324,8 @@ def _by_number(script: Script, ranks: Ranks, loader: Loader, step: Step, stacks:
     loop = outer[0]
     if len(outer) != 1 or not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _counts(script, loop.iter):
         return []
+    if set(loop.target.id) == {"_"}:
+        return []
     assert isinstance(step.loop, ast.For)
     expr = loader_expr(script, step.loop)
     scope = function_of(loop)
