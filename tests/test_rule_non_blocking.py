@@ -362,3 +362,25 @@ def test_targets_that_are_replaced_are_no_tensors(change: str) -> None:
     text = DETECTION.replace("# more", held).replace("    return tuple(batch)", f"    {change}\n    return tuple(batch)")
     done = apply(RULE, text, files={"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS})
     assert not done.fixes
+
+
+def test_a_loader_that_goes_on_for_ever() -> None:
+    more = """
+class Endless(DataLoader):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.iterator = super().__iter__()
+
+    def __iter__(self):
+        for _ in range(len(self)):
+            try:
+                yield next(self.iterator)
+            except StopIteration:
+                self.iterator = super().__iter__()
+                yield next(self.iterator)
+
+loader = Endless(dataset, batch_size=8)
+"""
+    done = made(more=more)
+    assert done.text.count("non_blocking=True") == 2
+    assert run(done.text)["losses"] == run(done.before)["losses"]

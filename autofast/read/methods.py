@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autofast.read import frameworks, names, pylib
-from autofast.read.kinds import is_dataset, is_module, is_optimizer, is_scaler
+from autofast.read.iteration import batch_of
+from autofast.read.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.read.modules import module_method
 from autofast.read.names import LOADER
 from autofast.read.tensors import dtype_of, mixed, target_of, tensors_in
@@ -99,6 +100,10 @@ def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.
             if args.positional:
                 inst.attrs.setdefault("dataset", args.positional[0].values)
         return values(Const(None))
+    if name == "__iter__" and is_loader(inst):
+        batches: Seq = interp.intern(Seq, (id(node), "batches", inst), lambda: Seq(node, None, NOTHING, "generator"))
+        batches.elem |= batch_of(interp, inst)
+        return values(batches)
     if name in ("__call__", "forward") and is_module(inst):
         return values(mixed(tensors_in(*(g.values for g in args.positional)) or [Tensor()]))
     return _method(interp, inst, name, args, node)

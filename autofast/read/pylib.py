@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 WRAP = frozenset(
     "builtins.enumerate builtins.iter builtins.reversed builtins.sorted tqdm.tqdm itertools.cycle itertools.islice itertools.chain "
-    "rich.progress.track progressbar.progressbar fastprogress.progress_bar tqdm.std.tqdm itertools.repeat".split()
+    "rich.progress.track progressbar.progressbar fastprogress.progress_bar tqdm.std.tqdm itertools.repeat ultralytics.utils.TQDM".split()
 )
 COPY = frozenset("builtins.list builtins.tuple builtins.set collections.deque".split())
 CASTS = frozenset("builtins.float builtins.int builtins.bool".split())
