@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edits import Edit, Rewrite
 from autofast.read.kinds import is_module, is_optimizer
-from autofast.read.source import ancestors, parent_of, source_of
+from autofast.read.source import ancestors, parent_of
 from autofast.read.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, const
 from autofast.script import Loader, Script
 
@@ -48,9 +48,8 @@ def smaller(script: Script, turn: Turn, window: Window) -> list[Edit]:
             raise Refused(f"the batch size of the loader on {at(loader.node)} does not stand in its call")
         _check_whole(expr, given.values, window.steps, loader)
         _check_others(script, expr, given.values, turn, loader)
-        steps = window.number if source_of(expr) is window.source else str(window.steps)
         # a Rewrite: whoever else replaces the size, as a sampler of batches does, contradicts it
-        edits.append(Rewrite(expr, f"{{}} // {steps}"))
+        edits.append(Rewrite(expr, f"{{}} // {window.steps_in(expr)}"))
     _check_intervals(script, turn, window.steps)
     return edits
 

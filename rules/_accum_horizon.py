@@ -12,7 +12,7 @@ from autofast.read.values import Arg, Bound, Cls, Const, Func, Inst, Module, Num
 from autofast.script import Scheduler, Script
 
 from ._accum_events import Event, Turn
-from ._accum_window import Window
+from ._accum_window import COUNT, Window
 from ._pace import Refused, at
 from ._torch import spelled
 from ._turns import FUNCTIONS, binds, mentions
@@ -188,9 +188,7 @@ class Horizons:
         if id(expr) in self._done:
             return
         self._done.add(id(expr))
-        steps = self.window.number if source_of(expr) is self.window.source else str(self.window.steps)
-        template = f"{{}} // {steps}" if self.window.drop else f"({{}} + {steps} - 1) // {steps}"
-        self.edits.append(Wrap(expr, template))
+        self.edits.append(Wrap(expr, self.window.count(expr).replace("{", "{{").replace("}", "}}").replace(COUNT, "{}")))
 
 
 def _functions_around(node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:

@@ -17,6 +17,7 @@ from ._turns import loaded_in, stored_in
 
 NAME = "ACCUMULATION_STEPS"
 SHARE = "share_of_window"
+COUNT = "<number>"  # where an expression goes
 COUNTERS = ("step", "batch_idx", "batch_index", "i")
 HELPER = '''def {name}(loader, step, accumulation_steps):
     """The share of batch ``step`` in the samples of its window: the last batch and the last window may be smaller than the others."""
@@ -83,6 +84,18 @@ class Window:
         """The share of a batch in its window."""
         number = self.counter if self.start == 0 else f"{self.counter} - {self.start}"
         return f"{self.share}({self._loader}, {number}, {self.name})"
+
+    def steps_in(self, place: ast.AST) -> str:
+        """The number of batches in a window, as it is written in the file of ``place``."""
+        return self.number if source_of(place) is self.source else str(self.steps)
+
+    def count(self, place: ast.AST, batches: str = COUNT) -> str:
+        """The number of windows in so many batches, as it is written there."""
+        steps = self.steps_in(place)
+        if self.drop:
+            return f"{batches} // {steps}"
+        more = f"{steps} - 1" if steps == self.number else str(self.steps - 1)
+        return f"({batches} + {more}) // {steps}"
 
     @property
     def constant(self) -> Edit:

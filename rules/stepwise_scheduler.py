@@ -120,8 +120,8 @@ def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Re
 def _count(script: Script, pace: Pace, parts: list[Scheduler], loader: str, windows: Window | None) -> str:
     """The number of updates in an epoch."""
     if windows is not None:
-        steps = windows.number if source_of(parts[0].node) is windows.source else str(windows.steps)
-        return f"max(1, len({loader}) // {steps})" if windows.drop else f"(len({loader}) + {steps} - 1) // {steps}"
+        count = windows.count(parts[0].node, f"len({loader})")
+        return f"max(1, {count})" if windows.drop else count
     if pace.window is None:
         return f"len({loader})"
     ways = [way for p in parts for way in p.ways]

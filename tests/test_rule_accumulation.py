@@ -75,7 +75,7 @@ def larger(text: str, steps: int) -> str:
     return text.replace("BATCH = 4", f"BATCH = {4 * steps}")
 
 
-def done(loop: str, *, head: str = HEAD, steps: tuple[int, ...] = (2, 5), grow: bool = True, keep: bool = True) -> str:
+def done(loop: str, *, head: str = HEAD, steps: tuple[int, ...] = (3,), grow: bool = True, keep: bool = True) -> str:
     """Every update is that of the large batch, without and with ``--keep-batch``; the text for two batches."""
     text = head + loop
     shown = ""
