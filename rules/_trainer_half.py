@@ -14,10 +14,12 @@ from autofast.read.values import Cls, Ext, Func, Inst, Thing, Unknown
 from autofast.script import Model, Script
 
 from ._amp import HAS_BF16
-from ._hazards import Code, against_script
+from ._hazards import KNOWN_LIBRARIES, Code, against_script
 from ._torch import torch_in
 
 NAME = "has_bf16"
+# libraries of models and measures that are made of torch's own layers and functions
+PLAIN_TORCH = frozenset(["torchmetrics", "segmentation_models_pytorch", "diffusers", "open_clip", "peft", "sentence_transformers"])
 LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 
 
@@ -56,7 +58,16 @@ def against_half(script: Script, options: Options, code: Iterable[ast.AST], mode
     asked.models += [_model(t) for t in things if id(t) not in known and isinstance(t, (Inst, Ext))]
     if asked.is_autocast:
         return "it has autocast blocks of its own"
-    return asked.against()
+    return asked.against() or _foreign_object(asked)
+
+
+def _foreign_object(asked: Code) -> str:
+    """An object of a library that gets tensors: a model or loss that may compute in ways which autocast does not know."""
+    for site, occurrence in asked.events("call_object"):
+        thing = occurrence.this
+        if isinstance(thing, Ext) and thing.name.split(".")[0] not in KNOWN_LIBRARIES | PLAIN_TORCH:
+            return f"line {getattr(site.node, 'lineno', 0)} gives tensors to {thing.name}, which may not take 16-bit ones"
+    return ""
 
 
 def _of_thing(thing: Thing) -> str:

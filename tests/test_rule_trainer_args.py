@@ -188,6 +188,8 @@ def test_lightning_is_left_alone(call: str, reason: str) -> None:
         ),
         (("return F.cross_entropy(self.layer(x), y)", "return F.cross_entropy(self.layer(torch.linalg.inv(x)), y)"), "linear algebra"),
         (("self.layer = nn.Sequential(", "self.layer = unknown_layers("), "is not known"),
+        (("self.layer = nn.Sequential(", "import pointops\n        self.layer = pointops.Encoder("), "gives tensors to pointops.Encoder"),
+        (("F.cross_entropy(self.layer(x), y)", "foreign(self.layer(x), y)"), "is not known"),
         (("trainer.fit(Net(), loader)", "trainer.fit(Net().double(), loader)"), "float64 by choice"),
         (("return F.cross", "with torch.no_grad():\n            self.layer(x)\n        return F.cross"), "with and without gradients"),
     ],
@@ -443,6 +445,7 @@ def test_the_default_optimizer_depends_on_the_version(requirement: str, wanted: 
         (("model=Net()", "model_init=Net"), "model_init"),
         (("model=Net()", "model=load('net')"), "what it trains is not known"),
         (("nn.functional.mse_loss(self.layers(x), x)", "nn.functional.binary_cross_entropy(self.layers(x), x)"), "binary_cross_entropy"),
+        (("nn.functional.mse_loss(self.layers(x), x)", "load(self.layers(x), x)"), "gives tensors to"),
         (("args=args, ", ""), "no TrainingArguments"),
     ],
 )

@@ -78,8 +78,8 @@ def _read(interp: Interpreter, project: Project, source: Source) -> Script:
                 if type(error).__name__ != "BadInput":
                     raise
     try:
+        run_hooks(interp)
         interp.run_uncalled(source)
-        run_hooks(interp, source)
     except TooDeep:
         interp.note(f"{source.rel}: too large to follow to the end")
     return build(interp, source)

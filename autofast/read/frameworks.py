@@ -9,17 +9,19 @@ from autofast.read.datasets import describe
 from autofast.read.events import CallFrame, GuardFrame, Stack
 from autofast.read.iteration import batch_of, sample_of
 from autofast.read.kinds import is_loader
-from autofast.read.source import Source, source_of
+from autofast.read.source import source_of
 from autofast.read.values import (
     NOTHING,
     Arguments,
     Cls,
     Const,
     Ext,
+    Func,
     Given,
     Inst,
     Ref,
     Seq,
+    Tensor,
     Thing,
     Unknown,
     Values,
@@ -65,19 +67,18 @@ def is_lightning(thing: Thing) -> bool:
     return isinstance(cls, Cls) and any(n.startswith("lightning.") and n.endswith("Module") for n in cls.external)
 
 
-def run_hooks(interp: Interpreter, entry: Source) -> None:
-    """Enter what frameworks call: in files other than the entry, whose functions are entered anyway, and the items of the data."""
+def run_hooks(interp: Interpreter) -> None:
+    """Enter what frameworks call, in all files, and the items of the data."""
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
         if name_of(thing) in HF_TRAINERS and isinstance(thing, (Ext, Inst)) and thing.args is not None:
-            found.update(
-                (id(t.cls), t.cls) for t in _given(thing.args, "model") if isinstance(t, Inst) and source_of(t.cls.node) is not entry
-            )
+            models = [t for t in ordered(_given(thing.args, "model")) if isinstance(t, Inst)]
+            interp.__dict__.setdefault("_given_models", []).extend(models)
+            found.update((id(t.cls), t.cls) for t in models)
             _fetch(interp, thing.args)
     for module in list(interp.modules.values()):
-        if module.source is not entry:
-            for bound in module.env.vars.values():
-                found.update((id(t), t) for t in bound if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source)
+        for bound in module.env.vars.values():
+            found.update((id(t), t) for t in bound if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source)
     for cls in found.values():
         interp.run_class(cls)
     for thing in list(interp.made):
@@ -106,6 +107,27 @@ def _fetch(interp: Interpreter, args: Arguments) -> None:
 def _given(args: Arguments, name: str) -> Values:
     """An argument of the Trainer of Hugging Face."""
     return args.get(POSITIONS.get(name, -1), name)
+
+
+STEPS = {"training_step": 0, "validation_step": 0, "test_step": 0, "predict_step": 0, "on_train_batch_start": 0, "on_train_batch_end": 1}
+STEPS |= {"on_validation_batch_end": 1}
+BATCH = Tensor(device="dev", rank="?")  # or a tuple or dict of tensors, which has these for its elements
+
+
+def fed(interp: Core, func: Func, param: ast.arg) -> Values:
+    """What a framework gives to a function of the project that nothing in it calls, as this parameter; empty where that is not known."""
+    cls, spec = func.owner, func.node.args
+    names = [p.arg for p in (*spec.posonlyargs, *spec.args)][1:]
+    if cls is None or param.arg not in names:
+        return NOTHING
+    index = names.index(param.arg)
+    if STEPS.get(func.name) == index and is_lightning(cls):
+        return values(BATCH)
+    if func.name == "compute_loss" and index == 1 and any(name in cls.external for name in HF_TRAINERS):
+        return values(BATCH)
+    if func.name == "forward" and any(t.cls is cls for t in interp.__dict__.get("_given_models", ())):
+        return values(BATCH) | func.defaults.get(param.arg, NOTHING)
+    return NOTHING
 
 
 # ------------------------------------------------------------------------------------------------ options in dataclasses

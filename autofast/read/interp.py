@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.read import torchlib
+from autofast.read import frameworks, torchlib
 from autofast.read.calls import Calls
 from autofast.read.core import BUDGET, MOST_CUTS, Record, TooDeep, values
 from autofast.read.expressions import Expressions
@@ -115,9 +115,8 @@ class Interpreter(Loops, Expressions, Calls):
             spec = func.node.args
             params = [*spec.posonlyargs, *spec.args][1 if skip_self and func.owner is not None and not is_static(func) else 0 :]
             for param in [*params, *spec.kwonlyargs]:
-                found = self.annotated(param.annotation, func.env) or values(
-                    Unknown(f"`{param.arg}` is a parameter of {func.name}(), which nothing in this project calls")
-                )
+                found = self.annotated(param.annotation, func.env) or frameworks.fed(self, func, param)
+                found = found or values(Unknown(f"`{param.arg}` is a parameter of {func.name}(), which nothing in this project calls"))
                 args.named[param.arg] = Given(found, None)
             break
         return args
