@@ -17,8 +17,9 @@ from autofast.finding import Effect, Options
 from autofast.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
-from tests.harness import HAVE_TORCH
+from tests.harness import HAVE_TORCH, Job
 from tests.onerule import Applied
+from tests.torchrun import torchrun
 from tests.updates import difference, updates_of
 
 pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="the scripts are executed")
@@ -976,3 +977,68 @@ def test_a_loader_that_becomes_one_of_batches():
         assert then.fixes and difference(wanted, updates_of(then.text)[0]) == "", then.text
         positional = apply(text.replace("batch_size=BATCH, ", "BATCH, "), 2, keep=keep, rules=f"{RULE} batched-dataset")
         assert difference(wanted, updates_of(positional.text)[0]) == "", positional.text
+
+
+# ------------------------------------------------------------------------------------------------ several processes
+DISTRIBUTED = """
+import os
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+BATCH = 4
+WORLD = int(os.environ.get("WORLD_SIZE", 1))
+torch.manual_seed(0)
+if WORLD > 1:
+    dist.init_process_group("gloo")
+data = TensorDataset(torch.randn(37, 3), torch.randn(37, 1))
+sampler = DistributedSampler(data) if WORLD > 1 else None
+loader = DataLoader(data, batch_size=BATCH, shuffle=sampler is None, sampler=sampler)
+net = nn.Linear(3, 1)
+model = DistributedDataParallel(net) if WORLD > 1 else net
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss_fn = nn.MSELoss()
+for epoch in range(2):
+    if sampler is not None:
+        sampler.set_epoch(epoch)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+print("done", loss.item())
+if WORLD > 1:
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_ranks_exchange_gradients_once_for_each_window(always: bool, tmp_path: Path):
+    text = DISTRIBUTED.lstrip()
+    if always:
+        text = text.replace(" if WORLD > 1 else net", "").replace(
+            "if WORLD > 1:\n    dist.init", 'os.environ.setdefault("MASTER_ADDR", "127.0.0.1")\nif True:\n    dist.init'
+        )
+    made = apply(text, 3).text
+    assert "from contextlib import nullcontext" in made
+    flat = " ".join(made.split())
+    condition = "(step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(loader)"
+    assert (f"{condition} else model.no_sync()" if always else f'{condition} or not hasattr(model, "no_sync") else model.no_sync()') in flat
+    runs = []
+    for name, content in (("wanted", larger(text, 3)), ("made", made), ("unsynced", made.replace("model.no_sync()", "nullcontext()"))):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "train.py").write_text(content, "utf-8")
+        world = torchrun(Job(folder), 2)
+        assert world.ok, world.errors
+        runs.append([run.params for run in world.ranks])
+    wanted, with_windows, unsynced = runs
+    for a, b, c in zip(wanted, with_windows, unsynced, strict=True):
+        for old, new, other in zip(a[0], b[0], c[0], strict=True):
+            assert abs(old - new).max() < 1e-6 and abs(other - new).max() < 1e-6
+    if not always:
+        one = [updates_of(t)[0] for t in (larger(text, 3), made)]
+        assert difference(*one, tolerance=1e-6) == ""
