@@ -69,7 +69,7 @@ class Plan:
         found = [ignores.apply(_stamped(f, r.name)) for r in chosen for f in r.find(script, options)]
         effects = {rule.name: rule.effect for rule in chosen}
         found = [_limited(f, effects[f.rule], max(effect, effects[f.rule]) if f.rule in options.asked else effect) for f in found]
-        settled, pool = _settled(sorted(found, key=_priority))
+        settled, pool = _settled(sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f))))
         return cls(
             script,
             options,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from autofast.edits import Before, Edit, Keyword, Rewrite, Wrap
 from autofast.read.events import LoopFrame, Stack
@@ -17,6 +18,7 @@ from autofast.read.values import Const, Ext, Given, const
 from autofast.script import Loader, Script, Step
 
 from . import _pace
+from ._accum_window import is_share
 from ._ddp_names import Ranks, Refused, at
 from ._loaders import given, managed
 from ._reach import Reach
@@ -25,6 +27,7 @@ from ._turns import FUNCTIONS, loop_of, mentions, stored_in, within
 
 SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
 OWN_ORDER = ("sampler", "batch_sampler", "generator", "collate_fn", "worker_init_fn")
+PLAIN_ORDERS = "torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"
 READ = frozenset({"dataset"})  # what may be asked of a loader that gives a share only
 
 
@@ -61,6 +64,44 @@ def _zipped(step: Step) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A loader whose sampler gives the indices of whole batches: ``BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)``."""
+
+    inner: ast.Call
+    random: bool
+    size: ast.expr
+    drop: ast.expr | None
+
+
+def whole_batches(script: Script, loader: Loader) -> Whole | None:
+    """How the batches are put together, where the sampler does that in the order of a plain loader."""
+    sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
+    if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
+        return None
+    made = next(iter(sampler.values))
+    if not isinstance(made, Ext) or made.name != "torch.utils.data.BatchSampler" or made.node is not sampler.expr:
+        return None
+    inner, size, drop = (made.args.given(n, name) for n, name in enumerate(("sampler", "batch_size", "drop_last")))
+    if inner is None or size is None or size.expr is None or not isinstance(inner.expr, ast.Call) or len(inner.values) != 1:
+        return None
+    order = next(iter(inner.values))
+    plain = (
+        isinstance(order, Ext) and not set(order.args.named) - {"data_source"} and len(order.args.positional) <= 1 and not order.args.open
+    )
+    if not plain or not isinstance(order, Ext) or order.name not in PLAIN_ORDERS or order.args.get(0, "data_source") != dataset.values:
+        return None
+    if dataset.expr is None or not _plain(dataset.expr):
+        return None
+    return Whole(inner.expr, order.name == PLAIN_ORDERS[0], size.expr, drop.expr if drop is not None else None)
+
+
+def size_of(script: Script, loader: Loader) -> Given | None:
+    """The argument that is the size of a batch."""
+    whole = whole_batches(script, loader)
+    return given(loader, "batch_size") if whole is None else Given(script.values(whole.size), whole.size)
+
+
 def _check_loader(script: Script, loader: Loader) -> None:
     where = at(loader.node)
     if not all(isinstance(t, Ext) for t in loader.things):
@@ -73,6 +114,8 @@ def _check_loader(script: Script, loader: Loader) -> None:
         raise Refused(f"the loader on {where} is made anew in a loop (line {getattr(loader.loop, 'lineno', 0)})")
     for name in ("sampler", "batch_sampler"):
         value = given(loader, name)
+        if whole_batches(script, loader) is not None:
+            break
         if value is not None and value.values != frozenset({Const(None)}):
             kind = next((t.name.rsplit(".", 1)[-1] for t in value.values if isinstance(t, Ext)), "its own")
             raise Refused(
@@ -82,7 +125,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
         value = given(loader, name)
         if value is not None and value.values != frozenset({Const(None)}):
             raise Refused(f"the loader on {where} has a generator of its own for the order")
-    size = given(loader, "batch_size")
+    size = size_of(script, loader)
     if size is None or const(size.values) in (1, None):
         raise Refused(
             f"the loader on {where} gives single samples (batch_size {const(size.values) if size else 1}): there is nothing to share out"
@@ -109,6 +152,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr not in READ
+                and not is_share(function_of(node))  # a quotient of numbers that are shares all
                 and any(t is x for t in script.values(node.value) for x in loader.things)
             ):
                 raise Refused(f"`{ast.unparse(node)}` on {at(node)} would mean the share of one process")
@@ -117,6 +161,8 @@ def _check_uses(script: Script, loader: Loader) -> None:
 # ------------------------------------------------------------------------------------------------ the loader
 def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Gives each process its share of what ``loader`` gives."""
+    if (whole := whole_batches(script, loader)) is not None:
+        return _of_whole_batches(ranks, loader, whole)
     wanted = {name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")}
     through = [g for g in wanted.values() if g is not None and g.via]
     if through:
@@ -125,6 +171,17 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
         if value is not None and (spelled(loader.node, value) is None or not value.sure):
             raise Refused(f"`{name}` of the loader on {at(loader.node)} is given in a way that cannot be changed")
     return _at_call(script, ranks, loader, wanted)
+
+
+def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
+    dataset = given(loader, "dataset")
+    assert dataset is not None and dataset.expr is not None
+    arguments = [_plain(dataset.expr), *([] if whole.random else ["shuffle=False"])]
+    if whole.drop is not None and not (isinstance(whole.drop, ast.Constant) and whole.drop.value is False):
+        arguments.append(f"drop_last={ast.unparse(whole.drop)}")
+    made = f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})".replace("{", "{{").replace("}", "}}")
+    shared = f"{made} if {ranks.several(loader.node)} else {{}}"
+    return [Wrap(whole.inner, shared), Wrap(whole.size, f"{{}} // {ranks.world(loader.node)}")]
 
 
 def _expr(wanted: dict[str, Given | None], name: str) -> ast.expr | None:
@@ -286,9 +343,10 @@ def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
 
 def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Another order in every epoch: DistributedSampler draws it from a seed and the epoch."""
-    shuffle = given(loader, "shuffle")
-    if shuffle is None or const(shuffle.values) is False:
+    shuffle, whole = given(loader, "shuffle"), whole_batches(script, loader)
+    if not (whole.random if whole is not None else shuffle is not None and const(shuffle.values) is not False):
         return []
+    sampler = "sampler" if whole is None else "sampler.sampler"
     edits: list[Edit] = []
     for step in script.steps:
         if not any(t is x for t in step.loaders for x in loader.things):
@@ -298,7 +356,7 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
         if not outer:
             continue
         assert isinstance(step.loop, ast.For)
-        edits += _by_number(script, ranks, loader, step, stacks, list(outer.values())) or _by_count(script, ranks, loader, step)
+        edits += _by_number(script, ranks, loader, step, stacks, list(outer.values()), sampler) or _by_count(script, ranks, step, sampler)
     return edits
 
 
@@ -319,7 +377,9 @@ def loader_expr(script: Script, loop: ast.For) -> ast.expr:
     raise Refused(f"what the loop on {at(loop)} goes over is not known")
 
 
-def _by_number(script: Script, ranks: Ranks, loader: Loader, step: Step, stacks: list[Stack], outer: list[ast.AST]) -> list[Edit]:
+def _by_number(
+    script: Script, ranks: Ranks, loader: Loader, step: Step, stacks: list[Stack], outer: list[ast.AST], sampler: str
+) -> list[Edit]:
     """``sampler.set_epoch(epoch)`` at the beginning of the loop over epochs, where both are to be had; else nothing."""
     loop = outer[0]
     if len(outer) != 1 or not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _counts(script, loop.iter):
@@ -341,7 +401,7 @@ def _by_number(script: Script, ranks: Ranks, loader: Loader, step: Step, stacks:
             return []
     if name.split(".")[0].split("[")[0] in stored_in(loop) or not name.isidentifier() and "." not in name:
         return []
-    return [Before(loop.body[0], f"if {ranks.world(loop)} > 1:\n    {name}.sampler.set_epoch({loop.target.id})")]
+    return [Before(loop.body[0], f"if {ranks.world(loop)} > 1:\n    {name}.{sampler}.set_epoch({loop.target.id})")]
 
 
 def _counts(script: Script, expr: ast.expr) -> bool:
@@ -353,12 +413,12 @@ def _counts(script: Script, expr: ast.expr) -> bool:
     return bar and isinstance(expr, ast.Call) and _counts(script, expr.args[0])
 
 
-def _by_count(script: Script, ranks: Ranks, loader: Loader, step: Step) -> list[Edit]:
+def _by_count(script: Script, ranks: Ranks, step: Step, sampler: str) -> list[Edit]:
     """The sampler counts: its epoch grows by one before each pass."""
     assert isinstance(step.loop, ast.For)
     expr = loader_expr(script, step.loop)
     name = _plain(expr)
     if not name:
         raise Refused(f"the loader in `{ast.unparse(expr)}` on {at(step.loop)} has no name: put it into a variable")
-    sampler = f"{name}.sampler"
-    return [Before(step.loop, f"if {ranks.world(step.loop)} > 1:\n    {sampler}.set_epoch({sampler}.epoch + 1)")]
+    place = f"{name}.{sampler}"
+    return [Before(step.loop, f"if {ranks.world(step.loop)} > 1:\n    {place}.set_epoch({place}.epoch + 1)")]

@@ -12,9 +12,9 @@ from autofast.read.source import ancestors, function_of, parent_of, source_of, s
 from autofast.read.values import Bound, Func, Method, Ref, Tensor
 from autofast.script import Loader, Script
 
+from ._ddp_data import size_of
 from ._ddp_names import Refused, at
 from ._homes import argument
-from ._loaders import given
 from ._turns import mentions
 
 NUMBERS = frozenset(
@@ -37,7 +37,7 @@ class Known:
 
 def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
     """Raises :class:`Refused` where the training uses the batch size for something that must fit the part of one process."""
-    size = given(loader, "batch_size")
+    size = size_of(script, loader)
     if size is None:
         return
     written = [*([size.expr] if size.expr is not None else []), *(e.expr for _, e in size.via if e.expr is not None)]
