@@ -7,14 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from autofast.read.build import unwrapped
-from autofast.read.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
+from autofast.read.events import CallFrame, LoopFrame, Site, Stack
 from autofast.read.kinds import is_module
 from autofast.read.source import ancestors, parent_of, source_of
 from autofast.read.values import Arguments, Bound, Cls, Const, Ext, Func, Inst, Num, Partial, Seq, Tensor, Thing, Unknown, Values, const
-from autofast.script import Backward, Model, Script
+from autofast.script import Model, Script
 
 from ._hazards import Code
 from ._pins import at_least, rules_out
+from ._twice import gone_through_twice
 
 SINCE = (2, 3)
 WRONG_NORM = (2, 10), (2, 14)  # pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the second
@@ -101,23 +102,15 @@ def _double_backward(script: Script) -> str:
 
 def _graphs_used_twice(script: Script) -> str:
     for step in script.steps:
-        reached: dict[int, Backward] = {}
         for backward in step.backwards:
             kept = next((k.value for k in backward.node.keywords if k.arg == "retain_graph"), None)
             if kept is not None and const(script.values(kept)) is not False:
                 return f"line {line(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
-            for forward in {p for t in backward.tensors for p in t.passes}:
-                first = reached.setdefault(id(forward), backward)
-                if first is not backward and not _exclusive(first.site, backward.site):
-                    lines = f"lines {line(first.node)} and {line(backward.node)} go back through the forward pass of line {line(forward)}"
-                    return f"{lines}, and the graph of compiled code is used once"
+    if (twice := gone_through_twice(script)) is not None:
+        first, second, forward = twice
+        lines = f"lines {line(first.node)} and {line(second.node)} go back through the forward pass of line {line(forward)}"
+        return f"{lines}, and the graph of compiled code is used once"
     return ""
-
-
-def _exclusive(a: Site, b: Site) -> bool:
-    """Two arms of one condition lead to them."""
-    arms = [{(id(f.node), f.arm) for f in o.stack if isinstance(f, BranchFrame)} for site in (a, b) for o in site]
-    return all(any((node, not arm) in y for node, arm in x) for x in arms[: len(a.occurrences)] for y in arms[len(a.occurrences) :])
 
 
 def _hooks(script: Script) -> str:

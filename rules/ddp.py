@@ -16,6 +16,7 @@ from ._ddp_loss import Loss
 from ._ddp_model import Trained
 from ._ddp_names import Ranks, Refused, Training, at
 from ._ddp_setup import Flow, Happening
+from ._twice import gone_through_twice
 
 MESSAGE = "trains in one process on one device; torchrun can start one for each GPU, and each takes its part of every batch"
 FRAMEWORKS = {
@@ -50,6 +51,10 @@ def edits_for(script: Script, options: Options, parallel: Callable[[Ranks], list
     loaders = _ddp_data.loaders_of(script)
     for mine in models:
         _ddp_model.check(script, mine, parallel is not None)
+    if (twice := gone_through_twice(script)) is not None:
+        first, second, forward = twice
+        lines = f"{at(first.node)} and {at(second.node)} both go back through the forward pass of {at(forward)}"
+        raise Refused(f"{lines}, and DistributedDataParallel averages the gradients of one backward for each: call it on the sum of the losses")
     for loader in loaders:
         _ddp_size.check(script, loader, _ddp_model.passes_of(script))
     losses = Loss(script)
