@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,14 @@ import pytest
 from autofast.edits import Wrap
 from autofast.finding import Effect, Finding, Options
 from autofast.order import Rank
+from autofast.plan import Plan
 from autofast.read import read_script
-from autofast.registry import all_rules
+from autofast.registry import all_rules, select
+from autofast.script import Script
+from tests.fixture import ALL, Fixture
 from tests.harness import HARNESS, Job, compare
 from tests.onerule import Applied, apply
+from tests.test_fixtures import contents, difference, job, reread, script_of
 from tests.torchrun import World, real, same_order, torchrun
 
 torch = pytest.importorskip("torch")
@@ -512,3 +516,55 @@ def test_torchrun_itself_and_a_crash():
     assert fine.returncode == 0, fine.stderr
     assert "destroy_process_group" not in fine.stderr
     assert failed.returncode != 0 and "RuntimeError: no more" in failed.stderr
+
+
+# ------------------------------------------------------------------------------------------------ beside the other rules
+OURS = [fixture for fixture in ALL if "ddp" in fixture.also]
+WORDED = frozenset({"batched-dataset", "loss-item-sync"})  # by which of two rules writes a line first, it reads otherwise and does the same
+
+
+def planned(script: Script, names: Iterable[str], target: str = "cuda") -> Plan:
+    rules = [all_rules()[name] for name in names]
+    asked = frozenset(rule.name for rule in rules if not rule.default)
+    return Plan.make(script, Options(target=target, selected=frozenset(names), asked=asked, accumulate=2), rules, Effect.SAMPLING)
+
+
+def default_rules(fixture: Fixture, target: str = "cuda") -> frozenset[str]:
+    return planned(script_of(fixture), [r.name for r in select()], target).applied
+
+
+@pytest.mark.parametrize("target", ["cuda", "cpu"])
+@pytest.mark.parametrize("fixture", OURS, ids=lambda fixture: fixture.name)
+def test_with_all_other_rules(fixture: Fixture, target: str):
+    """Two processes train well with all that is on by default, with compile, accumulation and the rest of what is on request."""
+    for more in ((), ("accumulation", "compile", "stepwise-scheduler")):
+        names = [*default_rules(fixture, target), "ddp", *more]
+        plan = planned(script_of(fixture), names, target)
+        assert "ddp" in plan.applied, [f.refusal for f in plan.findings if f.rule == "ddp"]
+        plan.check(lambda texts: reread(fixture, texts))
+        assert not planned(reread(fixture, plan.texts()), names, target).fixes
+        if not more or target == "cpu":
+            world = torchrun(job(fixture, plan))
+            assert world.ok, world.errors
+            assert world.equal
+
+
+@pytest.mark.parametrize("fixture", OURS, ids=lambda fixture: fixture.name)
+def test_the_others_first(fixture: Fixture):
+    others = default_rules(fixture) - WORDED
+    at_once = planned(script_of(fixture), [*others, "ddp"])
+    first = planned(script_of(fixture), others)
+    then = planned(reread(fixture, first.texts()), ["ddp"])
+    assert difference(contents(at_once), {**contents(first), **contents(then)}) == ""
+
+
+@pytest.mark.parametrize("fixture", OURS, ids=lambda fixture: fixture.name)
+def test_one_before_the_other(fixture: Fixture):
+    """Whichever comes first, both are applied in the end, and two processes train."""
+    for name in sorted(WORDED & default_rules(fixture)):
+        first = planned(script_of(fixture), [name])
+        then = planned(reread(fixture, first.texts()), ["ddp"])
+        assert then.fixes, then.findings
+        texts = {**contents(first), **contents(then)}
+        world = torchrun(replace(job(fixture), files=texts))
+        assert world.ok and world.equal, world.errors
