@@ -91,6 +91,8 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     for statement in walk.barriers.values():
         made.append(Before(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
     for statement in walk.waits.values():
+        if statement is training.end:  # all wait there
+            continue
         made.append(After(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
     return made + words.edits
 
