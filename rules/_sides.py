@@ -364,9 +364,12 @@ class Side:
             return True
         if not settled and name in scope_of(home).parameters and self.parameter(home, name, depth):
             return True
-        for value, element, _ in bound:
+        for value, element, node in bound:
             if element and isinstance(value, (ast.Tuple, ast.List, ast.Set)):
                 if any(self.keeps(part, depth + 1) for part in value.elts):
+                    return True
+            elif element and isinstance(value, ast.Call) and (place := _place_of(node, value)) is not None:
+                if self.keeps_result(value, depth + 1, place):
                     return True
             elif self.keeps(value, depth + 1):
                 return True
@@ -401,7 +404,8 @@ class Side:
                     return True
         return id(function) in self.starts and index > 0 and has_mutable_default(function, name)
 
-    def keeps_result(self, call: ast.Call, depth: int) -> bool:
+    def keeps_result(self, call: ast.Call, depth: int, place: int | None = None) -> bool:
+        """With ``place``: whether that part of a tuple which it returns is kept."""
         callees = self.script.values(call.func)
         if isinstance(call.func, ast.Name) and call.func.id == "super":
             method = function_of(call)
@@ -414,7 +418,7 @@ class Side:
             return True
         for thing in callees:
             for function in functions_of(thing, CALLED):
-                if self.returns_kept(function, depth):
+                if self.returns_kept(function, depth, place):
                     return True
         if not isinstance(call.func, ast.Attribute) or names or any(isinstance(t, (Func, Bound, Cls)) for t in callees):
             return False
@@ -432,17 +436,24 @@ class Side:
             self._kept[key] = self.is_kept(function, name, scope_of(function).bindings.get(name, []), False, depth)
         return self._kept[key]
 
-    def returns_kept(self, function: ast.AST, depth: int) -> bool:
-        key = ("returns", id(function))
+    def returns_kept(self, function: ast.AST, depth: int, place: int | None = None) -> bool:
+        key = ("returns", id(function), place)
         if key not in self._kept:
             self._kept[key] = False
             if isinstance(function, ast.Lambda):
                 self._kept[key] = self.keeps(function.body, depth + 1)
             else:
-                results = [n.value for n in live(function) if isinstance(n, (ast.Return, ast.Yield)) and function_of(n) is function]
-                parts = [p for r in results for p in (r.elts if isinstance(r, (ast.Tuple, ast.List)) else [r])]
-                self._kept[key] = any(self.keeps(p, depth + 1) for p in parts)
+                ends = [n for n in live(function) if isinstance(n, (ast.Return, ast.Yield)) and function_of(n) is function]
+                place = None if any(isinstance(n, ast.Yield) for n in ends) else place
+                self._kept[key] = any(self.keeps_end(n.value, depth + 1, place) for n in ends)
         return self._kept[key]
+
+    def keeps_end(self, result: ast.expr | None, depth: int, place: int | None) -> bool:
+        """Whether what a function returns is kept, or the part of it at ``place``."""
+        if isinstance(result, (ast.Tuple, ast.List)):
+            known = place is not None and place < len(result.elts) and not any(isinstance(p, ast.Starred) for p in result.elts)
+            return any(self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place)
+        return self.keeps_result(result, depth, place) if isinstance(result, ast.Call) else self.keeps(result, depth)
 
     # ---------------------------------------------------------------- what others change
     def touched(self, change: Change) -> bool:
@@ -564,3 +575,15 @@ def _stored(script: Script, thing: Thing, name: str) -> Iterator[ast.expr]:
             parent = parent_of(change.node)
             if isinstance(parent, (ast.Assign, ast.AnnAssign)) and isinstance(parent.value, (ast.Name, ast.Attribute)):
                 yield parent.value
+
+
+def _place_of(node: ast.AST, value: ast.expr) -> int | None:
+    """Which part of ``value`` a variable gets: 1 for ``b`` in ``a, b = value``."""
+    target = parent_of(node)
+    statement = parent_of(target) if isinstance(target, (ast.Tuple, ast.List)) else None
+    if not isinstance(statement, ast.Assign) or statement.value is not value or not any(t is target for t in statement.targets):
+        return None
+    assert isinstance(target, (ast.Tuple, ast.List))
+    if any(isinstance(part, ast.Starred) for part in target.elts):
+        return None
+    return next((n for n, part in enumerate(target.elts) if part is node), None)

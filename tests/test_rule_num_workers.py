@@ -344,6 +344,14 @@ CHANGED_BY_ITEMS = {
     "a queue": item("x = x + self.queue.get()", init="self.queue = queue.Queue()", before="import queue\n"),
     "a stored tensor": item("y = self.table[index]\ny.add_(1)", init="self.table = torch.zeros(16, 4)"),
     "a stored tensor by +=": item("y = self.table[index]\ny += 1", init="self.table = torch.zeros(16, 4)"),
+    "one of two results": item("mine, new = both(self.log)\nmine.append(1)", init="self.log = []", before="def both(log):\n    return log, []\n"),
+    "one of two results of another function": item(
+        "new, mine = both(self.log)\nmine.append(1)", init="self.log = []",
+        before="def both(log):\n    return pair(log)\ndef pair(log):\n    return [], log\n",
+    ),
+    "one of two results that come one by one": item(
+        "new, mine = both(self.log)\nnew.append(1)", init="self.log = []", before="def both(log):\n    yield log, 1\n    yield [], 2\n"
+    ),
     "an attribute by setattr": item("setattr(self, 'last', index)"),
     "an attribute of another object": item("self.owner.last = index", init="self.owner = Owner()", before="class Owner:\n    last = 0\n"),
     "a meter": item("self.meter.add(1)", init="self.meter = Meter()", before=METER),
@@ -399,6 +407,11 @@ ITEMS_OF_THEIR_OWN = {
     "a copy of a tensor": item("y = self.table[index].clone()\ny.add_(1)\ny[0] = 1\nx = x + y", init="self.table = torch.zeros(16, 4)"),
     "a number": item("y = self.labels[index]\ny += 1", init="self.labels = list(range(16))"),
     "a dict that a function fills": item("t = {}\nfill(t, x)", before="def fill(t, x):\n    t['x'] = x\n"),
+    "one of two results": item("held, new = both(self.log)\nnew.append(1)", init="self.log = []", before="def both(log):\n    return log, []\n"),
+    "one of two results of another function": item(
+        "x, t = self.change(x, {})\nt['x'] = x", init="self.log = []",
+        more="    def change(self, x, t):\n        return self.other(x, t)\n    def other(self, x, t):\n        return x, t\n",
+    ),
     "an object": item("box = Box(x)\nbox.x = box.x + 1", before="class Box:\n    def __init__(self, x):\n        self.x = x\n"),
     "an iterator": item("paths = iter(self.paths)\nfirst = next(paths)"),
     "pairs": item("for a, b in zip(self.a, self.b):\n    x = x * a + b", init="self.a = [1, 2]\nself.b = [3, 4]"),
