@@ -5,6 +5,7 @@
 ``near``   made of the same data in each, but perhaps not the same bits (an evaluation, a time, a random number)
 ``mean``   the value for the whole batch is the mean over the processes (every process has as many samples)
 ``sum``    it is the sum over the processes; ``sized``: a number of samples, the same in each
+``per``    it is as many times larger as there are processes: something divided by a number of samples
 ``batch``  one row, or more, for each sample of this process's share, along ``axis`` (``flat``: in one dimension; ``some``: of some samples)
 ``other``  anything else that differs; ``why`` says what
 ``loader`` what gives batches that are shared out
@@ -45,6 +46,7 @@ NEAR = Kind("near")
 MEAN = Kind("mean")
 SUM = Kind("sum")
 SIZE = Kind("sum", sized=True)
+PER = Kind("per")
 BATCH = Kind("batch")
 LOADER = Kind("loader")
 
@@ -122,6 +124,8 @@ def times(a: Kind, b: Kind) -> Kind:
             return NEAR if y.sized and x.name == "near" else replace(y, zero=False, none=False)
         if x.sized and y.name == "mean":
             return SUM
+        if x.name == "per" and y.name == "sum":
+            return EQUAL if y.sized else MEAN
     return other("two parts of larger numbers are multiplied")
 
 
@@ -138,6 +142,8 @@ def over(a: Kind, b: Kind) -> Kind:
         return NEAR if a.sized and b.name == "near" else replace(a, zero=False)
     if b.sized and a.name == "sum":
         return EQUAL if a.sized else MEAN
+    if b.sized and a.same:
+        return PER
     return other("it is divided by a part of a larger number")
 
 
@@ -149,7 +155,7 @@ def _worse(a: Kind, b: Kind) -> Kind | None:
             return other("it is made of a loader")
     for x, y in ((a, b), (b, a)):
         if x.name == "batch":
-            if x.shape or y.name == "sum":
+            if x.shape or y.name in ("sum", "per"):
                 return other("single samples and a number of samples are mixed")
             if y.name == "batch" and y.axis != x.axis:
                 return other("the shapes are not known")

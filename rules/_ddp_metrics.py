@@ -60,6 +60,7 @@ READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze"
 def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     """The edits by which every number means what it meant; raises :class:`Refused`."""
     host, walk = followed(script, training)
+    walk.check_uses()
     _check_followed(script, host, walk)
     words = _Words(ranks)
     made: list[Edit] = []
@@ -67,8 +68,8 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     for note in walk.notes.values():
         if note.how == "none":
             continue
-        if note.how == "size":
-            made.append(Wrap(note.expr, f"{{}} * {ranks.world(note.expr)}"))
+        if note.how in ("size", "per"):
+            made.append(Wrap(note.expr, f"{{}} {'*' if note.how == 'size' else '/'} {ranks.world(note.expr)}"))
             continue
         helper = words.helper(source_of(note.expr), note.how, note.expr)
         guard = host.guard_of(note.expr)

@@ -74,6 +74,7 @@ class Values:
     def changes(self, node: ast.AST) -> None: ...
     def first_value(self, expr: ast.expr) -> None: ...
     def kept(self, expr: ast.expr, kind: Kind) -> Kind: ...
+    def met(self, node: ast.expr, kind: Kind) -> None: ...
     def outside(self, node: ast.Call) -> Kind | None: ...
     def files(self, node: ast.Call, kind: str) -> None: ...
     def step(self) -> None: ...
@@ -84,6 +85,7 @@ class Values:
         self.step()
         found = self._ev(node)
         self.kinds[id(node)] = found
+        self.met(node, found)
         return found
 
     def _ev(self, node: ast.expr) -> Kind:
@@ -218,7 +220,7 @@ class Values:
         whole = kind.whole
         if whole.same:
             return replace(whole, zero=False, none=False)
-        if whole.name in ("mean", "sum"):
+        if whole.name in ("mean", "sum", "per"):
             self.settle(expr)
             return EQUAL
         if whole.name == "loader":
@@ -355,7 +357,7 @@ class Values:
         whole = kind.whole
         if whole.same:
             return replace(whole, zero=False, none=False)
-        if whole.name in ("mean", "sum"):
+        if whole.name in ("mean", "sum", "per"):
             self.settle(expr)
             return EQUAL
         return other("single samples of this process's part") if whole.name == "batch" else whole
@@ -462,7 +464,7 @@ class Values:
     def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
         """A function that is not known."""
         kinds = [k.whole for k in kinds]
-        if any(k.name in ("batch", "other", "mean", "sum") for k in kinds):
+        if any(k.name in ("batch", "other", "mean", "sum", "per") for k in kinds):
             return next((k for k in kinds if k.name == "other"), other(why))
         return NEAR
 
@@ -560,6 +562,8 @@ class Values:
 
     def _filled(self, name: str, node: ast.Call, wholes: list[Kind]) -> Kind:
         """A new tensor: with a row for each sample where its first size is that of a batch."""
+        if any(k.name == "per" for k in wholes):
+            return other("a new tensor of a number of this process")
         if all(k.same for k in wholes):
             return NEAR if name.startswith(RANDOM) else EQUAL
         sizes = [a for a in node.args if not isinstance(a, ast.Starred)]

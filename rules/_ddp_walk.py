@@ -55,7 +55,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Note:
-    """What becomes of an expression: ``mean``, ``sum`` (over processes), ``size`` (times their number), ``first`` (that of the first process)
+    """What becomes of an expression: ``mean``, ``sum`` (over processes), ``size`` (times their number), ``per`` (divided by it), ``first`` (that of the first process)
     or ``none``."""
 
     expr: ast.expr
@@ -75,6 +75,7 @@ class Walk(Values):
         self.kinds: dict[int, Kind] = {}
         self.state: State = {}
         self.notes: dict[int, Note] = {}
+        self.whole: set[int] = set()  # expressions that are the same in all processes in some use
         self.barriers: dict[int, ast.stmt] = {}
         self.frames: list[Frame] = []
         self.control: list[Control] = []
@@ -406,8 +407,21 @@ class Walk(Values):
             if {old.how, how} in ({"mean", "none"}, {"first", "none"}):
                 how = "mean" if "mean" in (old.how, how) else "first"  # what is the same everywhere stays what it is
             else:
-                raise Refused(f"`{ast.unparse(expr)}` on {at(expr)} is a part of a number in one use and all of it in another")
+                raise self._two(expr)
         self.notes[id(expr)] = Note(expr, how)
+
+    def met(self, node: ast.expr, kind: Kind) -> None:
+        if self.recording and kind.same and not kind.none:
+            self.whole.add(id(node))
+
+    def check_uses(self) -> None:
+        """What is a part of a number in one use is never all of it in another (a function for training and evaluation)."""
+        for note in self.notes.values():
+            if note.how in ("sum", "size", "per") and id(note.expr) in self.whole:
+                raise self._two(note.expr)
+
+    def _two(self, expr: ast.expr) -> Refused:
+        return Refused(f"`{_short(expr)}` on {at(expr)} is a part of a number in one use and all of it in another: give training a function of its own")
 
     def first_value(self, expr: ast.expr) -> None:
         self.note(expr, "first")
@@ -418,8 +432,8 @@ class Walk(Values):
         if kind.same or kind.name == "loader":
             self.note(expr, "none")
             return
-        if kind.items is None and kind.name in ("mean", "sum"):
-            self.note(expr, "size" if kind.sized else kind.name)
+        if kind.items is None and kind.name in ("mean", "sum", "per"):
+            self.note(expr, "size" if kind.sized else kind.name)  # `per` and `size` need no communication
             return
         inner = [] if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
