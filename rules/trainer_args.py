@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.script import Script
 
-from . import _trainer_accelerate, _trainer_hf, _trainer_lightning
+from . import _trainer_accelerate, _trainer_hf, _trainer_lightning, _trainer_options
 
 
 @rule("trainer-args", Effect.ROUNDING, groups=("precision", "loader"))
@@ -18,5 +18,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield from _trainer_lightning.find(script, trainer, options)
         elif trainer.framework == "accelerate":
             yield from _trainer_accelerate.find(script, trainer, options)
+    yield from _trainer_options.find(script, options)
     yield from _trainer_lightning.old_style(script)
     yield from _trainer_hf.find(script, [t for t in script.trainers if t.framework == "hf-trainer"], options)

@@ -591,6 +591,47 @@ def test_a_loop_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> No
     assert "has_bf16" not in done.text and reason in done.refusals, (done.refusals, done.text)
 
 
+# ------------------------------------------------------------------------------------------------ options of a script's own
+OWN = """
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--amp", action="store_true")
+parser.add_argument("--channels-last", action="store_true")
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Conv2d(1, 4, 3).to(device)
+if args.channels_last:
+    model = model.to(memory_format=torch.channels_last)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = None
+if args.amp and device.type == "cuda":
+    scaler = torch.amp.GradScaler("cuda")
+for _ in range(3):
+    loss = model(torch.randn(2, 1, 8, 8, device=device)).mean()
+    (scaler.scale(loss) if scaler else loss).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pair", "advice"),
+    [
+        (("", ""), ["run it with --amp where the GPU has tensor cores", "run it with --channels-last"]),
+        (('"--amp", action="store_true"', '"--amp", action="store_true", default=True'), ["run it with --channels-last"]),
+        (("scaler = None\n", "scaler = torch.amp.GradScaler('cuda')\n"), ["run it with --channels-last"]),
+        (("if args.channels_last:\n    ", ""), ["run it with --amp where the GPU has tensor cores"]),
+        (("if args.channels_last:", "if not args.channels_last:"), ["run it with --amp where the GPU has tensor cores"]),
+    ],
+)
+def test_techniques_that_are_options(pair: tuple[str, str], advice: list[str]) -> None:
+    done = apply(RULE, changed(OWN, pair) if pair[0] else OWN)
+    assert not done.fixes and [f.advice for f in done.findings] == advice
+
+
 # ------------------------------------------------------------------------------------------------ what is written works
 @pytest.fixture
 def standins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
