@@ -10,7 +10,7 @@ from autofast.edits import Edit, Helper
 from autofast.finding import Options
 from autofast.read.build import layers_of
 from autofast.read.source import Source
-from autofast.read.values import Cls, Ext, Func, Inst, Thing, Unknown
+from autofast.read.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
 from autofast.script import Model, Script
 
 from ._amp import HAS_BF16
@@ -49,7 +49,7 @@ def against_half(script: Script, options: Options, code: Iterable[ast.AST], mode
     alone = replace(script, frameworks={})
     if why := against_script(alone, options.target, True):
         return why
-    things = list(models)
+    things = [t for model in models for t in _adapted(model)]
     for thing in things:
         if why := _of_thing(thing):
             return why
@@ -59,6 +59,13 @@ def against_half(script: Script, options: Options, code: Iterable[ast.AST], mode
     if asked.is_autocast:
         return "it has autocast blocks of its own"
     return asked.against() or _foreign_object(asked)
+
+
+def _adapted(thing: Thing) -> list[Thing]:
+    """The model itself; for one with adapters of PEFT, which are plain layers, the model that has got them."""
+    if isinstance(thing, Ext) and thing.name == "peft.get_peft_model":
+        return ordered(thing.args.get(0, "model"))
+    return [thing]
 
 
 def _foreign_object(asked: Code) -> str:

@@ -455,6 +455,21 @@ def test_what_the_trainer_is_given(pair: tuple[str, str], reason: str) -> None:
     assert reason in done.refusals, done.refusals
 
 
+@pytest.mark.parametrize(
+    ("loaded", "reason"),
+    [
+        ("'net'", ""),
+        ("'net', load_in_8bit=True", "loaded with load_in_8bit="),
+        ("'net', torch_dtype=torch.bfloat16", "loaded with torch_dtype="),
+    ],
+)
+def test_models_with_adapters(loaded: str, reason: str) -> None:
+    head = "import torch\nfrom peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM\n"
+    made = f"model=get_peft_model(AutoModelForCausalLM.from_pretrained({loaded}), LoraConfig(r=8))"
+    done = hugging_face("TrainingArguments('out')", ("import torch\n", head), ("model=Net()", made))
+    assert ("bf16=has_bf16()" in one_line(done)) is not bool(reason) and reason in done.refusals, done.refusals
+
+
 def test_workers_of_the_trainer() -> None:
     rows = changed(HF, (HF[HF.index("\nclass Rows") : HF.index("\nclass Net")], FILES))
     done = apply(RULE, rows)

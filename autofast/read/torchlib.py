@@ -252,6 +252,8 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
     if name.startswith(("torchvision.models.", "timm.create_model")) or names.makes_module(name):
         return make(interp, name, args, node)
+    if name == "peft.get_peft_model":
+        return make(interp, name, args, node)
     if name == "accelerate.Accelerator.prepare":
         return values(Unknown("prepared by Accelerate"))
     if short[:1].isupper() or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled"):
