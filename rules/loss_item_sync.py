@@ -11,6 +11,7 @@ from autofast.ignores import is_spared
 from autofast.read.source import function_of, parent_of, statement_of
 from autofast.script import Script
 
+from ._conditions import combined
 from ._late import Variable, delayed, keep, logged, read_at_use
 from ._later import Needs, Sink, Unfit, needs_of, put_off, sink_of
 from ._once import Repeated, is_always, read_once, read_together
@@ -41,6 +42,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if not taken & used:
             taken |= used if finding.edits else set()
             yield finding
+    for statement, text, edits in combined(script):
+        yield Finding(statement, f"reads several results of `{text}` from the device one by one in every step", edits=tuple(edits))
 
 
 Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about

@@ -750,3 +750,45 @@ def test_a_meter_that_a_call_in_between_may_hold() -> None:
     start = "losses, acc = Meter(), Meter()"
     done = apply("loss-item-sync", HEAD + METER + "def show():\n    print(losses)\n" + training(step, start))
     assert "hstack" not in done.text
+
+
+# ------------------------------------------------------------------------------------------------ conditions
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        ("assert y.min() >= 0 and y.max() < 3, 'labels'", "assert (y.min() >= 0) & (y.max() < 3), 'labels'"),
+        (
+            "if y.min() < 1 or y.max() > limit or y.sum() == 4:\n    print('odd', i)",
+            "if (y.min() < 1) | (y.max() > limit) | (y.sum() == 4):",
+        ),
+    ],
+)
+def test_conditions_on_one_tensor_are_read_once(step: str, line: str) -> None:
+    same(HEAD + training(step, "limit = 1", "print(epoch, loss.item())"), line)
+
+
+def test_an_assertion_fails_as_before() -> None:
+    text = HEAD + training("assert y.min() >= 0 and y.max() < 2, 'labels'")
+    done = apply("loss-item-sync", text)
+    assert done.fixes
+    for each in (text, done.text):
+        with pytest.raises(AssertionError, match="labels"):
+            run(each)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "assert y.min() >= 0 and x.max() < 99",  # two tensors: the second may be one that cannot be reduced
+        "assert y.min() >= 0 and len(x)",
+        "assert y.min() >= 0 and y.max() < check()",
+        "assert 0 <= y.min() <= 2 and y.max() < 3",
+        "assert y.min(0)[0] >= 0 and y.max() < 3",
+        "assert not (y.min() < 0 or y.max() > 3)",
+        "if i % 3 == 0:\n    assert y.min() >= 0 and y.max() < 3",
+        "seen = y.cpu()\nassert seen.min() >= 0 and seen.max() < 3",
+        "ok = y.min() >= 0 and y.max() < 3",
+    ],
+)
+def test_conditions_that_stay(step: str) -> None:
+    assert " & " not in apply("loss-item-sync", HEAD + "def check():\n    return 3\n" + training(step)).text
