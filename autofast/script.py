@@ -307,7 +307,7 @@ class Trainer:
     """An object of a framework that owns the training loop, or the precision of one; ``node`` is the call that makes it.
 
     Attributes:
-        framework: ``lightning``, ``lightning-cli``, ``hf-trainer`` or ``accelerate``; ``name`` is its class there.
+        framework: ``lightning``, ``lightning-cli``, ``fabric``, ``hf-trainer`` or ``accelerate``; ``name`` is its class there.
         things: the objects; ``args`` holds the arguments of all.
         settings: of the Hugging Face Trainer: the TrainingArguments it may get; ``unknown`` why it may get others.
         models: of the Hugging Face Trainer: what it trains.

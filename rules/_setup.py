@@ -7,7 +7,7 @@ import ast
 from autofast.read.events import CallFrame, GuardFrame, Stack
 from autofast.read.source import Source, ancestors, source_of, statement_of
 from autofast.read.values import Ext, Inst, const
-from autofast.script import Model, Script
+from autofast.script import Model, Script, Trainer
 
 NESTS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match, ast.match_case, ast.ExceptHandler)
 
@@ -31,11 +31,19 @@ def setup_place(script: Script) -> ast.stmt | None:
     return None
 
 
+def forks(script: Script, trainer: Trainer) -> bool:
+    """Lightning forks its processes here, as it does in notebooks: CUDA must not be asked before, or no process could use it."""
+    strategy = const(trainer.args.get(-1, "strategy"))
+    asked = isinstance(strategy, str) and ("fork" in strategy or "notebook" in strategy)
+    alone = const(trainer.args.get(-1, "devices")) in (1, "1") or const(trainer.args.get(-1, "accelerator")) == "cpu"
+    return asked or (script.entry.path.suffix == ".ipynb" and not alone)
+
+
 def trainer_place(script: Script) -> ast.stmt | None:
     """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may train on a GPU; None where there is none."""
     for trainer in script.trainers:
         on_cpu = const(trainer.args.get(-1, "accelerator")) == "cpu"
-        if trainer.framework in ("lightning", "lightning-cli") and not on_cpu:
+        if trainer.framework in ("lightning", "lightning-cli") and not on_cpu and not forks(script, trainer):
             guards = {id(f.node) for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)}
             return _outermost(statement_of(trainer.node), guards)
     return None

@@ -14,11 +14,13 @@ from autofast.script import Script, Trainer
 
 from ._loaders import hooks, managed
 from ._pins import at_least, rules_out
+from ._setup import forks
 from ._trainer_half import against_half, chosen, methods
 from ._trainer_spots import Spot, defaults_of, flag, spot_of, takes
 from .cudnn_benchmark import CONVOLUTIONS, FLAG, varies
 
 FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions run on tensor cores"
+FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
 THUMB = "cuDNN chooses algorithms for convolutions by a rule of thumb"
 HOOKS = (
     *("training_step", "validation_step", "test_step", "predict_step", "forward", "training_step_end", "validation_step_end"),
@@ -49,12 +51,20 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
     if trainer.framework == "lightning-cli":
         yield from _cli(script, trainer, options)
         return
+    if trainer.framework == "fabric":
+        if trainer.args.given(4, "precision") is None and not trainer.args.open:
+            advice = 'pass precision="bf16-mixed" where the GPU has bfloat16 (Ampere and newer): loops of Fabric are not followed here'
+            yield Finding(trainer.node, FP32, advice=advice)
+        return
     spot = spot_of(script, trainer.things)
     if isinstance(spot, str):
         yield Finding(trainer.node, FP32, refusal=spot)
         return
     if not _decided(spot):
-        yield _precision(script, spot, options)
+        if options.target == "cuda" and options.precision != "bf16" and forks(script, trainer):
+            yield Finding(spot.place, FP32, refusal=FORKED)
+        else:
+            yield _precision(script, spot, options)
     elif (option := spot.option("precision")) is not None and _is_full(option.default):
         yield _advice(script, spot, flag(option), takes(option, "bf16-mixed"))
     if options.target == "cuda" and _convolves(script) and not spot.says("benchmark") and not script.flags(FLAG) and not _on_cpu(spot):

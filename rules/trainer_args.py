@@ -14,7 +14,7 @@ from . import _trainer_accelerate, _trainer_hf, _trainer_lightning, _trainer_opt
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Give Lightning, the Hugging Face Trainer and Accelerate the arguments that make training faster."""
     for trainer in script.trainers:
-        if trainer.framework.startswith("lightning"):
+        if trainer.framework in ("lightning", "lightning-cli", "fabric"):
             yield from _trainer_lightning.find(script, trainer, options)
         elif trainer.framework == "accelerate":
             yield from _trainer_accelerate.find(script, trainer, options)

@@ -165,6 +165,8 @@ def test_lightning_is_asked_for_bfloat16(call: str, wanted: str) -> None:
         ("pl.Trainer(strategy=pl.strategies.FSDPStrategy())", "the strategy is an object"),
         ("pl.Trainer(strategy='deepspeed_stage_2')", "deepspeed_stage_2 decides"),
         ("pl.Trainer(accelerator='cpu')", "it trains on the CPU"),
+        ("pl.Trainer(strategy='ddp_fork')", "its processes are forked"),
+        ("pl.Trainer(strategy='ddp_notebook', devices=2)", "its processes are forked"),
         ("pl.Trainer(accelerator='tpu')", "another accelerator"),
         ("pl.Trainer(**options)", "it may be given already"),
         ("pl.Trainer(gpus=1)", "name its version"),
@@ -275,6 +277,7 @@ def test_lightning_on_the_command_line(declared: str, advice: str) -> None:
     [
         (MADE, (), True),
         ("pl.Trainer(accelerator='cpu')", (), False),
+        ("pl.Trainer(strategy='ddp_fork')", (), False),
         (MADE, (("loader = ", "torch.set_float32_matmul_precision('medium')\nloader = "),), False),
         (MADE, (("self.layer(x), y", "self.layer(torch.linalg.inv(x)), y"),), False),
     ],
@@ -392,6 +395,13 @@ def test_hooks_that_run_with_gradients_on(pair: tuple[str, str], wanted: str) ->
     example = "        self.example = torch.randn(4, 64)\n        self.layer"
     done = apply("no-grad-eval", changed(LIGHTNING, ("    def configure_optimizers", hook), ("        self.layer", example)))
     assert (wanted in done.lines) if wanted else not done.fixes, done.text
+
+
+def test_fabric_is_told_what_to_do() -> None:
+    text = "from lightning.fabric import Fabric\nfabric = Fabric(accelerator='auto'{})\nfabric.launch()\n"
+    done = apply(RULE, text.format(""))
+    assert not done.fixes and 'pass precision="bf16-mixed"' in done.advice
+    assert not apply(RULE, text.format(", precision='16-mixed'")).findings
 
 
 # ------------------------------------------------------------------------------------------------ Hugging Face

@@ -53,6 +53,7 @@ KINDS = {
     **dict.fromkeys(HF_TRAINERS, "hf-trainer"),
     **dict.fromkeys(("lightning.Trainer", "lightning.trainer.Trainer", "lightning.trainer.trainer.Trainer"), "lightning"),
     "lightning.cli.LightningCLI": "lightning-cli",
+    **dict.fromkeys(("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"), "fabric"),
     "accelerate.Accelerator": "accelerate",
     "accelerate.accelerator.Accelerator": "accelerate",
 }
