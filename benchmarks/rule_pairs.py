@@ -1,6 +1,6 @@
 """Every pair of rules, on every fixture where both find something: do the two compose?
 
-    python -m benchmarks.rule_pairs [--only gan,tabular] [--write]
+    python -m benchmarks.rule_pairs [--only gan,tabular] [--compose] [--write]
 
 Takes about ten minutes. The rules that are off by default take part (accumulation with 2 micro-batches). For each pair the rewritten files must
 compile, use no undefined name, change nothing but what a rule owns, be left alone by a second rewrite, and run to the end; where no rule of
@@ -49,7 +49,7 @@ def every_rule(fixture: Fixture) -> Plan:
     return Plan.make(script_of(fixture), options, rules.values(), Effect.RECIPE)
 
 
-def look_at(fixture: Fixture, table: Table) -> None:
+def look_at(fixture: Fixture, table: Table, run: bool) -> None:
     """Try all pairs of the rules that find something in ``fixture``."""
     table.fixtures += 1
     whole = every_rule(fixture)
@@ -67,6 +67,9 @@ def look_at(fixture: Fixture, table: Table) -> None:
             table.wrong.append(f"{fixture.name}: {' + '.join(pair)}: {error}")
         else:
             plans[pair] = plan
+    if not run:
+        table.both.update(plans)
+        return
     before, *runs = HARNESS.run_many([job(fixture), *(job(fixture, plan) for plan in plans.values())])
     for (pair, plan), after in zip(plans.items(), runs, strict=True):
         effect = strongest(plan)
@@ -103,15 +106,16 @@ def page(table: Table) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=lambda names: names.split(","), help="names of fixtures")
+    parser.add_argument("--compose", action="store_true", help="compose and read again, but run nothing")
     parser.add_argument("--write", action="store_true", help="put the table into docs/rule-pairs.md")
     args = parser.parse_args()
     table = Table()
     for fixture in track([f for f in ALL if not args.only or f.name in args.only], "pairs", transient=True):
-        look_at(fixture, table)
+        look_at(fixture, table, not args.compose)
     print("\n".join(page(table)))
     for line in table.wrong:
         print(line, file=sys.stderr)
-    if args.write:
+    if args.write and not args.compose:
         put("pairs", page(table), Path(__file__).parent.parent / "docs" / "rule-pairs.md")
     return 1 if table.wrong else 0
 
