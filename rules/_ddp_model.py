@@ -165,7 +165,7 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         raise Refused(f"what {name} is made of is not known: {mine.model.unknown}")
     taken = ("torch.jit.script",) if parallel else ("torch.nn.DataParallel", "torch.jit.script")
     if any(w.name in taken for w in mine.model.wraps):
-        raise Refused(f"{name} is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already")
+        raise Refused(f"the model ({name}) is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already")
     if any(w.name == DDP for w in mine.model.wraps):
         raise Refused("it is distributed already")
     for step in mine.steps:
