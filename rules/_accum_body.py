@@ -7,9 +7,8 @@ share of the batch become parameters of it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from textwrap import dedent, indent
+from collections.abc import Iterable
+from textwrap import indent
 
 from autofast.carry import Variable, Way, calls_of
 from autofast.edits import After, Around, Before, Edit, Remove, Wrap
@@ -19,22 +18,11 @@ from autofast.script import Backward, Script
 
 from ._accum_events import Event, Turn, clears
 from ._accum_scopes import Kind
+from ._accum_units import Unit, again, closed, code_of, outermost, stands_after, top_of
 from ._accum_window import Window
 from ._pace import Refused, _jumps, at
 from ._places import block, index, nodes_of
 from ._turns import mentions, stored_in, within
-
-
-@dataclass(eq=False)
-class Unit:
-    """A statement that does something of the update and nothing else. ``event`` is the last of what it does."""
-
-    statement: ast.stmt
-    events: list[Event]
-
-    @property
-    def order(self) -> int:
-        return max(e.order for e in self.events)
 
 
 class Body:
@@ -52,13 +40,13 @@ class Body:
     def build(self) -> list[Edit]:
         ends = self._units([e for e in self.turn.events if e.at_end or self._comes_after(e)])
         starts = self._units([e for e in self.turn.events if e.kind == "zero" and not self._comes_after(e)])
-        ends = _closed(ends, self.turn)
+        ends = closed(ends, self.turn)
         self._check_jumps([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
         for run in runs:
             self.inside |= nodes_of(run)
-            self.edits.append(Around(run[0], run[-1], f"if {_code(self._last(run[0]))}:", rank=Rank.GUARD))
+            self.edits.append(Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD))
         for start in starts:
             self._move(start, ends, runs)
         if self.window.drop and not starts:
@@ -103,7 +91,7 @@ class Body:
                 raise Refused(f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.gate)})")
             return event.gate
         if event.kind in ("average", "zero") and any(e is event for e in wanted):
-            return _outermost(statement, self.loop, self.turn, event.kind)
+            return outermost(statement, self.loop, self.turn, event.kind)
         return statement
 
     def _does_only(self, function: ast.AST, events: list[Event], level: int) -> bool:
@@ -172,13 +160,13 @@ class Body:
                     raise Refused(f"gradients are cleared on {at(statement)}, in another place than those of the update")
                 last = max(last, top)
         after = here[last]
-        code, holes = _again(statement)
+        code, holes = again(statement)
         self.edits.append(Remove(statement))
         run = next((r for r in runs if any(s is after for s in r)), None) or self._only_run(ends, runs)
         if run is not None:
             self.edits.append(After(run[-1], code, holes, rank=Rank.ZERO))
         else:
-            self.edits.append(After(after, f"if {_code(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
+            self.edits.append(After(after, f"if {code_of(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
         self._clear_first(statement)
 
     def _steps_after(self, start: Unit) -> list[Event]:
@@ -214,7 +202,7 @@ class Body:
             if stored_in(self.loop) - stored_in(statement) & loads:
                 raise Refused(f"what clears gradients on {at(statement)} is made in the loop")
             if not self._is_cleared_before(statement):
-                code, holes = _again(statement)
+                code, holes = again(statement)
                 self.edits.append(Before(self.loop, code, holes, rank=Rank.ZERO))
         elif self.window.drop:
             raise Refused(f"what a last window that is not whole has gathered is not cleared before the next one ({at(statement)})")
@@ -244,7 +232,7 @@ class Body:
             if self.kinds[id(event)] is Kind.FREE:
                 raise Refused(f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen")
             weight = self.window.weight if function_of(backward.node) is self.home else self._in(backward.node, "share", self.window.weight)
-            self.edits.append(Wrap(whole(backward), f"{{}} * {_code(weight)}", rank=Rank.LOSS_DIVIDE))
+            self.edits.append(Wrap(whole(backward), f"{{}} * {code_of(weight)}", rank=Rank.LOSS_DIVIDE))
 
     # ------------------------------------------------------------------------------------------------ other functions
     def _last(self, statement: ast.stmt) -> str:
@@ -270,10 +258,11 @@ class Body:
         if not self._carried:
             return
         first = min(
-            (_top(self.loop, Unit(self.loop, [e]), self.turn) for e in self.turn.events if e.calls), key=lambda s: index(self.loop.body, s)
+            (top_of(self.loop, Unit(self.loop, [e]), self.turn) for e in self.turn.events if e.calls),
+            key=lambda s: index(self.loop.body, s),
         )
         for name, way in self._carried.items():
-            self.edits.append(Before(first, f"{self._names[name]} = {_code(self._values[name])}"))
+            self.edits.append(Before(first, f"{self._names[name]} = {code_of(self._values[name])}"))
             self.edits += way.edits
 
     def _check_callers(self) -> None:
@@ -320,7 +309,7 @@ class Body:
                 for node in mentions(scope, name):
                     if not isinstance(node.ctx, ast.Load) or id(node) in inside:
                         continue
-                    if scope is self.home and not within(node, self.loop) and not self.window.drop and _after(node, self.loop):
+                    if scope is self.home and not within(node, self.loop) and not self.window.drop and stands_after(node, self.loop):
                         continue
                     raise Refused(f"`{name}` is asked for on {at(node)}, and known only after an update")
             for target in (n for n in ast.walk(unit.statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)):
@@ -337,15 +326,6 @@ def whole(backward: Backward) -> ast.expr:
     return receiver.args[0] if backward.scaled and isinstance(receiver, ast.Call) and receiver.args else receiver
 
 
-def _code(text: str) -> str:
-    """Plain code inside a template."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _after(node: ast.AST, loop: ast.AST) -> bool:
-    return getattr(node, "lineno", 0) > (getattr(loop, "end_lineno", 0) or 0)
-
-
 def _is_elif(node: ast.AST) -> bool:
     parent = parent_of(node)
     return isinstance(node, ast.If) and isinstance(parent, ast.If) and parent.orelse == [node] and node.col_offset == parent.col_offset
@@ -354,65 +334,3 @@ def _is_elif(node: ast.AST) -> bool:
 def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:
     inner = [*statement.body, *getattr(statement, "orelse", [])]
     return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)
-
-
-def _again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
-    """Code that does what a statement does."""
-    if isinstance(statement, ast.Expr):
-        return "{zero}", {"zero": statement.value}
-    source = source_of(statement)
-    lines = source.lines[statement.lineno - 1 : statement.end_lineno]
-    if lines[0][: statement.col_offset].strip():
-        raise Refused(f"gradients are cleared on {at(statement)}, beside something else")
-    return _code(dedent("\n".join(lines))), {}
-
-
-def _outermost(statement: ast.stmt, loop: ast.AST, turn: Turn, kind: str) -> ast.stmt:
-    """The loop, ``with`` or ``if`` around it that holds nothing else of the turn."""
-    mine = {id(e.node) for e in turn.events if e.kind == kind} | {id(c.node) for e in turn.events if e.kind == kind for c in e.calls}
-    others = {id(e.node) for e in turn.events if e.kind != kind} | {id(c.node) for e in turn.events if e.kind != kind for c in e.calls}
-    found = statement
-    for outer in ancestors(statement):
-        if outer is loop or not isinstance(outer, (ast.For, ast.With, ast.If)) or nodes_of([outer]) & others or within(loop, outer):
-            break
-        if isinstance(outer, ast.If) and outer.orelse:
-            break
-        if kind == "zero" and not all(nodes_of([s]) & mine for s in outer.body):
-            break
-        if isinstance(outer, ast.If) and not all(s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body):
-            break
-        found = outer
-    return found
-
-
-def _top(loop: ast.For, unit: Unit, turn: Turn) -> ast.stmt:
-    """The statement of the loop's body in which a unit happens."""
-    event = unit.events[-1]
-    node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node
-    for outer in (node, *ancestors(node)):
-        if isinstance(outer, ast.stmt) and index(loop.body, outer) >= 0:
-            return outer
-    raise Refused(f"where {at(node)} stands in the loop is not known")
-
-
-def _closed(units: list[Unit], turn: Turn) -> list[Unit]:
-    """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
-    units = list(units)
-    events = {id(e.node) for e in turn.events} | {id(c.node) for e in turn.events for c in e.calls}
-    while (more := next(_between(units, events), None)) is not None:
-        units.append(more)
-    return units
-
-
-def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
-    inside = nodes_of([u.statement for u in units])
-    for unit in units:
-        here = block(unit.statement)
-        last = max(index(here, u.statement) for u in units)
-        for statement in here[index(here, unit.statement) + 1 : max(last, 0)]:
-            names = stored_in(statement)
-            if id(statement) in inside or not isinstance(statement, ast.Assign) or not names or nodes_of([statement]) & events:
-                continue
-            loads = [n for name in names for n in mentions(function_of(statement), name) if isinstance(n.ctx, ast.Load)]
-            if loads and all(id(n) in inside for n in loads):
-                yield Unit(statement, unit.events)

@@ -10,7 +10,7 @@ from autofast.read.build import unwrapped
 from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, WithFrame, below, inside
 from autofast.read.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.read.source import function_of, parent_of, source_of
-from autofast.read.values import Dict, Seq, Tensor, Thing, Values
+from autofast.read.values import Const, Dict, Ext, Seq, Tensor, Thing, Values
 from autofast.script import Backward, Script, Step, Update
 
 from ._gates import rare
@@ -24,6 +24,25 @@ FINE = {
     "scaler": frozenset("scale step update unscale_ get_scale is_enabled state_dict".split()),
 }
 HOOKS = ("register_hook", "register_post_accumulate_grad_hook", "register_full_backward_hook", "register_comm_hook")
+
+
+READERS = (
+    "torch.",
+    "builtins.",
+    "logging.",
+    "copy.",
+    "time.",
+    "numpy.",
+    "tqdm.",
+    "wandb.",
+    "os.",
+    "math.",
+    "json.",
+    "pickle.",
+    "itertools.",
+)
+SHOWS = frozenset("add_histogram add_graph append print info debug log watch save write update_on_kvstore".split())
+NONE = Const(None)
 
 
 @dataclass(eq=False)
@@ -210,10 +229,36 @@ def _others(script: Script, turn: Turn) -> None:
             raise Refused(f"which parameters are trained is changed in the loop ({at(site.node)})")
         elif kind.startswith("."):
             _check_method(kind[1:], site, here)
-        elif kind in ("call_unknown", "call_object") and not rarely and not evaluates:
-            for occurrence in here:
-                if occurrence.args is not None and any(_holds(v) for v in occurrence.args.all()):
-                    raise Refused(f"what {at(site.node)} does with the model or the optimizer after each batch is not known")
+            if any(_keeps_up(kind[1:], o) for o in here):
+                _average(turn, site)
+            elif kind[1:] not in SHOWS and not rarely and not evaluates:
+                _check_given(site, [o for o in here if not is_module(o.this or NONE)])
+        elif kind.startswith("torch._foreach_") and kind.endswith("_"):
+            _average(turn, site)
+        elif kind in ("call_unknown", "call_object"):
+            if not rarely and not evaluates:
+                _check_given(site, here)
+            func = getattr(site.node, "func", None)
+            if isinstance(func, ast.Attribute) and func.attr.startswith("update") and not getattr(site.node, "args", ()):
+                raise Refused(f"what is updated on {at(site.node)} is not known: an average of the weights would be one of updates")
+        elif "." in kind and not kind.startswith(READERS) and not rarely and not evaluates:
+            _check_given(site, here)
+
+
+def _keeps_up(name: str, occurrence: Occurrence) -> bool:
+    """A library's object that follows the parameters: ``ema.update(model)``."""
+    this = occurrence.this
+    if not isinstance(this, Ext) or is_module(this) or is_optimizer(this) or is_scheduler(this) or is_scaler(this):
+        return False
+    if not name.startswith("update") and name != "step":
+        return False
+    return any(_holds(v) for args in (this.args, occurrence.args) if args is not None for v in args.all())
+
+
+def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
+    for occurrence in here:
+        if occurrence.args is not None and any(_holds(v) for v in occurrence.args.all()):
+            raise Refused(f"what {at(site.node)} does with the model or the optimizer after each batch is not known")
 
 
 def _evaluates(occurrence: Occurrence, turn: Turn) -> bool:

@@ -373,6 +373,24 @@ ema = EMA(model)
     assert old["swa"].n_averaged == new["swa"].n_averaged == 12
 
 
+@pytest.mark.parametrize(
+    ("made", "call"),
+    [
+        ("from timm.utils import ModelEmaV2\nema = ModelEmaV2(model, decay=0.9)\n", "ema.update(model)"),
+        ("from torch_ema import ExponentialMovingAverage\nema = ExponentialMovingAverage(model.parameters(), decay=0.9)\n", "ema.update()"),
+    ],
+)
+def test_averages_of_libraries(made: str, call: str):
+    text = apply(HEAD + made + LOOP + f"        {call}\n", 2).text
+    assert f"            optimizer.step()\n            {call}\n            optimizer.zero_grad()" in text
+
+
+def test_what_a_library_does_with_the_model():
+    loop = "from somewhere import follow\n" + LOOP + "        follow(model)\n"
+    assert "with the model or the optimizer after each batch is not known" in refused(loop)
+    apply(HEAD + loop.replace("follow(model)", "follow(loss.item())"), 2)
+
+
 def test_two_optimizers_of_one_loss():
     loop = """
 first, second = nn.Linear(3, 4), nn.Linear(4, 2)
@@ -716,6 +734,29 @@ def test_a_state_that_is_carried_from_batch_to_batch():
         "loss = criterion(model(x), y)", "out = model(x) + hidden\n        hidden = out[-1].detach()\n        loss = criterion(out, y)"
     )
     assert "carried from batch to batch" in refused(loop)
+
+
+@pytest.mark.parametrize(
+    ("before", "divisor"),
+    [
+        ("        n.value = len(x)\n", "n.value"),
+        ("        count(x)\n", "number"),
+        ("        number = 0.5 * number + 1\n", "number"),
+        ("        number = (y > 0).sum().item()\n", "number"),
+        ("        number = int((y > 0).sum())\n", "number"),
+    ],
+)
+def test_numbers_that_change_from_batch_to_batch(before: str, divisor: str):
+    made = "class N:\n    value = 1\nn = N()\nnumber = 1\ndef count(x):\n    global number\n    number = len(x)\n"
+    loop = LOOP.replace("        loss =", before + "        loss =").replace(
+        "criterion(model(x), y)", f"criterion(model(x), y) / {divisor}"
+    )
+    for keep in (False, True):
+        assert refused(made + loop, keep=keep)
+
+
+def test_a_weight_that_changes_from_epoch_to_epoch():
+    done(LOOP.replace("criterion(model(x), y)", "criterion(model(x), y) * (epoch + 1) / EPOCHS"))
 
 
 def test_a_collate_fn():
