@@ -125,6 +125,9 @@ def _check_loader(script: Script, loader: Loader) -> None:
         value = given(loader, name)
         if value is not None and value.values != frozenset({Const(None)}):
             raise Refused(f"the loader on {where} has a generator of its own for the order")
+    collate = given(loader, "collate_fn")
+    if collate is not None and collate.values != frozenset({Const(None)}):
+        raise Refused(f"the loader on {where} has a collate_fn: batches of different shapes would weigh otherwise in each process")
     size = size_of(script, loader)
     if size is None or const(size.values) in (1, None):
         raise Refused(

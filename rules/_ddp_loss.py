@@ -73,6 +73,13 @@ class Loss:
             return "sum"
         raise Refused(f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known")
 
+    def is_count(self, expr: ast.expr) -> bool:
+        """Whether a number depends on how many samples a batch has."""
+        try:
+            return self._counts(expr, None, {})
+        except Refused:
+            return True
+
     # ------------------------------------------------------------------------------------------------ expressions
     def kind(self, expr: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
         """What ``expr`` is; ``env`` says it of the parameters of the function ``scope``."""

@@ -15,10 +15,10 @@ from autofast.carry import Attribute, Scope, Variable, Way, calls_of
 from autofast.edits import After, Before, Edit, Rewrite
 from autofast.finding import Options
 from autofast.read.build import unwrapped
-from autofast.read.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
+from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.read.kinds import is_module
 from autofast.read.names import DDP
-from autofast.read.source import ancestors, function_of, parent_of, source_of
+from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.read.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing
 from autofast.script import Model, Script, Step
 
@@ -221,21 +221,29 @@ def _several_at_once(mine: Trained) -> ast.AST | None:
 
 def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
     """Parameters that are frozen or freed while the training runs: the wrapper was told at its beginning."""
-    loops = {id(s.loop) for s in mine.steps}
-    for kind in ("set_attribute", f".{attribute}"):
-        for site in script.log.of(kind):
-            node = site.node
-            if kind == "set_attribute" and not (isinstance(node, ast.Attribute) and node.attr == attribute):
-                targets = getattr(node, "targets", [getattr(node, "target", None)])
-                if not any(isinstance(t, ast.Attribute) and t.attr == attribute for t in targets):
-                    continue
-            for occurrence in site:
-                turning = [f for f in occurrence.stack if isinstance(f, LoopFrame) and not f.unrolled]
-                outer = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | loops
-                if any(id(f.node) in outer for f in turning):
-                    raise Refused(
-                        f"parameters are frozen or freed while it trains ({at(node)}): DistributedDataParallel must know them before"
-                    )
+    outer = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
+    functions = {
+        id(f.func.node) for s in mine.steps for n, f in enumerate(s.stack) if isinstance(f, CallFrame) and _turns(s.stack[:n], outer)
+    }
+    places: list[ast.AST] = []
+    for site in script.log.of(f".{attribute}"):
+        places += [site.node for o in site if _turns(o.stack, outer)]
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == attribute
+                and isinstance(node.ctx, ast.Store)
+                and script.reached(statement_of(node))
+            ):
+                if any(id(a) in outer or id(a) in functions for a in ancestors(node)):
+                    places.append(node)
+    if places:
+        raise Refused(f"parameters are frozen or freed while it trains ({at(places[0])}): DistributedDataParallel must know them before")
+
+
+def _turns(stack: Stack, loops: set[int]) -> bool:
+    return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)
 
 
 # ------------------------------------------------------------------------------------------------ the edits

@@ -190,16 +190,19 @@ def _chooses_devices(script: Script) -> str:
 
 
 def _one_seed(script: Script, ranks: Ranks, flow: Flow) -> list[str]:
-    """Where the script seeds nothing: splits and first weights must still be the same everywhere."""
-    if any(_certain(o.stack) and _fixed(o) for s in script.calls(*SEEDS) for o in s):
+    """Where the script seeds not all that it draws from: splits, data and first weights must still be the same everywhere."""
+    loose = []
+    for module, seeds in (("torch", SEEDS), ("numpy.random", ("numpy.random.seed",)), ("random", ("random.seed",))):
+        used = module == "torch" or any(kind.startswith(f"{module}.") for (kind, _), _ in script.log.each())
+        if used and not any(_certain(o.stack) and _fixed(o) for s in script.calls(*seeds) for o in s):
+            loose.append(module)
+    if not loose:
         return []
     torch, dist, node = ranks.torch(flow.first), ranks.dist(flow.first), flow.first
     name = ranks.fresh("seed", "shared_seed", "first_seed")
-    lines = [f"{name} = [{torch}.initial_seed()]", f"{dist}.broadcast_object_list({name})", f"{torch}.manual_seed({name}[0])"]
-    for module, seed in (("numpy.random", f"seed({name}[0] % 2**32)"), ("random", f"seed({name}[0])")):
-        if any(kind.startswith(f"{module}.") for (kind, _), _ in script.log.each()):
-            lines.append(f"{_spelled(ranks, module, node)}.{seed}")
-    return lines
+    lines = [f"{name} = [{torch}.initial_seed()]", f"{dist}.broadcast_object_list({name})"]
+    made = {"torch": f"manual_seed({name}[0])", "numpy.random": f"seed({name}[0] % 2**32)", "random": f"seed({name}[0])"}
+    return lines + [f"{torch if module == 'torch' else _spelled(ranks, module, node)}.{made[module]}" for module in loose]
 
 
 def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:

@@ -11,7 +11,7 @@ from autofast.order import Rank
 from autofast.read.names import DDP
 from autofast.script import Loader, Script
 
-from . import _ddp_data, _ddp_host, _ddp_metrics, _ddp_model, _ddp_setup, _ddp_size, _pace
+from . import _ddp_alike, _ddp_data, _ddp_host, _ddp_metrics, _ddp_model, _ddp_setup, _ddp_size, _pace
 from ._ddp_loss import Loss
 from ._ddp_model import Trained
 from ._ddp_names import Ranks, Refused, Training, at
@@ -54,12 +54,15 @@ def edits_for(script: Script, options: Options, parallel: Callable[[Ranks], list
     if (twice := gone_through_twice(script)) is not None:
         first, second, forward = twice
         lines = f"{at(first.node)} and {at(second.node)} both go back through the forward pass of {at(forward)}"
-        raise Refused(f"{lines}, and DistributedDataParallel averages the gradients of one backward for each: call it on the sum of the losses")
+        raise Refused(
+            f"{lines}, and DistributedDataParallel averages the gradients of one backward for each: call it on the sum of the losses"
+        )
     for loader in loaders:
         _ddp_size.check(script, loader, _ddp_model.passes_of(script))
     losses = Loss(script)
     reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
     flow = _ddp_setup.flow_of(script, _happenings(script, models))
+    _ddp_alike.check(script, flow, losses)
     ranks = Ranks(script)
     edits = _ddp_setup.group(script, ranks, flow)
     edits += _ddp_setup.devices(script, ranks)

@@ -568,3 +568,80 @@ def test_one_before_the_other(fixture: Fixture):
         texts = {**contents(first), **contents(then)}
         world = torchrun(replace(job(fixture), files=texts))
         assert world.ok and world.equal, world.errors
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+def changed(old: str, new: str, text: str = HEAD + LOOP) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+STEP = "        loss.backward()\n"
+NET = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(5, 3)
+        self.register_buffer("seen", torch.zeros(3))
+    def forward(self, x):
+        {line}
+        return self.a(x)
+model = Net()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (changed(STEP, "        if x.size(0) < 8:\n            continue\n" + STEP), "depends on the number of samples"),
+        (changed(STEP, "        n = len(y)\n        if n == 8:\n            loss.backward()\n"), "depends on the number of samples"),
+        (changed(STEP, "        if loss < 3:\n            loss.backward()\n"), "depends on the batch"),
+        (changed(STEP, "        if torch.isnan(loss):\n            continue\n" + STEP), "depends on the batch"),
+        (changed(STEP, "        value = loss.item()\n        if value > 9:\n            break\n" + STEP), "depends on the batch"),
+        (changed(STEP, "        import random\n        if random.random() < 0.5:\n            loss.backward()\n"), "is drawn at random"),
+        (changed("model = nn", "names = list(set('a b'.split()))\nmodel = nn"), "order of the set"),
+        (changed("model = nn", "ids = {w: i for i, w in enumerate(set('a b'.split()))}\nmodel = nn"), "order of the set"),
+        (changed("model = nn", "import numpy as np\nrng = np.random.default_rng()\nmodel = nn"), "has no seed"),
+        (changed("optimizer.step()\n", "optimizer.step()\n        with torch.no_grad():\n            for p in model.parameters():\n                p.add_(torch.randn_like(p))\n"), "random numbers"),
+        (HEAD.replace("optimizer =", NET.replace("{line}", "self.seen.add_(x[0, :3])") + "optimizer =") + LOOP, "forward keeps `self.seen`"),
+        (HEAD.replace("optimizer =", NET.replace("{line}", "self.seen = 0.9 * self.seen + x[0, :3]") + "optimizer =") + LOOP, "forward keeps `self.seen`"),
+        (HEAD.replace("optimizer =", NET.replace("{line}", "x = x - x.mean(0)") + "optimizer =") + LOOP, "go over the samples"),
+        (HEAD.replace("optimizer =", NET.replace("{line}", "x = torch.softmax(x @ x.t(), 1) @ x") + "optimizer =") + LOOP, "compare the samples"),
+        (HEAD.replace("optimizer =", NET.replace("{line}", "x = unknown_function(x)") + "optimizer =") + LOOP, "not known"),
+        (changed("DataLoader(data, batch_size=8, shuffle=True)", "DataLoader(data, batch_size=8, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 48, 48))"), "WeightedRandomSampler"),
+        (changed("DataLoader(data, batch_size=8, shuffle=True)", "DataLoader(data, batch_sampler=torch.utils.data.BatchSampler(range(48), 8, False))"), "batch sampler"),
+        (changed("shuffle=True", "shuffle=True, generator=torch.Generator().manual_seed(1)"), "generator of its own"),
+        (changed("shuffle=True", "shuffle=True, collate_fn=torch.utils.data.default_convert"), "collate_fn"),
+        (changed("batch_size=8, ", ""), "single samples"),
+        (changed("    for x, y in loader:\n", "    for i in range(6):\n        x, y = next(iter(loader))\n"), "no DataLoader"),
+        (changed("model = nn", "B = 8\nmodel = nn").replace("batch_size=8", "batch_size=B").replace("model(x)", "model(x.view(B, 5))").replace("B = 8\n", "").replace("data =", "B = 8\ndata ="), "part of the batch"),
+        (changed("loss = F.cross_entropy(model(x), y)", "loss = F.cross_entropy(model[2](model[1](model[0](x))), y)"), "not by calling it"),
+        (changed(STEP, "        grads = torch.autograd.grad(loss, model.parameters(), retain_graph=True)\n" + STEP), "torch.autograd.grad"),
+        (changed("loss.backward()", "loss.backward(create_graph=True)"), "gradients of gradients"),
+        (changed("    for x, y in loader:\n", "    for p in model[0].parameters():\n        p.requires_grad = epoch > 0\n    for x, y in loader:\n"), "frozen or freed"),
+        (changed("import torch\n", "import os\nimport torch\n").replace("model = nn", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\ntorch.cuda.is_available()\ndevice = torch.device('cuda')\nmodel = nn"), "CUDA_VISIBLE_DEVICES"),
+        (changed("optimizer =", "model.to('cuda:1' if torch.cuda.is_available() else 'cpu')\noptimizer ="), "cuda:1"),
+        (changed("model = nn", "import torch.distributed as dist\ndist.init_process_group('gloo', init_method='tcp://x')\nmodel = nn"), "distributed already"),
+        (changed("torch.optim.SGD(model.parameters(), lr=0.1)", "torch.optim.LBFGS(model.parameters())").replace("optimizer.step()", "optimizer.step(lambda: loss)"), "closure"),
+        (changed("nn.Linear(16, 3))", "nn.Linear(16, 3))\nmodel = nn.DataParallel(model)"), "DataParallel"),
+        (LOOP.join([HEAD, "for x, y in loader:\n    print(model(x))\n"]), "without training"),
+    ],
+)  # fmt: skip
+def test_refusals(text: str, words: str):
+    refusal = found(text).refusal
+    assert words in refusal, refusal
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed("model = nn", "names = sorted(set('a b'.split()))\nsizes = [n for n in {1, 2, 3}]\nmodel = nn"),
+        changed("model = nn", "import numpy as np\nrng = np.random.default_rng(0)\nmodel = nn"),
+        changed(STEP, STEP + "        if epoch == 1:\n            break\n"),
+        changed("optimizer.step()\n", "optimizer.step()\n        for p in model.parameters():\n            p.data.clamp_(-1, 1)\n"),
+        HEAD.replace("optimizer =", NET.replace("{line}", "x = x - x.mean(1, keepdim=True)") + "optimizer =") + LOOP,
+        HEAD.replace("optimizer =", NET.replace("{line}", "w = torch.softmax(x.unsqueeze(1) @ x.unsqueeze(2), -1)") + "optimizer =") + LOOP,
+    ],
+)  # fmt: skip
+def test_no_refusals(text: str):
+    finding = found(text)
+    assert finding.edits, finding.refusal
