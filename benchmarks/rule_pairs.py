@@ -68,7 +68,7 @@ def look_at(fixture: Fixture, table: Table, run: bool) -> None:
         else:
             plans[pair] = plan
     if not run:
-        table.both.update(plans)
+        table.both.update(list(plans))
         return
     before, *runs = HARNESS.run_many([job(fixture), *(job(fixture, plan) for plan in plans.values())])
     for (pair, plan), after in zip(plans.items(), runs, strict=True):
