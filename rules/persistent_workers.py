@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.place import Home, written
 from autofast.read.events import CallFrame, Stack, loops
-from autofast.read.source import source_of
+from autofast.read.source import function_of, source_of
 from autofast.read.values import Ext, Inst, Ref, Thing, const
 from autofast.script import Loader, Script
 
@@ -44,18 +44,32 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             for home in workers:
                 beside.setdefault(id(home.expr), (home, []))[1].append(loader)
     yield from added(script, NAME, MESSAGE, wishes)
-    yield from _beside(beside.values())
+    yield from _beside(script, beside.values())
 
 
-def _beside(homes: Iterable[tuple[Home, list[Loader]]]) -> Iterator[Finding]:
+def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Iterator[Finding]:
     """Findings for loaders that have workers: the argument goes to where their number is written."""
     for home, members in homes:
         others = [call for call in home.calls if all(call is not x.node for x in members)]
+        others = [call for call in others if not _may_keep(script, call, home, members)]
         if others:
             why = f"the dict also feeds the loader of line {others[0].lineno}, which is not to keep its workers"
             yield Finding(home.node, MESSAGE, refusal=why)
         elif home.expr is not None:
             yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(home.expr)),))
+
+
+def _may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) -> bool:
+    """Whether a loader that need not keep its workers, as it may be gone through only once, may: they end with a function of its own."""
+    function = function_of(call)
+    if isinstance(function, ast.Module) or any(function_of(x.node) is function for x in members):
+        return False
+    for loader in script.loaders:
+        if loader.node is call:
+            fits = counts(script, loader) and given(loader, NAME) is None and not against(script, loader)
+            homes = written(script, loader.args, num_workers.NAME, [x.node for x in script.loaders], POSITION[num_workers.NAME])
+            return fits and not isinstance(homes, str) and len(homes) == 1 and homes[0].expr is home.expr
+    return False
 
 
 def _workers(script: Script, loader: Loader, loaders: list[Loader], options: Options) -> Wish | list[Home] | str:

@@ -267,6 +267,21 @@ def test_a_dict_that_also_feeds_a_loader_used_once() -> None:
     assert "which is not to keep its workers" in apply(RULE, text).refusals
 
 
+@pytest.mark.parametrize(("made", "kept"), [("Files(8)", True), ("data", False)])
+def test_a_dict_that_also_feeds_the_loader_of_another_function(made: str, kept: bool) -> None:
+    """Its workers end with that function; but where its items change between two calls, none may stay."""
+    test = f"def test(model, options, data):\n    for x, y in DataLoader({made}, **options):\n        model(x)\n    data.stage = 1\n"
+    stage = FILES.replace("return x, x.sum()", "return x * self.stage, x.sum()").replace(
+        "self.paths =", "self.stage = 2\n        self.paths ="
+    )
+    text = script("DataLoader(Files(), **options)", more="options = {'num_workers': 2}\ndata = Files(8)", dataset=stage).replace(
+        "\n\nif __name__", f"        test(model, options, data)\n\n\n{test}\n\nif __name__"
+    )
+    done = apply(RULE, text)
+    assert ("persistent_workers" in done.text) is kept
+    assert kept or "which is not to keep its workers" in done.refusals
+
+
 # ------------------------------------------------------------------------------------------------ the same data
 def test_every_epoch_still_sees_every_item(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
