@@ -44,7 +44,7 @@ class Body:
         self._check_jumps([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
-        for run in runs:
+        for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):  # those in other functions first: they name the condition
             self.inside |= nodes_of(run)
             self.edits.append(Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD))
         for start in starts:
@@ -236,7 +236,20 @@ class Body:
 
     # ------------------------------------------------------------------------------------------------ other functions
     def _last(self, statement: ast.stmt) -> str:
-        return self.window.is_last if function_of(statement) is self.home else self._in(statement, "is_update", self.window.is_last)
+        if function_of(statement) is not self.home:
+            return self._in(statement, "is_update", self.window.is_last)
+        if "is_update" in self._carried:
+            here = next(
+                (n for s in (statement, *ancestors(statement)) if isinstance(s, ast.stmt) and (n := index(self.loop.body, s)) >= 0), -1
+            )
+            if here >= index(self.loop.body, self._first_call()):
+                return self._names["is_update"]
+        return self.window.is_last
+
+    def _first_call(self) -> ast.stmt:
+        """The first statement of the loop's body that calls a function with something of the turn in it."""
+        called = [Unit(self.loop, [e]) for e in self.turn.events if e.calls]
+        return min((top_of(self.loop, unit, self.turn) for unit in called), key=lambda s: index(self.loop.body, s))
 
     def _in(self, node: ast.AST, name: str, value: str) -> str:
         """What to write for a value of the loop in the code of a function that it calls."""
@@ -257,10 +270,7 @@ class Body:
         """The variables that are brought to other functions, and that these are called from nowhere else."""
         if not self._carried:
             return
-        first = min(
-            (top_of(self.loop, Unit(self.loop, [e]), self.turn) for e in self.turn.events if e.calls),
-            key=lambda s: index(self.loop.body, s),
-        )
+        first = self._first_call()
         for name, way in self._carried.items():
             self.edits.append(Before(first, f"{self._names[name]} = {code_of(self._values[name])}"))
             self.edits += way.edits
