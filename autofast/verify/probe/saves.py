@@ -65,7 +65,12 @@ class Saves:
             ):
                 self.opened(path)
         elif event == "os.rename":
+            self.removed(arguments[0], arguments[2])
             self.opened(arguments[1])
+        elif event in ("os.remove", "shutil.rmtree"):
+            self.removed(arguments[0], arguments[1] if len(arguments) > 1 else None)
+        elif event == "os.truncate" and not isinstance(arguments[0], int):
+            self.opened(arguments[0])
 
     def guarded(self, where: str) -> bool:
         """In a folder of the user's, and no cache or setting (a hidden name)."""
@@ -75,12 +80,32 @@ class Saves:
                 return True
         return False
 
+    def ours(self, where: str) -> bool:
+        """Made by this run or an earlier one."""
+        return where in self.probe.settings.made or where in self.outside
+
+    def removed(self, path: Any, folder: Any) -> None:
+        """``folder``: the open folder that ``path`` is in, if any (dir_fd). A link is removed itself, not what it leads to."""
+        try:
+            name = os.fsdecode(path)
+            if isinstance(folder, int) and folder >= 0 and not os.path.isabs(name):
+                name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
+            name = os.path.abspath(name)
+            where = os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
+        except (TypeError, ValueError, OSError):
+            return
+        if where.startswith(self.allowed) or not os.path.lexists(where) or not self.guarded(where):
+            return
+        files = [os.path.join(top, file) for top, _, names in os.walk(where) for file in names] if os.path.isdir(where) else [where]
+        if not all(map(self.ours, files)):
+            raise PermissionError(errno.EPERM, "kept from removing what is outside of the copies made for autofast verify", where)
+
     def opened(self, path: Any) -> None:
         try:
             where = os.path.realpath(os.fsdecode(path))
         except (TypeError, ValueError, OSError):
             return
-        if not where.startswith(self.allowed) and os.path.isfile(where) and self.guarded(where):
+        if not where.startswith(self.allowed) and os.path.isfile(where) and self.guarded(where) and not self.ours(where):
             raise PermissionError(errno.EPERM, "kept from writing over a file outside of the copies made for autofast verify", where)
         if (
             len(self.outside) < MOST

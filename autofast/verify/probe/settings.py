@@ -15,7 +15,7 @@ class Settings(NamedTuple):
     out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for all. seconds: soft limit from the first
     step's end on; 0 for none. seed: for all generators before the script starts; None leaves them. shift: added, times a prime, to seeds that
     the script sets. scratch: the working folder outside of which no file should be written. guard: folders of the user's in which no file
-    that exists may be written to.
+    that exists may be written to, but for those in made: earlier runs made them.
     """
 
     out: str = ""
@@ -25,6 +25,7 @@ class Settings(NamedTuple):
     shift: int = 0
     scratch: str = ""
     guard: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
     gradients: bool = False
     batches: bool = False
     state: bool = False
