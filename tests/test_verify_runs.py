@@ -99,6 +99,59 @@ def test_a_run_beyond_its_limit_is_ended_with_all_its_children(project: Path):
     assert ended(int(done.stdout.split()[1]))
 
 
+def test_what_leaves_the_group_of_a_run_is_ended_with_it(project: Path):
+    """As torchrun's ranks do."""
+    left = "import subprocess; print('child', subprocess.Popen(['sleep', '1000'], start_new_session=True).pid)"
+    done = run(project, left)
+    assert done.ok and ended(int(done.stdout.split()[-1]))
+
+
+def test_a_file_that_a_run_made_outside_may_be_written_again(project: Path):
+    made = scratch.make([project], parent=project.parent.parent)
+    runner = Runner(Setup(arguments=("5",), cwd=project, threads=1), made)
+    new = project.parent / "new.txt"
+    script = SCRIPT.replace(
+        "EXTRA", f"for _ in range(2):\n    open({str(new)!r}, 'w').write('x')\nos.remove({str(new)!r})\nopen({str(new)!r}, 'w')"
+    )
+    program = Program("original", project / "train.py", {project / "train.py": script.encode()})
+    for _ in range(2):
+        done = runner.run(program, seed=0, shift=0, detail=Detail(), steps=0)
+        assert done.ok, done.stderr
+        assert done.record.wrote_outside == (str(new),)
+    made.close()
+
+
+REMOVALS = """
+import shutil
+OUTSIDE = {outside!r}
+for number, removal in enumerate((
+    lambda: os.remove(OUTSIDE + "/kept.txt"),
+    lambda: os.rename(OUTSIDE + "/kept.txt", "taken.txt"),
+    lambda: shutil.rmtree("../runs/first"),
+    lambda: os.truncate("../kept.txt", 0),
+    lambda: os.unlink("kept.txt", dir_fd=os.open(OUTSIDE, os.O_RDONLY)),
+    lambda: shutil.rmtree(OUTSIDE + "/runs", ignore_errors=True),
+)):
+    try:
+        removal()
+    except PermissionError as error:
+        print("kept", number, error)
+shutil.rmtree("old")
+os.remove("../kept.txt")  # the link to it that stands beside the copy
+"""
+
+
+def test_a_script_is_kept_from_removing_the_users_files(project: Path):
+    for folder in (project.parent / "runs" / "first", project / "old"):
+        folder.mkdir(parents=True)
+        (folder / "log.txt").write_text("the user's")
+    before = {path: path.is_file() and path.read_text() for path in project.parent.rglob("*")}
+    done = run(project, REMOVALS.format(outside=str(project.parent)))
+    assert done.ok, done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("kept")] == ["0", "1", "2", "3", "4", "5"]
+    assert {path: path.is_file() and path.read_text() for path in project.parent.rglob("*")} == before
+
+
 def test_an_error_of_the_script_is_its_own(project: Path):
     done = run(project, "raise RuntimeError('out of luck')")
     assert not done.ok and done.exit_code == 1
@@ -133,7 +186,7 @@ def test_an_interpreter_without_torch_is_one_line(tmp_path: Path):
     with pytest.raises(BadInput, match="--python"):
         runs.ask(str(tmp_path / "nothing"))
     empty = tmp_path / "python"
-    empty.write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")
+    empty.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     empty.chmod(0o755)
     with pytest.raises(BadInput, match="cannot import torch .*--python"):
         runs.ask(str(empty))

@@ -89,6 +89,7 @@ class Runner:
         self.setup = setup
         self.scratch = scratch
         self._process: Process | None = None
+        self._outside: set[str] = set()  # files that earlier runs made outside of the copies: later ones may write them again
 
     def command(self, program: Program) -> list[str]:
         """The words of the command line, without the folders of the run."""
@@ -132,7 +133,10 @@ class Runner:
             "seed": seed,
             "shift": shift,
             "scratch": str(cwd if scratch.in_place else scratch.folder),
-            "guard": [str(tree.source.parent if tree.source.parent != tree.source.parent.parent else tree.source) for tree in scratch.trees],
+            "guard": [
+                str(tree.source.parent if tree.source.parent != tree.source.parent.parent else tree.source) for tree in scratch.trees
+            ],
+            "made": sorted(self._outside),
             "detail": asdict(detail),
         }
         environment = {**os.environ, **self._environment(), "AUTOFAST_PROBE": json.dumps(options)}
@@ -151,11 +155,13 @@ class Runner:
         finally:
             self._end_group()
         elapsed = time.perf_counter() - start
+        records = _records(outputs)
+        self._outside.update(path for record in records for path in record.wrote_outside)
         return Run(
             arm=program.arm,
             seed=shift,
             detail=detail,
-            records=_records(outputs),
+            records=records,
             exit_code=code,
             seconds=elapsed,
             stdout=_text(outputs / "stdout")[:OUTPUT_LIMIT],
@@ -202,9 +208,18 @@ class Runner:
             return process.wait()
 
     def _end_group(self) -> None:
-        """Nothing that the run started outlives it."""
+        """Nothing that the run started outlives it, also what has left its group (torchrun starts every rank in a session of its own)."""
         self._signal(signal.SIGKILL)
         self._process = None
+        mark = json.dumps(str(self.scratch.folder / "run"))[1:-1].encode()  # as it stands in AUTOFAST_PROBE
+        for _ in range(100):  # one that is being ended may start another; one that waits for a device cannot be ended
+            found = _processes(mark)
+            if not found:
+                return
+            for process in found:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
 
     def _signal(self, number: int) -> None:
         if self._process is not None:
@@ -215,6 +230,16 @@ class Runner:
 def known_words(name: str) -> list[str]:
     """The words of a launcher that is started as a module: ``accelerate launch`` are two, ``torchrun`` is one."""
     return name.split()[:2] if name in _AS_MODULE else name.split()[:1]
+
+
+def _processes(mark: bytes) -> list[int]:
+    """Living processes that were started with ``mark`` in their environment (Linux: man 5 proc; none elsewhere)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # not ours, or gone; that of one that only waits to be asked for its exit code is empty
+            if int(entry.parent.name) != os.getpid() and mark in entry.read_bytes():
+                found.append(int(entry.parent.name))
+    return found
 
 
 def _records(folder: Path) -> tuple[Record, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autofast.verify import parity, speed
 from autofast.verify.record import Detail, Run
@@ -23,6 +23,7 @@ PILOT_SECONDS = 6.0
 PILOT_STEPS = 2000  # a run takes no more steps than this unless asked
 LEAST_STEPS = 12
 LEAST_RUNS = 3  # the original twice and the rewritten script once are run whatever the budget says
+LEAST_LIMIT, LIMIT_FACTOR = 900.0, 20.0  # see ``_limit``
 BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else kept the machine busy
 LIGHT = Detail()
 ORIGINAL, REWRITTEN = "original", "rewritten"
@@ -109,11 +110,20 @@ class Series:
         if not run.ok:
             raise NoRun(run)
         self.pilot = run
+        self._limit(run)
         if steps is not None:
             self.steps = steps
         else:
             ended_itself = all(record.ending != "steps" for record in run.records)
             self.steps = 0 if ended_itself else max(LEAST_STEPS, len(run.record.steps))
+
+    def _limit(self, pilot: Run) -> None:
+        """A rewritten script that hangs must not hold the verification for ever: without a limit of the user's, a run ends after a quarter
+        of an hour, which is enough to compile, or after many times what the original takes, or after the budget, whichever comes last."""
+        setup = self.runner.setup
+        if not setup.limit and self.wanted.budget:
+            longest = max(LEAST_LIMIT, self.wanted.budget, LIMIT_FACTOR * pilot.seconds)
+            self.runner.setup = replace(setup, limit=longest)
 
     def _sameness(self) -> None:
         wanted = self.wanted
