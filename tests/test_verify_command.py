@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +141,8 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
     ("arguments", "said"),
     [
         (["nothing.py"], "no such file"),
+        (["."], "is a folder; give the training script in it"),
+        (["train.py", "."], "is a folder; give the training script in it"),
         (["train.py", "nothing.py"], "autofast rewrite train.py -o nothing.py"),
         (["train.py", "--select", "grad-scaler"], "changes nothing"),
         (["train.py", "--json", "train.py"], "--force"),
@@ -154,6 +159,55 @@ def test_wrong_input_is_one_line_and_exit_code_2(folder: Path, arguments: list[s
     done = verify(*arguments)
     assert done.exit_code == 2 and said in done.stderr and not done.stdout, done.stderr
     assert (folder / "train.py").read_text() == SCRIPT
+
+
+def test_one_step_is_no_comparison_and_half_a_pass_is_said(folder: Path):
+    read = json.loads(verify("train.py", "train.py", "--steps", "1", "--time-budget", "5", "--json", "-").stdout)
+    assert read["parity"]["verdict"] == "unclear" and "only the first step" in read["parity"]["summary"]
+    assert any("within the first pass over the training data" in line for line in read["warnings"])
+    read = json.loads(verify("train.py", "train.py", "--steps", "9", "--time-budget", "5", "--json", "-").stdout)
+    assert read["parity"]["verdict"] == "identical"
+    assert not any("within the first pass" in line for line in read["warnings"])
+
+
+def test_a_rewritten_script_that_hangs_is_ended_and_said_to_hang(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Without a limit of the user's: one that follows from the original's run."""
+    monkeypatch.setattr("autofast.verify.series.LEAST_LIMIT", 0.0)
+    (folder / "wrong.py").write_text(SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save"))
+    done = verify("train.py", "wrong.py", "--time-budget", "1")
+    assert done.exit_code == 1 and done.stdout.startswith("Broken: wrong.py did not end within"), done.stdout
+
+
+def test_an_original_that_does_not_end_is_said_to_train(folder: Path):
+    (folder / "train.py").write_text(SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save"))
+    done = verify("train.py", "train.py", "--limit", "3")
+    assert done.exit_code == 2 and "after 32 optimizer steps; raise --limit, or lower --steps" in words(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("input('epochs? ')", "as arguments, behind --"),
+        ("open(OUTSIDE, 'w')", "--cwd"),
+    ],
+)
+def test_what_a_run_may_not_do_is_said_with_a_way_out(folder: Path, change: str, hint: str):
+    (folder.parent / "kept.txt").write_text("the user's")
+    (folder / "train.py").write_text(f"import torch\nOUTSIDE = {str(folder.parent / 'kept.txt')!r}\n{change}\n")
+    done = verify("train.py", "train.py")
+    assert done.exit_code == 2 and hint in done.stderr.splitlines()[-1], done.stderr
+    assert (folder.parent / "kept.txt").read_text() == "the user's"
+
+
+def test_a_signal_from_outside_ends_everything_in_order():
+    before, closed = signal.getsignal(signal.SIGTERM), []
+    with pytest.raises(SystemExit) as end, command.ended_in_order():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            select.select([], [], [], 30)  # the handler runs here at the latest
+        finally:
+            closed.append(True)
+    assert end.value.code == 143 and closed and signal.getsignal(signal.SIGTERM) == before
 
 
 def test_ctrl_c_judges_what_there_is(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -371,6 +371,23 @@ def test_the_meaning_of_the_printed_loss() -> None:
     assert parity_stdout.meaning(two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")) is None
 
 
+def test_a_number_without_digits_means_nothing() -> None:
+    """Every loss below one half is "epoch 0" when it is rounded so."""
+
+    def script(*losses: float) -> Run:
+        made = run(record([step(i, 0.01, losses=(x,), backwards=1) for i, x in enumerate(losses)]))
+        return replace(made, stdout="epoch 0\n")
+
+    assert parity_stdout.meaning(two(script(1.0, 0.2), script(1.0, 0.8), "sampling")) is None
+
+
+@pytest.mark.parametrize(("count", "ending", "verdict"), [(1, "steps", "unclear"), (1, "end", "identical"), (2, "steps", "identical")])
+def test_one_step_of_many_shows_nothing(count: int, ending: Any, verdict: str) -> None:
+    made = simple(count, ending=ending, optimizers=("Adam",))
+    found = parity.judge("exact", [made, made, replace(made, arm="rewritten")])
+    assert found.verdict.value == verdict, found
+
+
 def test_what_is_printed_of_a_divided_loss() -> None:
     """Two backwards a step, of half the loss each; and training that is equal to the bit does not excuse a wrong print."""
     losses = [0.5, 0.45, 0.35, 0.3, 0.25, 0.15, 0.2, 0.1]
@@ -397,7 +414,12 @@ def test_settings_of_an_optimizer_may_change_their_kind() -> None:
 
 
 def test_settings_of_optimizers() -> None:
-    kept = {"0/first/0/weight_decay": "0.05", "0/last/0/weight_decay": "0.05", "0/first/0/betas": "0.9, 0.999", "0/first/0/nesterov": "False"}
+    kept = {
+        "0/first/0/weight_decay": "0.05",
+        "0/last/0/weight_decay": "0.05",
+        "0/first/0/betas": "0.9, 0.999",
+        "0/first/0/nesterov": "False",
+    }
     a = simple(optimizers=("AdamW",), settings=kept)
     same = simple(optimizers=("AdamW",), settings={**kept, "0/first/0/betas": "0.9, 0.9990000001", "0/first/0/bias_correction": "True"})
     assert check(invariants.settings(two(a, same))).passed

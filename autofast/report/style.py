@@ -6,6 +6,7 @@ import os
 from typing import IO, Any
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_PLURALS = {"fix": "fixes", "piece of advice": "pieces of advice", "is": "are", "batch": "batches", "pass": "passes"}
 
 
 class Style:
@@ -26,5 +27,5 @@ def for_stream(stream: IO[Any]) -> Style:
 def count(number: int, noun: str) -> str:
     """``1 file``, ``2 files``, ``2 fixes``, ``2 pieces of advice``."""
     if number != 1:
-        noun = {"fix": "fixes", "piece of advice": "pieces of advice", "is": "are"}.get(noun, noun + "s")
+        noun = _PLURALS.get(noun, noun + "s")
     return f"{number} {noun}"

@@ -149,7 +149,10 @@ def shares(v: Verification) -> list[Row]:
         before, after = d.before.get(phase, 0.0), d.after.get(phase, 0.0)
         if max(before, after) >= 0.005:
             times = (v.speed.step_before, v.speed.step_after) if v.speed else (None, None)
-            rows.append(Row(phase, _share(before, times[0]), _share(after, times[1])))
+            known = [
+                _share(share, time) if of else NONE for share, time, of in zip((before, after), times, (d.before, d.after), strict=True)
+            ]
+            rows.append(Row(phase, *known))
     return rows
 
 

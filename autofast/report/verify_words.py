@@ -146,7 +146,8 @@ def parity_clause(parity: Parity | None) -> str:
         same = "not a bit differs" if parity.verdict is Sameness.IDENTICAL else "trains the same"
         return said or same
     if parity.verdict is Sameness.UNCLEAR:
-        more = f", about {count(parity.more_runs, 'more run')} of each script needed" if parity.more_runs else ""
+        told = not parity.more_runs or "more seed" in said
+        more = "" if told else f", about {count(parity.more_runs, 'more run')} of each script needed"
         return f"sameness unclear{f' ({said})' if said else ''}{more}"
     word = {
         Sameness.DIFFERENT: "trains differently",
@@ -210,11 +211,11 @@ def names(v: Verification) -> tuple[str, str]:
 
 
 def _failure(run: Run) -> str:
+    if run.timed_out:  # its records say how it was ended then
+        return f"did not end within {seconds(run.seconds)}"
     errors = [r.error for r in run.records if r.error]
     if errors:
         return f"fails with {one_line(errors[0])}"
-    if run.timed_out:
-        return f"did not end within {seconds(run.seconds)}"
     last = [line for line in run.stderr.splitlines() if line.strip()]
     if run.exit_code or not run.records:
         return f"ends with exit code {run.exit_code}" + (f": {one_line(last[-1])}" if last else "")

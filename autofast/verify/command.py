@@ -6,7 +6,9 @@ import contextlib
 import difflib
 import os
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +18,10 @@ from autofast.plan import Plan
 from autofast.postcheck import PostConditionError
 from autofast.read.source import BadInput
 from autofast.report import diff
-from autofast.report.style import Style
+from autofast.report.style import Style, count
 from autofast.rewriting import Rewritten, rewrite
 from autofast.verify import diagnosis
-from autofast.verify.record import Run
+from autofast.verify.record import FULL, Run
 from autofast.verify.result import Arm, Verification
 from autofast.verify.runs import Program, Runner, Setup, ask
 from autofast.verify.scratch import Scratch, in_place, make
@@ -62,6 +64,26 @@ class Request:
     effect: str | None = None
 
 
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[None]:
+    """When this process is ended from outside (a job's time is up, the terminal is closed), what it started ends with it."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    kept = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                kept[number] = signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
 @dataclass
 class _Pair:
     """The two programs and what is known of the difference."""
@@ -95,7 +117,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     if not setup.cwd.is_dir():
         raise BadInput(f"{request.cwd}: is no folder; --cwd names the folder in which the scripts run")
     wanted = Wanted(pair.effect, pair.rules or None, request.steps, request.budget, request.seed, request.seeds, request.margin)
-    with _scratch(request, setup, pair) as scratch:
+    with ended_in_order(), _scratch(request, setup, pair) as scratch:
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell)
         series.make(list(_variants(pair)) if request.by_rule else ())
@@ -124,6 +146,9 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
 # ------------------------------------------------------------------------------------------------ the two programs
 def _pair(request: Request, config: Config) -> _Pair:
     script = request.script.resolve()
+    for path in (request.script, request.rewritten):
+        if path is not None and path.is_dir():
+            raise BadInput(f"{path}: is a folder; give the training script in it")
     if not script.is_file():
         raise BadInput(f"{request.script}: no such file; give the training script")
     if request.rewritten is None:
@@ -228,10 +253,17 @@ def _warnings(machine: Mapping[str, str], target: str, runs: list[Run]) -> Itera
         yield "no GPU was found: the scripts ran on the CPU, and the figures say nothing about a GPU"
     elif target == "cpu":
         yield "the rewrite is for the CPU, though this machine has a GPU"
+    close = [record for run in runs if run.arm == ORIGINAL and run.detail == FULL for record in run.records]
+    passes = [one for record in close for one in record.passes if one.training]
+    if passes and all(record.ending == "steps" for record in close) and not any(one.complete for one in passes):
+        yield (
+            f"the runs ended after {count(max(len(record.steps) for record in close), 'step')}, within the first pass over the training "
+            "data: what comes after it (evaluation, schedules, checkpoints) was not compared; --steps N goes further, --steps 0 to the end"
+        )
     outside = sorted({path for run in runs for record in run.records for path in record.wrote_outside})
     if outside:
         more = f" and {len(outside) - 3} more" if len(outside) > 3 else ""
-        yield f"the scripts wrote outside of the copied folder: {', '.join(outside[:3])}{more}"
+        yield f"the scripts wrote outside of the copied folder, where the next run finds it: {', '.join(outside[:3])}{more}"
     yield from dict.fromkeys(note for run in runs for record in run.records for note in record.notes)
 
 
@@ -246,13 +278,22 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+_HINTS = {
+    "EOFError: EOF when reading a line": "; a run has no standard input: give what the script asks for as arguments, behind --",
+    "kept from ": "; give the script a path in the project, or say with --cwd DIR that it may write there",
+}
+
+
 def explain(error: NoRun) -> str:
     """One line for standard error: why the original did not run."""
     run = error.run
     if run.timed_out:
-        return f"the original script was still running after {run.seconds:.0f} s without an optimizer step; raise --limit"
+        steps = max((len(record.steps) for record in run.records), default=0)
+        seen = f"after {count(steps, 'optimizer step')}" if steps else "without an optimizer step"
+        return f"the original script was still running after {run.seconds:.0f} s, {seen}; raise --limit{', or lower --steps' * bool(steps)}"
     if run.records and run.record.error:
-        return f"the original script does not run: {run.record.error}"
+        hint = next((hint for sign, hint in _HINTS.items() if sign in run.record.error), "")
+        return f"the original script does not run: {run.record.error}{hint}"
     last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     if run.exit_code or not run.records:
         return f"the original script does not run (exit code {run.exit_code}): {last}"

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from autofast.report.style import count
 from autofast.verify.estimates import median
 from autofast.verify.evidence import Evidence, summed, taken
 from autofast.verify.record import Record, Run, Step, TensorPrint
@@ -27,10 +28,12 @@ def ended(ev: Evidence) -> Check | None:
     """Every run of the rewritten script came to its proper end."""
     name = "runs to its end"
     if not ev.a.ok:
-        return Check(name, None, "the original itself did not run to its end", verdict=Sameness.UNCLEAR)
+        why = next((r.error for r in ev.a.records if r.error), "")
+        text = "the original itself did not run to its end" + (f": {why}" if why else "")
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
     for run in ev.failed:
         if run.timed_out:
-            text = "the rewritten script did not end in time"
+            text = f"the rewritten script was still running after {run.seconds:.0f} s"
         elif run.records and any(r.error for r in run.records):
             text = "the rewritten script stopped with " + next(r.error for r in run.records if r.error)
         elif run.records and not any(r.steps for r in run.records):
@@ -38,7 +41,16 @@ def ended(ev: Evidence) -> Check | None:
         else:
             text = f"the rewritten script ended with exit code {run.exit_code}"
         return Check(name, False, text, verdict=BROKEN)
-    return Check(name, True, f"{len(ev.a.record.steps)} optimizer steps, as the original")
+    return Check(name, True, f"{count(len(ev.a.record.steps), 'optimizer step')}, as the original")
+
+
+def enough(ev: Evidence) -> Check | None:
+    """Gradients that are not cleared, rates that change, losses that are added up: all of it shows in the second step at the earliest."""
+    if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
+        return None
+    return Check(
+        "steps compared", None, "only the first step: what it leaves behind shows in later ones (--steps)", verdict=Sameness.UNCLEAR
+    )
 
 
 def finite(ev: Evidence) -> Check | None:
@@ -77,7 +89,7 @@ def steps(ev: Evidence) -> Check | None:
     if abs(a.skipped - b.skipped) > allowed:
         return Check(name, False, f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original", verdict=BROKEN)
     extra = f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)" if a.skipped or b.skipped else ""
-    return Check(name, True, f"{len(a.steps)} steps, {a.backwards} backwards{extra}")
+    return Check(name, True, f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}")
 
 
 def _evaluations(run: Run) -> list[tuple[int, int]]:
@@ -97,7 +109,7 @@ def _evaluated(ev: Evidence) -> Check | None:
     elif before != after:
         text = f"{sum(n for n, _ in after)} samples in {len(after)} complete evaluations, {sum(n for n, _ in before)} in {len(before)} in the original"
         return Check(name, False, text, verdict=BROKEN)
-    return Check(name, True, f"{sum(n for n, _ in after)} samples in {len(after)} evaluations")
+    return Check(name, True, f"{count(sum(n for n, _ in after), 'sample')} in {count(len(after), 'evaluation')}")
 
 
 def samples(ev: Evidence) -> Check | None:
@@ -155,7 +167,7 @@ def learning_rates(ev: Evidence) -> Check | None:
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
             return Check(name, False, text)
-    return Check(name, True, f"equal at all {len(ev.a.record.steps)} steps")
+    return Check(name, True, f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}")
 
 
 def optimizers(ev: Evidence) -> Check | None:
@@ -194,7 +206,9 @@ def settings(ev: Evidence) -> Check | None:
             which = f" of optimizer {int(number) + 1}" if len(ev.a.record.optimizers) > 1 else ""
             text = f"{what} {b[key]} in group {group}{which} at the {when} step, {a[key]} in the original"
             return Check(name, False, text)
-    return Check(name, True, f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step")
+    return Check(
+        name, True, f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step"
+    )
 
 
 def _same_setting(x: str, y: str) -> bool:
@@ -294,7 +308,7 @@ def tensors(ev: Evidence) -> Check | None:
     types = [f"{k}: {y.dtype}, was {x.dtype}" for k, (x, y) in _matched(a, b).items() if x.dtype != y.dtype]
     if types:
         return Check(name, None if ev.effect in ("recipe", "unknown") else False, f"other types: {shown(types)}")
-    return Check(name, True, f"{len(a)} tensors of equal shapes and types")
+    return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")
 
 
 def _distance(x: TensorPrint, y: TensorPrint) -> float:

@@ -34,6 +34,7 @@ REPEATS = 4  # runs of an original that does not repeat itself, so that its own 
 
 _STRUCTURE = (
     invariants.ended,
+    invariants.enough,
     invariants.finite,
     invariants.steps,
     invariants.samples,
@@ -183,7 +184,7 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         return worst.text if worst.name in ("runs to its end", "finite losses") else f"{worst.name}: {worst.text}"
     if verdict is Sameness.UNCLEAR:
         open_ = next((c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR), None)
-        ask = f"about {more} more seeds would tell whether it trains the same" if more else ""
+        ask = f"about {more} more seed{'s' * (more != 1)} would tell whether it trains the same" if more else ""
         return ask or (f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two")
     if ev.effect == "exact":
         return "as close to the original as the original to itself"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from autofast.report.style import count
 from autofast.verify.estimates import fmean, spread, t_quantile
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import shown
@@ -85,7 +86,7 @@ def order(ev: Evidence) -> Check | None:
         if len(a) != len(b):
             return Check(name, False, f"{len(b)} passes over the training data, {len(a)} in the original")
         if view is None or view == _views(*ev.originals, ev.b)[-1]:
-            return Check(name, True, f"{sum(map(len, a))} batches in {len(a)} passes, equal{words}")
+            return Check(name, True, f"{count(sum(map(len, a)), 'batch')} in {count(len(a), 'pass')}, equal{words}")
     return Check(name, None, "the original itself does not draw the same batches twice")
 
 
@@ -339,4 +340,4 @@ def checkpoints(ev: Evidence) -> Check | None:
         misfit = _misfit(a[path].keys, b[path].keys)
         if misfit and not any(_misfit(a[path].keys, k[path].keys) for k in known[1:]):
             return Check(name, False, f"{path} {misfit}", verdict=Sameness.BROKEN)
-    return Check(name, True, f"{len(steady)} files with the same keys, types and shapes: either script loads the other's")
+    return Check(name, True, f"{count(len(steady), 'file')} with the same keys, types and shapes: either script loads the other's")

@@ -153,7 +153,7 @@ def band(ev: Evidence) -> Check:
     """
     name = "loss curve within seed noise"
     if len(ev.pairs) < LEAST:
-        return Check(name, None, f"{len(ev.pairs)} seeds, {LEAST} are needed", verdict=Sameness.UNCLEAR)
+        return Check(name, None, f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}, {LEAST} are needed", verdict=Sameness.UNCLEAR)
     count = min(WINDOWS, max(1, len(curve(ev.a))))
     curves = [[(curve(a), curve(b)) for a, b in ev.pairs], [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else []]
     rows = []
@@ -178,9 +178,8 @@ def band(ev: Evidence) -> Check:
     ]  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
     worst = max(range(len(rows)), key=lambda i: abs(rows[i][0]) / allowed[i] if allowed[i] else math.inf if rows[i][0] else 0.0)
     off, _, mean, _ = rows[worst]
-    text = (
-        f"at most {abs(off):.2g} off in one of {len(rows)} windows (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
-    )
+    where = f"one of {len(rows)} windows" if len(rows) > 1 else "the only window"
+    text = f"at most {abs(off):.2g} off in {where} (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
     out = [delta for (delta, _, _, _), most in zip(rows, allowed, strict=True) if abs(delta) > most]
     if not out:
         return Check(name, True, text)

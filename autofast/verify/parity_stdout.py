@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from autofast.report.style import count
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.parity_exact import equal, reproducible
@@ -80,7 +81,7 @@ def text_of(ev: Evidence) -> Check | None:
                 due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
                 loose = ev.effect == "unknown" or ev.effect == "recipe" and due < 2
                 return Check(name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}")
-    return Check(name, True, f"{len(steady)} kinds of lines, all printed") if steady else None
+    return Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
 
 
 def numbers(ev: Evidence) -> Check | None:
@@ -97,7 +98,7 @@ def numbers(ev: Evidence) -> Check | None:
             if i < len(other) and other[i] != value:
                 return Check(name, False, f"{other[i]} instead of {value} in {quantity[0][:70]!r}")
             equal += i < len(other)
-    return Check(name, True, f"{equal} numbers are equal digit by digit", identical=True) if equal else None
+    return Check(name, True, f"{count(equal, 'number')} equal digit by digit", identical=True) if equal else None
 
 
 def _values(texts: Sequence[str]) -> list[float]:
@@ -123,6 +124,12 @@ def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[st
         "the sum of the losses": [sum(p) for p in pieces],
         "the mean of all losses so far": [fmean([x for p in pieces[: i + 1] for x in p]) for i in range(len(pieces))],
     }
+
+
+def _digits(texts: Sequence[str]) -> float:
+    """How many significant digits these numbers have together: so much they tell of what they are."""
+    sizes = [abs(float(t)) / unit(t) for t in texts if unit(t)]
+    return sum(math.log10(size) for size in sizes if 1 < size < math.inf)
 
 
 def _often(run: Run) -> int:
@@ -155,6 +162,8 @@ def meaning(ev: Evidence) -> Check | None:
     for quantity in originals[0][1] if originals else ():
         if any(quantity not in p for _, p in (*originals, *rewritten)):
             continue
+        if min(map(_digits, (p[quantity] for _, p in originals))) < 1:  # "epoch 0" is any loss below one half
+            continue
         fits = [_fitting(r, p[quantity], 1e-6) for r, p in originals]
         both = set.intersection(*fits)
         if len(both) != 1:
@@ -166,7 +175,9 @@ def meaning(ev: Evidence) -> Check | None:
             if ev.effect == "recipe" and _often(run) != _often(ev.a):  # other parts of a step's loss are differentiated at a time
                 wanted = factor * _often(run) // _often(ev.a)
                 if not after:  # parts of different size
-                    return Check(name, None, f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear")
+                    return Check(
+                        name, None, f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear"
+                    )
             if (form, wanted) not in after:
                 now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
                 shows = f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original{now}"

@@ -189,7 +189,11 @@ def _reason(noise: Ratio, found: Ratio) -> str:
     if math.isinf(floor) or math.isinf(half_width(found)):
         return f"too few pairs: {found.pairs} and {noise.pairs} of the original against itself, at least {FIRST} of each are needed"
     more = _wanting(noise, found) - found.pairs
-    ask = f"about {more} more pairs would make it clear" if more <= 400 else "more pairs would hardly help: steadier conditions are needed"
+    ask = (
+        f"about {more} more pair{'s' * (more != 1)} would make it clear"
+        if more <= 400
+        else "more pairs would hardly help: steadier conditions are needed"
+    )
     if floor - 1 > SAME_MOST:
         return f"the machine is too noisy: the original against itself alone varies by ±{100 * (floor - 1):.0f} %; {ask}"
     return f"the interval reaches from {found.low:.2f} to {found.high:.2f}, too wide to call; {ask}"
