@@ -346,7 +346,7 @@ class Walk(Values):
         elif kind == "download":
             self.happens(node)
             self._in_group(node)
-        elif self.written and kind in ("read", "ask") and not self.guarded:
+        elif self.written and kind == "read" and not self.guarded:
             self.happens(node)
             self._in_group(node)
             self.barriers[id(statement_of(node))] = statement_of(node)
