@@ -263,7 +263,7 @@ def verify_command(
     from autofast.verify.progress import progress
     from autofast.verify.series import NoRun
 
-    wish = Wish(json_file, html_file, github, force)
+    wish = Wish(json_file, html_file, github, force, tuple(path for path in (script, rewritten) if path is not None))
     wish.check()
     given.pop("stdin_filename")
     root = _root(given["root"], script)

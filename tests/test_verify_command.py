@@ -145,8 +145,12 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
         (["train.py", "."], "is a folder; give the training script in it"),
         (["train.py", "nothing.py"], "autofast rewrite train.py -o nothing.py"),
         (["train.py", "--select", "grad-scaler"], "changes nothing"),
-        (["train.py", "--json", "train.py"], "--force"),
+        (["train.py", "--json", "kept.json"], "--force"),
         (["train.py", "--report", "-"], "name a file"),
+        (["train.py", "--json", ".", "--force"], "is a folder; name a file in it"),
+        (["train.py", "--json", "train.py", "--force"], "is the script itself"),
+        (["train.py", "--json", "same", "--report", "same"], "name two files"),
+        (["train.py", "train.py", "--by-rule"], "leave the second script out"),
         (["train.py", "--report", "no/folder.html"], "folder does not exist"),
         (["train.py", "--json", "-", "--github"], "standard output"),
         (["train.py", "--cwd", "no/folder", "--select", "fused-optimizer"], "--cwd"),
@@ -156,6 +160,7 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(folder: Path, arguments: list[str], said: str):
+    (folder / "kept.json").write_text("{}")
     done = verify(*arguments)
     assert done.exit_code == 2 and said in done.stderr and not done.stdout, done.stderr
     assert (folder / "train.py").read_text() == SCRIPT

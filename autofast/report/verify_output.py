@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -18,12 +19,13 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Wish:
-    """``json`` and ``html`` are files (``-``: standard output, for JSON only)."""
+    """``json`` and ``html`` are files (``-``: standard output, for JSON only). ``scripts``: what is compared, never written over."""
 
     json: str | None = None
     html: str | None = None
     github: bool = False
     force: bool = False
+    scripts: tuple[Path, ...] = ()
 
     def check(self) -> None:
         """Before minutes of measuring: raises ``BadInput`` for files that could not be written afterwards."""
@@ -31,10 +33,18 @@ class Wish:
             if name in (None, STDOUT):
                 continue
             path = Path(str(name))
+            if path.is_dir():
+                raise BadInput(f"{path}: is a folder; name a file in it")
+            if path.resolve() in {script.resolve() for script in self.scripts}:
+                raise BadInput(f"{path}: is the script itself; name another file")
             if path.exists() and not self.force:
                 raise BadInput(f"{path}: exists; use --force to replace it")
             if not path.parent.is_dir():
                 raise BadInput(f"{path}: its folder does not exist; make it first")
+            if not os.access(path.parent, os.W_OK):
+                raise BadInput(f"{path}: its folder cannot be written to; name another one")
+        if self.json is not None and self.html is not None and Path(self.json).resolve() == Path(self.html).resolve():
+            raise BadInput(f"{self.json}: is named by --json and by --report; name two files")
         if self.html == STDOUT:
             raise BadInput("--report: name a file for the page")
         if self.html is not None:

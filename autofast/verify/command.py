@@ -151,6 +151,8 @@ def _pair(request: Request, config: Config) -> _Pair:
             raise BadInput(f"{path}: is a folder; give the training script in it")
     if not script.is_file():
         raise BadInput(f"{request.script}: no such file; give the training script")
+    if request.rewritten is not None and request.by_rule:
+        raise BadInput("--by-rule takes the rules from what autofast writes now: leave the second script out, or the option")
     if request.rewritten is None:
         return _rewritten_now(request, config)
     other = request.rewritten.resolve()
