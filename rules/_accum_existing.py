@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edits import Edit, Keyword, Rewrite
-from autofast.read.events import BranchFrame, CallFrame, Stack, below, inside
+from autofast.read.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.read.source import function_of, parent_of, source_of, statement_of
 from autofast.read.values import Arg, const, one
 from autofast.script import Script, Step
@@ -41,10 +41,30 @@ def existing(script: Script, step: Step) -> Existing | None:
             plain |= not windows
             found.update((id(w.every), w) for w in windows)
     if not found:
-        return None
+        return _inner(script, step)
     if plain or len({ast.dump(w.every) for w in found.values()}) > 1:
         raise Refused("the optimizer is stepped for each batch in one place and for several in another")
     return next(iter(found.values()))
+
+
+def _inner(script: Script, step: Step) -> Existing | None:
+    """``for micro_step in range(K)`` around the backwards, with the update after it."""
+    updated = {id(f.node) for u in step.updates for o in u.site for f in below(o.stack, step.loop) if isinstance(f, LoopFrame)}
+    for backward in step.backwards:
+        for occurrence in backward.site:
+            for frame in below(occurrence.stack, step.loop) if inside(occurrence.stack, step.loop) else ():
+                if isinstance(frame, LoopFrame) and isinstance(frame.node, ast.For) and id(frame.node) not in updated:
+                    match frame.node.iter:
+                        case ast.Call(func=ast.Name(id="range"), args=[every], keywords=[]):
+                            return Existing(every, frame.node.iter, _number(script, every), step)
+    return None
+
+
+def _number(script: Script, every: ast.expr) -> int | None:
+    found = const(script.values(every)) if not isinstance(every, ast.Constant) else every.value
+    if found is ... and isinstance(option := one(script.values(every)), Arg):
+        found = const(option.default)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Existing | None:
@@ -55,10 +75,7 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and frame.arm else [test]
     for part in parts:
         if (every := reader.every(part, frame.arm)) is not None:
-            count = const(script.values(every[0])) if not isinstance(every[0], ast.Constant) else every[0].value
-            if count is ... and isinstance(option := one(script.values(every[0])), Arg):
-                count = const(option.default)
-            return Existing(every[0], test, count if isinstance(count, int) and not isinstance(count, bool) else None, step)
+            return Existing(every[0], test, _number(script, every[0]), step)
     if not frame.known and any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in ast.walk(test)):
         raise Refused(f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})")
     return None
@@ -130,6 +147,8 @@ def _literals(window: Existing) -> Iterator[ast.Constant]:
     for node in ast.walk(window.test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.right, ast.Constant):
             yield node.right
+    if isinstance(window.test, ast.Call) and isinstance(window.every, ast.Constant):
+        yield window.every
     for divisor in _divisors(window):
         if isinstance(divisor, ast.Constant):
             yield divisor

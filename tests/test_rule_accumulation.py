@@ -942,6 +942,29 @@ def test_another_number_in_the_text():
     assert "may mean the window, too" in refused(text + "        print(loss.item() * 2)\n", steps=3)
 
 
+def test_another_number_of_turns():
+    loop = """
+from itertools import cycle
+batches = cycle(loader)
+MICRO = 2
+for update in range(4):
+    optimizer.zero_grad()
+    for _ in range(MICRO):
+        x, y = next(batches)
+        loss = criterion(model(x), y) / MICRO
+        loss.backward()
+    optimizer.step()
+"""
+    assert apply(HEAD + loop, 3).lines == ["MICRO = 3"]
+    assert "of 2 batches already" in refused(loop)
+    assert apply(HEAD + loop.replace("MICRO = 2\n", "").replace("MICRO", "2"), 3).lines == [
+        "for _ in range(3):",
+        "loss = criterion(model(x), y) / 3",
+    ]
+    assert "where `MICRO` on line" in refused(loop.replace("MICRO = 2", "MICRO = 4 // len(loader) + 1"), steps=3)
+    assert "are not divided by" in refused(loop.replace(" / MICRO", ""), steps=3)
+
+
 def test_another_number_where_it_means_nothing():
     assert "are not divided by `ACCUM`" in refused(WINDOWS.replace(" / ACCUM", ""), steps=3)
     sched = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 6)\n"
