@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.read.events import BranchFrame, Occurrence, Stack, below
+from autofast.read.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.read.source import ancestors, function_of, parent_of
 from autofast.read.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script, Step
@@ -45,6 +45,9 @@ def _way(script: Script, step: Step, losses: Loss) -> None:
     sites += [s for s in script.log.of("break", "continue") if any(f.node is step.loop for o in s for f in o.stack)]
     for site in sites:
         for occurrence in site:
+            for around in occurrence.stack:
+                if isinstance(around, TryFrame) and (caught := _catches(around)) is not None:
+                    raise Refused(f"an error that is caught on {at(caught)} in one process would let the others wait for ever")
             for frame in _inside(occurrence.stack, step.loop):
                 if isinstance(frame, BranchFrame) and not frame.known:
                     frames[id(frame.node)] = frame
@@ -52,6 +55,17 @@ def _way(script: Script, step: Step, losses: Loss) -> None:
         test = getattr(frame.node, "test", None)
         if isinstance(test, ast.expr) and (why := _of_a_share(script, test, losses, 0)):
             raise Refused(f"the condition on {at(test)} {why}: a process that goes another way than the others lets them wait for ever")
+
+
+def _catches(frame: TryFrame) -> ast.AST | None:
+    """A handler that goes on after an error; one for Ctrl-C does not, which reaches all processes."""
+    handlers = frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
+    for handler in handlers:
+        names = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else {"BaseException"}
+        if names <= {"KeyboardInterrupt", "SystemExit"} or isinstance(handler.body[-1], ast.Raise):
+            continue
+        return handler
+    return None
 
 
 def _inside(stack: Stack, loop: ast.AST) -> Stack:

@@ -172,8 +172,15 @@ def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
         f"    {name}.wait()\n"
         f"    {dist}.destroy_process_group()"
     )
-    edits.append(Before(flow.last, end) if isinstance(flow.last, ast.Return) else After(flow.last, end))
+    edits.append(Before(flow.last, end) if isinstance(flow.last, ast.Return) or _leaves(script, flow.last) else After(flow.last, end))
     return edits
+
+
+def _leaves(script: Script, statement: ast.stmt) -> bool:
+    """``sys.exit()`` at the end."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    names = {getattr(t, "name", "") for t in script.values(call.func)} if isinstance(call, ast.Call) else set()
+    return bool(names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 
 
 def _chooses_devices(script: Script) -> str:

@@ -83,7 +83,7 @@ def _check_script(script: Script) -> None:
     if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
         raise Refused(FRAMEWORKS[framework])
     for site in script.calls(*STARTS):
-        raise Refused(f"it is distributed already (line {getattr(site.node, 'lineno', 0)})")
+        raise Refused(f"it is distributed already, by {site.kind.rsplit('.', 1)[-1]}() on {at(site.node)}")
     if script.processes:
         raise Refused(f"it starts processes of its own ({at(script.processes[0].node)})")
     if any(w.name == DDP for m in script.models for w in m.wraps):

@@ -623,6 +623,7 @@ model = Net()
         (changed("model = nn", "import torch.distributed as dist\ndist.init_process_group('gloo', init_method='tcp://x')\nmodel = nn"), "distributed already"),
         (changed("torch.optim.SGD(model.parameters(), lr=0.1)", "torch.optim.LBFGS(model.parameters())").replace("optimizer.step()", "optimizer.step(lambda: loss)"), "closure"),
         (changed("nn.Linear(16, 3))", "nn.Linear(16, 3))\nmodel = nn.DataParallel(model)"), "DataParallel"),
+        (changed(STEP, "        try:\n            loss.backward()\n        except RuntimeError:\n            continue\n"), "is caught"),
         (LOOP.join([HEAD, "for x, y in loader:\n    print(model(x))\n"]), "without training"),
     ],
 )  # fmt: skip
@@ -637,6 +638,7 @@ def test_refusals(text: str, words: str):
         changed("model = nn", "names = sorted(set('a b'.split()))\nsizes = [n for n in {1, 2, 3}]\nmodel = nn"),
         changed("model = nn", "import numpy as np\nrng = np.random.default_rng(0)\nmodel = nn"),
         changed(STEP, STEP + "        if epoch == 1:\n            break\n"),
+        changed(STEP, "        try:\n            loss.backward()\n        except KeyboardInterrupt:\n            break\n"),
         changed("optimizer.step()\n", "optimizer.step()\n        for p in model.parameters():\n            p.data.clamp_(-1, 1)\n"),
         HEAD.replace("optimizer =", NET.replace("{line}", "x = x - x.mean(1, keepdim=True)") + "optimizer =") + LOOP,
         HEAD.replace("optimizer =", NET.replace("{line}", "w = torch.softmax(x.unsqueeze(1) @ x.unsqueeze(2), -1)") + "optimizer =") + LOOP,
