@@ -22,6 +22,7 @@ from autofast.report.verify_markdown import LIMIT, markdown
 from autofast.report.verify_text import WIDTH, sentence, text
 from autofast.verify import record, result
 from autofast.verify.result import Contribution, Ratio, Sameness, Speed, SpeedVerdict, Verification
+from autofast.verify.speed import verdict_of
 from tests import verify_samples as samples
 from tests.verify_samples import SAMPLES, SPEEDS, parity, verification
 
@@ -134,9 +135,10 @@ def test_numbers() -> None:
     assert [said.percent(x) for x in (0.0, 0.004, 0.5, math.nan)] == ["0 %", "<1 %", "50 %", "–"]
     assert said.interval(Ratio(1.0123, 1.0083, 1.0163, 6)) == "1.012 (1.008–1.016)"
     assert said.interval(Ratio(1.2, 0.9, math.inf, 2)) == "1.20 (0.90–∞)"
+    assert said.interval(Ratio(1.2, 0.0, math.inf, 2)) == "1.20 (2 pairs, too few for an interval)"
     assert said.interval(Ratio(math.nan, math.nan, math.nan, 0)) == "–"
     assert said.floor(Ratio(1.0, 0.996, 1.004, 6)) == "±0.4 %"
-    assert said.floor(Ratio(1.0, 0.88, 1.1, 6)) == "±12 %"
+    assert said.floor(Ratio(1.0, 0.88, 1.1, 6)) == "±14 %"  # as far as from 1 to 1 / 0.88
     assert said.floor(Ratio(math.nan, math.nan, math.nan, 0)) == "not measured"
 
 
@@ -189,6 +191,21 @@ def test_rules_are_judged_against_noise() -> None:
         )
     ]
     assert found == ["helps", "no effect shown", "costs", "unclear", "not measured"]
+
+
+def test_what_is_held_against_a_rule_is_what_is_held_against_the_whole() -> None:
+    v = made("faster")
+    assert v.speed is not None
+    for noise, found, said in (
+        (Ratio(0.85, 0.7, 1.1, 6), Ratio(1.37, 1.35, 1.4, 6), "no effect shown"),  # 1 / 0.7 is 1.43
+        (Ratio(0.85, 0.75, 1.1, 6), Ratio(1.37, 1.35, 1.4, 6), "helps"),
+        (Ratio(1.0, 1.0, 1.0, 6), Ratio(1.006, 1.005, 1.007, 6), "no effect shown"),
+    ):
+        told = replace(v, speed=replace(v.speed, noise=noise))
+        assert verify_facts.finding(told, Contribution("r", found, None)) == said
+        assert (verdict_of(noise, found) is SpeedVerdict.FASTER) == (said == "helps")
+    unmeasured = replace(v, speed=replace(v.speed, noise=Ratio(math.nan, 0.0, math.inf, 0)))
+    assert verify_facts.finding(unmeasured, Contribution("r", Ratio(1.4, 1.3, 1.5, 6), None)) == "unclear"
 
 
 # ---------------------------------------------------------------------------------------------------- JSON

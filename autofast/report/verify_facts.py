@@ -13,6 +13,7 @@ from autofast.report.style import count
 from autofast.report.verify_words import NONE, ORIGINAL, REWRITTEN
 from autofast.verify.record import PHASES, Detail, Run
 from autofast.verify.result import Check, Contribution, Speed, SpeedVerdict, Verification
+from autofast.verify.speed import MINIMUM
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,12 @@ def finding(v: Verification, c: Contribution) -> str:
     known = [r for r in (c.alone, c.left_out) if r is not None and math.isfinite(r.value)]
     if not known:
         return "not measured"
-    noise = (words.floor_of(v.speed.noise) if v.speed is not None else None) or 0.0
-    helps = any(r.low > 1 + noise for r in known)
-    costs = any(r.high < 1 - noise for r in known)
+    noise = words.floor_of(v.speed.noise) if v.speed is not None else None
+    if noise is None:
+        return "unclear"
+    floor = 1 + max(noise, MINIMUM)  # as for the verdict
+    helps = any(r.low > floor for r in known)
+    costs = any(r.high < 1 / floor for r in known)
     return "unclear" if helps and costs else "helps" if helps else "costs" if costs else "no effect shown"
 
 

@@ -90,7 +90,7 @@ def _ratios(axes: Axes, ratio: Ratio, noise: Ratio, number: int) -> None:
     spread = max(1.0, *(r for _, r in pairs)) - min(1.0, *(r for _, r in pairs))
     floor = words.floor_of(noise)
     if floor is not None:
-        axes.axhspan(1 - floor, 1 + floor, color=INK["original"], alpha=0.28, lw=0)
+        axes.axhspan(1 / (1 + floor), 1 + floor, color=INK["original"], alpha=0.28, lw=0)
     axes.axhline(1, color=INK["muted"], lw=1, ls=(0, (3, 3)))
     beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 13}
     axes.text(1.008, ratio.value, words.ratio(ratio)[0] + "×", color=INK["rewritten"], fontweight="bold", **beside)
@@ -188,7 +188,7 @@ def _rules(v: Verification) -> tuple[Figure, str] | None:
     figure = _figure(64 + 30 * len(rows))
     axes = figure.subplots()
     if v.speed is not None and (floor := words.floor_of(v.speed.noise)) is not None:
-        axes.axvspan(1 - floor, 1 + floor, color=INK["original"], alpha=0.28, lw=0)
+        axes.axvspan(1 / (1 + floor), 1 + floor, color=INK["original"], alpha=0.28, lw=0)
     axes.axvline(1, color=INK["muted"], lw=1)
     for n, c in enumerate(rows):
         for r, shift, full in ((c.alone, -0.15, True), (c.left_out, 0.15, False)):

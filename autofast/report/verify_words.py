@@ -12,6 +12,7 @@ from pathlib import PurePath
 from autofast.report.style import count
 from autofast.verify.record import Run
 from autofast.verify.result import Parity, Ratio, Sameness, Speed, SpeedVerdict, Verification
+from autofast.verify.speed import floor_of as speed_floor
 
 NONE = "–"
 ORIGINAL, REWRITTEN = "original", "rewritten"  # the names of the two arms in ``Run.arm``
@@ -90,7 +91,9 @@ def ratio(r: Ratio | None) -> tuple[str, str]:
 def interval(r: Ratio | None) -> str:
     """``1.83 (1.76–1.90)``."""
     value, between = ratio(r)
-    return value if value == NONE else f"{value} ({between})"
+    if r is None or value == NONE:
+        return value
+    return f"{value} ({between})" if r.low > 0 or r.high < math.inf else f"{value} ({count(r.pairs, 'pair')}, too few for an interval)"
 
 
 def evidence(r: Ratio, what: str = "95 % CI") -> str:
@@ -101,8 +104,8 @@ def evidence(r: Ratio, what: str = "95 % CI") -> str:
 
 
 def floor_of(noise: Ratio) -> float | None:
-    """How far the original strays from itself, as a share; None where that was not measured."""
-    widest = max(abs(noise.high - 1), abs(1 - noise.low))
+    """How far the original strays from itself, as a share, either way: what a verdict is held against; None where that was not measured."""
+    widest = speed_floor(noise) - 1
     return widest if noise.pairs and math.isfinite(widest) else None
 
 
