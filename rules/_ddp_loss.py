@@ -224,6 +224,11 @@ class Loss:
             values = self.script.values(load)
             if values and all(_is_plain(t) for t in values):
                 return Kind.NUMBER
+            if isinstance(outer.value, ast.Call) and (part := _index_in(outer, store)) is not None:
+                callees = list(self.script.values(outer.value.func))
+                if len(callees) == 1 and isinstance(callee := callees[0], (Func, Bound)):
+                    func = callee.func if isinstance(callee, Bound) else callee
+                    return self._function(outer.value, func, isinstance(callee, Bound), scope, env, part)
             return self.kind(outer.value, scope, env)
         if isinstance(outer, (ast.For, ast.comprehension)) or isinstance(statement, ast.For):
             return self._by_values(load)
@@ -446,8 +451,8 @@ class Loss:
             return kind
         raise self.unknown(call)
 
-    def _function(self, call: ast.Call, func: Func, bound: bool, scope: ast.AST | None, env: Env) -> Kind:
-        """A function of the project: what it returns, with these arguments."""
+    def _function(self, call: ast.Call, func: Func, bound: bool, scope: ast.AST | None, env: Env, part: int | None = None) -> Kind:
+        """A function of the project: what it returns with these arguments, or one part of that."""
         node = func.node
         if isinstance(node, ast.Lambda):
             raise self.unknown(call)
@@ -468,6 +473,8 @@ class Loss:
         reached = [r for r in returned if self.script.reached(r)]
         if not reached or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
             raise self.unknown(call)
+        if part is not None and all(isinstance(r, ast.Tuple) and len(r.elts) > part for r in reached):
+            reached = [r.elts[part] for r in reached if isinstance(r, ast.Tuple)]
         return reduce(lambda a, b: self._join(call, [a, b]), (self.kind(r, node, inner) for r in reached))
 
     def _argument(self, value: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
@@ -542,6 +549,14 @@ def _heads(store: ast.Name, name: ast.Name) -> bool:
         if isinstance(block, list) and any(s is whole for s in block):
             return any(n is s for n in (name, *ancestors(name)) for s in block)
     return False
+
+
+def _index_in(statement: ast.Assign, store: ast.Name) -> int | None:
+    """The place of a name in ``loss, hits = ...``."""
+    target = statement.targets[0]
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
+        return None
+    return next((n for n, e in enumerate(target.elts) if e is store), None)
 
 
 def _stored(scope: ast.AST, name: str) -> bool:

@@ -264,6 +264,20 @@ def test_means(loss: str):
     assert multiplied(with_loss(loss)) == ""
 
 
+def test_one_of_several_results():
+    head = """
+def step(model, x, y, scale=1.0):
+    out = model(x)
+    hits = (out.argmax(1) == y).sum()
+    return F.cross_entropy(out, y) * scale, hits
+"""
+    assert multiplied(with_loss("loss, hits = step(model, x, y)", head)) == ""
+    assert (
+        multiplied(with_loss("loss, hits = step(model, x, y)", head.replace("(out, y)", '(out, y, reduction="sum")'))) == "{} * WORLD_SIZE"
+    )
+    assert found(with_loss("_, loss = step(model, x, y)\nloss = loss.float()", head)).refusal
+
+
 @pytest.mark.parametrize(
     "loss",
     [
