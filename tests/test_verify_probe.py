@@ -232,6 +232,44 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not whole.loads and whole.error.startswith("UnpicklingError") and "\x1b" not in whole.error
 
 
+PACKAGED = """
+import torch
+from {up}data import N
+import sys
+
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(N):
+    model(torch.ones(4, 2)).pow(2).mean().backward()
+    optimizer.step()
+print(__name__, __package__, __spec__ and __spec__.name, sys.path[0])
+"""
+
+
+@pytest.mark.parametrize(("up", "marked"), [(".", True), (".", False), ("..", True), ("..", False)])
+def test_a_script_of_a_package_runs_as_its_module(tmp_path: Path, up: str, marked: bool) -> None:
+    """As ``python -m`` has it: there is no other way to start one that imports relatively."""
+    folder = tmp_path / "pkg" / "inner"
+    folder.mkdir(parents=True)
+    if marked:
+        (folder / "__init__.py").touch()
+        (folder.parent / "__init__.py").touch()
+    ((folder if up == "." else folder.parent) / "data.py").write_text("N = 3\n")
+    (folder / "start.py").write_text(PACKAGED.format(up=up))
+    ran = run(tmp_path, "pkg/inner/start.py")
+    assert ran.record.ending == "end" and len(ran.record.steps) == 3, ran.stderr
+    assert ran.stdout.split() == ["__main__", "pkg.inner", "pkg.inner.start", str(tmp_path.resolve())]
+
+
+def test_a_script_that_can_do_without_its_package_runs_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("N = 2\n")
+    (tmp_path / "__init__.py").touch()
+    text = "try:\n    from .data import N\nexcept ImportError:\n    from data import N\n" + PACKAGED.replace("from {up}data import N\n", "")
+    (tmp_path / "start.py").write_text(text)
+    ran = run(tmp_path, "start.py")
+    assert len(ran.record.steps) == 2 and ran.stdout.split() == ["__main__", "None", "None", str(tmp_path.resolve())], ran.stderr
+
+
 def test_double_and_perturbed(tmp_path: Path) -> None:
     single = run(tmp_path, "train.py").record
     ran = run(tmp_path, "train.py", "--fused", detail=Detail(state=True, double=True))

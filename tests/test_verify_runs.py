@@ -182,6 +182,14 @@ def test_launchers_get_what_they_start(project: Path, launch: str, start: list[s
     made.close()
 
 
+def test_a_script_of_a_package_is_shown_as_its_module(project: Path):
+    (project / "pkg").mkdir()
+    (project / "pkg" / "train.py").write_text("from .data import load\n")
+    runner = Runner(Setup(arguments=("1",), cwd=project), scratch.make([project], parent=project.parent.parent))
+    assert runner.shown(Program("original", project / "pkg" / "train.py")) == "python -m pkg.train 1"
+    runner.scratch.close()
+
+
 def test_an_interpreter_without_torch_is_one_line(tmp_path: Path):
     with pytest.raises(BadInput, match="--python"):
         runs.ask(str(tmp_path / "nothing"))

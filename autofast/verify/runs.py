@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from autofast.read.source import BadInput
+from autofast.verify.probe import packages
 from autofast.verify.record import Detail, Record, Run
 from autofast.verify.scratch import Scratch
 from autofast.verify.steps import read_record
@@ -109,9 +110,12 @@ class Runner:
 
     def shown(self, program: Program) -> str:
         """The command as the user would type it."""
-        script = os.path.relpath(program.path, self.setup.cwd)
+        script = [os.path.relpath(program.path, self.setup.cwd)]
+        package = packages.of(str(program.path), str(self.setup.cwd))[1]
+        if package:
+            script = ["-m", f"{package}.{program.path.stem}"]
         start = self.setup.launch or ("python",)
-        return shlex.join([*start, script, *self.setup.arguments])
+        return shlex.join([*start, *script, *self.setup.arguments])
 
     def run(self, program: Program, *, seed: int, shift: int, detail: Detail, steps: int, seconds: float = 0.0) -> Run:
         """One run in a fresh process.

@@ -7,6 +7,7 @@ no ``zip(strict=...)`` here); autofast need not be installed there. What to reco
     __main__.py     loads this folder as a package under a private name, so that nothing of it meets the script's own modules
     settings.py     what is asked for
     program.py      runs the script as ``__main__`` and ends as the script would have ended
+    packages.py     scripts that import relatively, and so run as ``python -m`` alone
     arrival.py      calls back when the script itself imports torch or numpy: settings that must precede the import keep their effect
     core.py         the log of events, the count of steps, the end of a run
     writing.py      makes the record of it all

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.machinery
 import os
 import signal
@@ -11,7 +12,7 @@ import traceback
 import types
 from typing import Any
 
-from . import seeds, settings, surroundings
+from . import packages, seeds, settings, surroundings
 from .arrival import Arrival
 from .core import Probe, StopRun, leave
 from .saves import Saves
@@ -38,11 +39,12 @@ def main(arguments: list[str]) -> None:
     sys.argv[:] = arguments
     folder = os.path.dirname(os.path.realpath(script))
     probe.folder = folder + os.sep
+    top, package = packages.of(script)
     if not getattr(sys.flags, "safe_path", False):
-        sys.path.insert(0, folder)
+        sys.path.insert(0, top)
     arrivals = {"numpy": seeding.numpy, "torch": lambda: torch_arrived(probe, writer, saves, seeding)}
     KEPT.append(Arrival(arrivals))
-    run(script, probe)
+    run(script, probe, package)
 
 
 def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.Seeds) -> None:
@@ -112,7 +114,7 @@ def same_draws(torch: Any) -> None:
     torch.compile = compile
 
 
-def run(script: str, probe: Probe) -> None:
+def run(script: str, probe: Probe, package: str = "") -> None:
     """Not by runpy.run_path: that takes the script's module away from ``sys.modules`` when it ends, before its exit functions run, which
     then cannot pickle its classes. A folder or a zip file with a ``__main__`` is left to runpy."""
     probe.moments["script_started"] = probe.clock()
@@ -122,7 +124,7 @@ def run(script: str, probe: Probe) -> None:
 
             runpy.run_path(script, run_name="__main__")
         else:
-            execute(script)
+            execute(script, package)
     except StopRun:
         finish(probe)
     except SystemExit as stop:
@@ -142,16 +144,22 @@ def run(script: str, probe: Probe) -> None:
         probe.write("end")
 
 
-def execute(script: str) -> None:
+def execute(script: str, package: str) -> None:
     path = os.path.abspath(script) if sys.version_info >= (3, 9) else script  # as ``python script.py`` has it
-    module = types.ModuleType("__main__")
+    module, loader = types.ModuleType("__main__"), importlib.machinery.SourceFileLoader("__main__", path)
     module.__dict__.update(
         __file__=path,
         __builtins__=__builtins__,
-        __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+        __loader__=loader,
         __cached__=None,
         __annotations__={},
     )
+    if package:  # as ``python -m`` has it; workers that are spawned find the module by its name
+        importlib.import_module(package)
+        name = f"{package}.{os.path.splitext(os.path.basename(path))[0]}"
+        module.__package__ = package
+        module.__spec__ = importlib.machinery.ModuleSpec(name, loader, origin=path)
+        module.__spec__.has_location = True
     KEPT.append(sys.modules["__main__"])
     sys.modules["__main__"] = module
     with open(path, "rb") as file:
