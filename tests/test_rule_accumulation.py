@@ -1106,3 +1106,21 @@ def test_ranks_exchange_gradients_once_for_each_window(always: bool, tmp_path: P
     if not always:
         one = [updates_of(t)[0] for t in (larger(text, 3), made)]
         assert difference(*one, tolerance=1e-6) == ""
+
+
+@pytest.mark.parametrize("count", [50, 53])
+def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
+    """``--ddp --accumulate 2`` trains as ``--ddp`` does with batches twice as large, also where the samples cannot be divided."""
+    text = (Path(__file__).parent.parent / "fixtures" / "accumulate_module" / "train.py").read_text("utf-8").replace("50", str(count))
+    twice = text.replace("batch_size=8", "batch_size=16")
+    both = apply(text, 2, rules=f"{RULE} ddp")
+    assert twice != text and {f.rule for f in both.fixes} == {RULE, "ddp"}
+    worlds = []
+    for name, content in (("twice", apply(twice, 2, rules="ddp").text), ("both", both.text)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.py").write_text(content, "utf-8")
+        worlds.append(torchrun(Job(tmp_path / name), 2))
+        assert worlds[-1].ok, worlds[-1].errors
+    for one, other in zip(worlds[0].ranks, worlds[1].ranks, strict=True):
+        assert one.steps == other.steps == 8
+        assert all(abs(a - b).max() < 1e-5 for a, b in zip(one.params[0], other.params[0], strict=True))
