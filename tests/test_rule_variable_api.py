@@ -9,6 +9,7 @@ import pytest
 from tests.onerule import Applied, apply, run
 
 SCRIPT = """\
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.autograd import Variable
@@ -208,6 +209,8 @@ def test_the_number_of_a_loss(made: str) -> None:
         "F.mse_loss(inputs, inputs * 2, reduce=False)",
         "model(inputs)",
         "loss.view(1)",
+        "loss * torch.from_numpy(np.ones(3))",
+        "loss.detach() * np.ones(3)",
         "inputs.mean(0)",
     ],
 )

@@ -61,8 +61,10 @@ def binary(left: Values, right: Values, op: str) -> Values:
 
 
 def _is_number(thing: Thing) -> bool:
-    """A Python number, which an operation with a tensor leaves in the tensor's shape."""
-    return isinstance(thing, Num) or (isinstance(thing, Const) and isinstance(thing.value, (int, float)))
+    """Certainly a Python number, which an operation with a tensor leaves in the tensor's shape (a ``Num`` may be an array of NumPy's)."""
+    if isinstance(thing, Num):
+        return thing.synced is not None and thing.synced.rank == "0d"
+    return isinstance(thing, Const) and isinstance(thing.value, (int, float))
 
 
 def device_kinds(found: Values) -> set[str]:
