@@ -661,3 +661,19 @@ def test_refusals(text: str, words: str):
 def test_no_refusals(text: str):
     finding = found(text)
     assert finding.edits, finding.refusal
+
+
+# ------------------------------------------------------------------------------------------------ ways of training
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed("model.parameters()", "[{'params': model[0].parameters()}, {'params': model[2].parameters(), 'lr': 0.01}]"),
+        changed("optimizer =", "for p in model[0].parameters():\n    p.requires_grad = False\noptimizer ="),
+        changed("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "head = nn.Linear(3, 3)\noptimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)").replace("model(x)", "head(model(x))"),
+        changed("for x, y in loader", "for i, (x, y) in enumerate(loader)").replace("        optimizer.zero_grad()\n", "").replace("loss.backward()", "(loss / 2).backward()").replace("        optimizer.step()", "        if (i + 1) % 2 == 0:\n            optimizer.step()\n            optimizer.zero_grad()"),
+        changed("loss.backward()", "loss.backward()\n        nn.utils.clip_grad_norm_(model.parameters(), 0.1)"),
+    ],
+    ids=["groups", "frozen", "two models", "accumulated", "clipped"],
+)  # fmt: skip
+def test_ways_of_training(text: str):
+    done(text)
