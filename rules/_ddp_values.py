@@ -59,6 +59,8 @@ class Values:
     training: Training
     kinds: dict[int, Kind]
     passes: set[int]  # the calls of models that train
+    guarded: list[ast.AST]  # what is done by one process now
+    random_data: set[int]  # datasets whose items are random
     state: dict[tuple[str, int, str], Kind]
 
     # what Walk has
@@ -74,6 +76,7 @@ class Values:
     def changes(self, node: ast.AST) -> None: ...
     def first_value(self, expr: ast.expr) -> None: ...
     def kept(self, expr: ast.expr, kind: Kind) -> Kind: ...
+    def draws(self, node: ast.AST) -> None: ...
     def met(self, node: ast.expr, kind: Kind) -> None: ...
     def outside(self, node: ast.Call) -> Kind | None: ...
     def files(self, node: ast.Call, kind: str) -> None: ...
@@ -299,6 +302,8 @@ class Values:
         kind = self._inside(node.value, self.ev(node.value))
         index = node.slice
         self.ev(index)
+        if any(id(t) in self.random_data for t in self.things(node.value)):
+            self.draws(node)
         key = const(self.script.values(index))
         if kind.items is not None and isinstance(key, int) and -len(kind.items) <= key < len(kind.items):
             return kind.items[key]
@@ -423,6 +428,8 @@ class Values:
         images = IMAGES.fullmatch(name) is not None
         if isinstance(node.func, ast.Attribute):
             self.ev(node.func.value)
+        if name.endswith(".summary") and name.startswith("torch"):
+            self.draws(node)
         text = name.startswith(("builtins.print", "logging.", "tqdm", "sys.", "pprint."))
         for part in (*node.args, *(k.value for k in node.keywords)):
             kind = self._formatted(part) if text else self.ev(part)
@@ -526,6 +533,8 @@ class Values:
         kinds = [*args, *named.values()]
         wholes = [k.whole for k in kinds]
         last = name.rsplit(".", 1)[-1]
+        if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in ("builtins.next", "torchsummary.summary", "torchinfo.summary"):
+            self.draws(node)
         first = args[0] if args else next(iter(named.values()), EQUAL)
         if name == "builtins.len" and args:
             return self._length(node.args[0], first)
@@ -673,6 +682,8 @@ class Values:
     def _method(self, this: Thing, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
         whole = receiver.whole
         kinds = [*args, *named.values()]
+        if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
+            self.draws(node)
         if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
             self.changes(node)
             self.happens(node)
@@ -682,6 +693,8 @@ class Values:
                 else:
                     self.settle(part)
             return NONE
+        if name == "state_dict" and isinstance(this, (Ext, Inst)) and not self.guarded:
+            self.happens(node)  # what is kept of it may be loaded again
         if isinstance(this, Ext) and (name in ("step", "load_state_dict", "backward", "update", "zero_grad") or is_module(this)):
             if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
                 self.happens(node)

@@ -91,6 +91,7 @@ class Walk(Values):
         self.seen: set[int] = set()
         self._steps = 0
         self._locals: dict[int, frozenset[str]] = {}
+        self.random_data = {id(d.thing) for x in script.loaders for d in x.datasets if d.random - {"own"}}
         self._loops = {id(loop) for loop in training.loops}
         self.passes = set(training.wrapped) | {id(p) for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes}
         self._matters = {id(b.node) for s in training.steps for b in s.backwards} | {id(u.node) for s in training.steps for u in s.updates}
@@ -303,6 +304,11 @@ class Walk(Values):
         if self.guarded:
             raise _Alone(f"what {at(self.guarded[-1])} shows changes something on {at(node)}: put it into a variable first")
 
+    def draws(self, node: ast.AST) -> None:
+        """Random numbers are drawn: before each process has its own, all must draw the same."""
+        if self.guarded and not self.trained:
+            raise _Alone(f"what {at(self.guarded[-1])} shows or writes draws random numbers: put it into a variable first")
+
     def outside(self, node: ast.Call) -> Kind | None:
         """The call of a function of the project in what one process does alone: where it does more than that, it is taken out.
 
@@ -310,7 +316,7 @@ class Walk(Values):
         """
         if not self.guarded or id(node) in self._inner or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func)):
             return None
-        before, guarded, frames = dict(self.state), self.guarded, len(self.frames)
+        before, guarded, frames, control = dict(self.state), self.guarded, len(self.frames), len(self.control)
         self._inner.add(id(node))
         try:
             if id(node) not in self.hoists:
@@ -323,7 +329,7 @@ class Walk(Values):
                 raise
             self.hoists[id(node)] = node
             self.splits.add(id(guarded[-1]))
-            del self.frames[frames:]
+            del self.frames[frames:], self.control[control:]
             self.state = before
         finally:
             self._inner.discard(id(node))
@@ -353,10 +359,9 @@ class Walk(Values):
 
     def _made_first(self, node: ast.Call) -> None:
         """A file is made before the training starts: the others wait for it, as they may read it."""
-        guards, self.guarded = self.guarded, []
-        self.happens(node)
-        self._in_group(node)
-        self.guarded = guards
+        with self._before_guard():
+            self.happens(node)
+            self._in_group(node)
         guard = self.host.guard_of(node)
         last = guard[1] if guard else statement_of(node)
         for outer in ancestors(last):
@@ -370,6 +375,15 @@ class Walk(Values):
         if self.place != "in":
             when = "before the training starts" if not self.place else "after its end"
             raise Refused(f"{at(node)} is carried out {when}, where the processes cannot wait for each other")
+
+    @contextmanager
+    def _before_guard(self) -> Iterator[None]:
+        """What is done here stands before the guard."""
+        guarded, self.guarded = self.guarded, []
+        try:
+            yield
+        finally:
+            self.guarded = guarded
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:
@@ -396,10 +410,9 @@ class Walk(Values):
             for outer in self.guarded:
                 if function_of(expr) is not function_of(outer):
                     raise _Alone(f"{at(expr)} is reached while {at(outer)} is carried out, in one process only")
-            guards, self.guarded = self.guarded, []
-            self.happens(expr)
-            self._in_group(expr)
-            self.guarded = guards
+            with self._before_guard():
+                self.happens(expr)
+                self._in_group(expr)
         if not self.recording:
             return
         old = self.notes.get(id(expr))
@@ -440,8 +453,15 @@ class Walk(Values):
             if images:
                 return
             raise Refused(f"`{_short(expr)}` on {at(expr)} is {_words(kind)}")
-        for child in inner:
-            self.settle(child, images)
+        try:
+            for child in inner:
+                self.settle(child, images)
+        except _Alone:
+            raise
+        except Refused:
+            if kind.name == "other" and kind.why and id(expr) not in self.decided:
+                raise Refused(f"`{_short(expr)}` on {at(expr)} is {kind.why}") from None
+            raise
 
     def kept(self, expr: ast.expr, kind: Kind) -> Kind:
         """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""

@@ -1,59 +1,65 @@
-"""A script before and after a rule that shares its training out: what one process did, what one does, and what several do together."""
+"""A small script before and after a rule that shares its training out among processes: what one does, and what several do together."""
 
 from __future__ import annotations
 
 import tempfile
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autofast.finding import Effect
-from tests.harness import HARNESS, Job, Run, compare
+from tests.harness import HARNESS, ROUNDING, Job, Run, compare
 from tests.onerule import Applied, apply
 from tests.torchrun import World, same_order, torchrun
 
 
 @dataclass
 class Shared:
-    """The rewritten script, its run in one process, the original in the order of several, and the runs in several."""
+    """The rewritten script, the original in the order in which several processes take the samples, and these processes."""
 
     made: Applied
     before: Run
-    one: Run
-    worlds: dict[int, World]
+    world: World
 
     @property
     def text(self) -> str:
         return self.made.text
 
+    @property
+    def said(self) -> str:
+        """What the first process printed."""
+        return self.world.ranks[0].stdout
 
-def shared(rule: str, text: str, files: Mapping[str, str] | None = None, ranks: tuple[int, ...] = (2,), **given: object) -> Shared:
-    """Rewrite and run; one process must do bit for bit what the original does, several must end alike."""
+
+def shared(
+    text: str, files: Mapping[str, str] | None = None, *, ranks: int = 2, first: int = 0, same: bool = True, rule: str = "ddp"
+) -> Shared:
+    """Rewrite and run. One process must do bit for bit what the original does; several must train, print and write what it does with the
+    same batches, all of it in the first (``same``), and end with the same weights. ``first`` is the number of the first epoch."""
     made = apply(rule, text, files=files)
     assert made.fixes, made.refusals
-    plain = {**(files or {}), "train.py": made.before}
+    plain = {name: textwrap.dedent(content).lstrip("\n") for name, content in {**(files or {}), "train.py": made.before}.items()}
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        job = Job(root, **given)  # type: ignore[arg-type]
-        fresh = {name: content.encode() for name, content in made.texts.items()}
-        old = {name: content.encode() for name, content in plain.items()} if not files else {**_clean(plain)}
-        first = Job(**{**job.__dict__, "files": {**_clean(plain), **old}})
-        then = Job(**{**job.__dict__, "files": {**_clean(plain), **fresh}})
-        before, one = HARNESS.run_many([first, then])
-        assert before.ok, before.traceback
-        assert compare(before, one, Effect.EXACT) == [], made.text
-        worlds = {}
-        for number in ranks:
-            world = torchrun(then, number)
-            assert world.ok, f"{made.text}\n{world.errors}"
-            assert world.equal, made.text
-            ordered = HARNESS.run(Job(**{**first.__dict__, "before": same_order(number)}))
-            worlds[number] = world
-            before = ordered if number == ranks[0] else before
-        return Shared(made, before, one, worlds)
+        old = Job(Path(folder), files={name: content.encode() for name, content in plain.items()})
+        new = Job(Path(folder), files={name: content.encode() for name, content in {**plain, **made.texts}.items()})
+        original, one, ordered = HARNESS.run_many([old, new, replace(old, before=same_order(ranks, first=first))])
+        assert original.ok, original.traceback
+        assert compare(original, one, Effect.EXACT) == [], made.text
+        world = torchrun(new, ranks)
+    assert world.ok, f"{made.text}\n{world.errors}"
+    assert world.equal, made.text
+    assert not any(world.left_open)
+    assert all(run.stdout == "" for run in world.ranks[1:])
+    if same:
+        alike = replace(world.ranks[0], losses=ordered.losses, loads=ordered.loads, warnings=ordered.warnings, files=world.files)
+        assert compare(ordered, alike, Effect.ROUNDING, ROUNDING) == [], made.text
+    return Shared(made, ordered, world)
 
 
-def _clean(files: Mapping[str, str]) -> dict[str, bytes]:
-    import textwrap
-
-    return {name: textwrap.dedent(content).lstrip("\n").encode() for name, content in files.items()}
+def refused(text: str, files: Mapping[str, str] | None = None, rule: str = "ddp") -> str:
+    """The reason why a script stays as it is."""
+    made = apply(rule, text, files=files)
+    assert not made.fixes, made.text
+    assert made.text == made.before
+    return made.refusals
