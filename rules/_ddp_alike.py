@@ -13,7 +13,8 @@ from autofast.read.source import ancestors, function_of, parent_of
 from autofast.read.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script, Step
 
-from ._ddp_loss import Loss, reaching
+from ._ddp_assigned import reaching
+from ._ddp_loss import Loss
 from ._ddp_names import Refused, at
 from ._ddp_setup import Flow
 from ._turns import is_parameter

@@ -16,13 +16,14 @@ from functools import reduce
 
 from autofast.read.kinds import is_loss, is_module
 from autofast.read.names import FUNCTIONAL_LOSSES
-from autofast.read.source import ancestors, function_of, parent_of, statement_of
+from autofast.read.source import function_of, parent_of, statement_of
 from autofast.read.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const
 from autofast.script import Backward, Script
 
+from ._ddp_assigned import assigned, index_in, is_recursive, is_stored, reaching
 from ._ddp_mix import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 from ._ddp_names import Refused, at
-from ._turns import is_parameter, loop_of, mentions, position, within
+from ._turns import is_parameter
 
 FUNCTIONAL = "torch.nn.functional."
 SHAPES = frozenset(
@@ -147,7 +148,7 @@ class Loss:
                 if is_parameter(function_of(expr), expr.id):
                     return env.get(expr.id) is Kind.COUNT
                 stores = reaching(expr)
-                found = [self._counts(v, scope, env, depth + 1) for n in stores if (v := _assigned(n)) is not None]
+                found = [self._counts(v, scope, env, depth + 1) for n in stores if (v := assigned(n)) is not None]
                 if any(found) and not all(found):
                     raise self.unknown(expr)
                 return any(found)
@@ -171,7 +172,7 @@ class Loss:
 
     def _name(self, expr: ast.Name, scope: ast.AST | None, env: Env) -> Kind:
         home = function_of(expr)
-        if home is scope and expr.id in env and not _stored(home, expr.id):
+        if home is scope and expr.id in env and not is_stored(home, expr.id):
             return env[expr.id]
         if (id(home), expr.id) in self._assumed:
             return self._assumed[id(home), expr.id]
@@ -179,10 +180,10 @@ class Loss:
         running: list[tuple[ast.AugAssign, Kind]] = []
         again: list[ast.expr] = []
         for store in reaching(expr):
-            parent, value = parent_of(store), _assigned(store)
+            parent, value = parent_of(store), assigned(store)
             if isinstance(parent, ast.AugAssign):
                 running.append((parent, self.kind(parent.value, scope, env)))
-            elif value is not None and _is_recursive(store, value):
+            elif value is not None and is_recursive(store, value):
                 again.append(value)
             elif value is not None:
                 kinds.append(self.kind(value, scope, env))
@@ -224,7 +225,7 @@ class Loss:
             values = self.script.values(load)
             if values and all(_is_plain(t) for t in values):
                 return Kind.NUMBER
-            if isinstance(outer.value, ast.Call) and (part := _index_in(outer, store)) is not None:
+            if isinstance(outer.value, ast.Call) and (part := index_in(outer, store)) is not None:
                 callees = list(self.script.values(outer.value.func))
                 if len(callees) == 1 and isinstance(callee := callees[0], (Func, Bound)):
                     func = callee.func if isinstance(callee, Bound) else callee
@@ -500,67 +501,6 @@ def _tensors(values: Values) -> list[Tensor]:
             seen.add(id(thing))
             todo.extend(thing.any())
     return found
-
-
-def _assigned(store: ast.Name) -> ast.expr | None:
-    parent = parent_of(store)
-    if isinstance(parent, ast.Assign) and any(t is store for t in parent.targets):
-        return parent.value
-    if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
-        return parent.value
-    if isinstance(parent, ast.Tuple) and isinstance(outer := parent_of(parent), ast.Assign) and isinstance(outer.value, ast.Tuple):
-        place = next(n for n, e in enumerate(parent.elts) if e is store)
-        return outer.value.elts[place] if len(outer.value.elts) == len(parent.elts) else None
-    return None
-
-
-def reaching(name: ast.Name) -> list[ast.Name]:
-    """The places that may have given a variable the value it has at ``name``; all where that is not clear."""
-    here, loop = statement_of(name), loop_of(name)
-    stores = sorted((n for n in mentions(function_of(name), name.id) if isinstance(n.ctx, ast.Store)), key=position)
-    own = [n for n in stores if statement_of(n) is here and isinstance(here, (ast.Assign, ast.AnnAssign, ast.AugAssign))]
-    before = [n for n in stores if position(n) < position(name) and n not in own]
-    for k in range(len(before) - 1, -1, -1):
-        plain = not isinstance(parent_of(before[k]), ast.AugAssign)
-        if plain and any(a is parent_of(_whole(before[k])) for a in ancestors(name)) and _heads(before[k], name):
-            if loop is None or within(before[k], loop):
-                return before[k:]
-    return stores
-
-
-def _is_recursive(store: ast.Name, value: ast.expr) -> bool:
-    """The value may be made of an earlier one that the same assignment made."""
-    own = [n for n in ast.walk(value) if isinstance(n, ast.Name) and n.id == store.id]
-    return any(store in reaching(n) for n in own)
-
-
-def _whole(store: ast.Name) -> ast.AST:
-    """The statement of an assignment; for the target of a loop something in its body."""
-    statement = statement_of(store)
-    return statement.body[0] if isinstance(statement, (ast.For, ast.AsyncFor)) and within(store, statement.target) else statement
-
-
-def _heads(store: ast.Name, name: ast.Name) -> bool:
-    """The arm of a condition, or part of a loop, that both are in is one and the same."""
-    whole = _whole(store)
-    outer = parent_of(whole)
-    for field in ("body", "orelse", "finalbody", "handlers"):
-        block = getattr(outer, field, None)
-        if isinstance(block, list) and any(s is whole for s in block):
-            return any(n is s for n in (name, *ancestors(name)) for s in block)
-    return False
-
-
-def _index_in(statement: ast.Assign, store: ast.Name) -> int | None:
-    """The place of a name in ``loss, hits = ...``."""
-    target = statement.targets[0]
-    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
-        return None
-    return next((n for n, e in enumerate(target.elts) if e is store), None)
-
-
-def _stored(scope: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(scope))
 
 
 def _functional(cls: str) -> str:
