@@ -238,7 +238,7 @@ class _WithScriptArguments(click.Command):
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads of torch.  [default: half the cores without a GPU]")
 @click.option("--limit", type=click.FloatRange(0), default=0.0, metavar="S", help="End a run after S seconds.  [default: never]")
 @click.option("--seed", type=int, default=0, metavar="N", help="Random generators start from it.  [default: 0]")
-@click.option("--seeds", type=click.IntRange(2), default=12, metavar="N", help="Most seeds that are tried.  [default: 12]")
+@click.option("--seeds", type=click.IntRange(4), default=12, metavar="N", help="Most seeds that are tried.  [default: 12]")
 @click.option(
     "--margin",
     type=click.FloatRange(0, min_open=True),

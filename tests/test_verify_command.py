@@ -147,6 +147,7 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
         (["train.py", "--select", "grad-scaler"], "changes nothing"),
         (["train.py", "--json", "kept.json"], "--force"),
         (["train.py", "--report", "-"], "name a file"),
+        (["train.py", "train.py", "--launch", "torchrun 'x"], "--launch: no closing quotation"),
         (["train.py", "--json", ".", "--force"], "is a folder; name a file in it"),
         (["train.py", "--json", "train.py", "--force"], "is the script itself"),
         (["train.py", "--json", "same", "--report", "same"], "name two files"),
@@ -157,6 +158,7 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
         (["train.py", "--link", "nothing", "--select", "fused-optimizer"], "does not exist"),
         (["train.py", "--scratch", "nothing", "--select", "fused-optimizer"], "--scratch"),
         (["train.py", "--steps", "-1"], "--steps"),
+        (["train.py", "--seeds", "3"], "--seeds"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(folder: Path, arguments: list[str], said: str):

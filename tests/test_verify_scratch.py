@@ -123,3 +123,12 @@ def test_folders_apart_are_both_copied(top: Path, tmp_path: Path):
     made.reset({})
     assert len(made.trees) == 2
     assert made.there(other / "config").read_text() == "here"
+
+
+def test_what_has_too_many_files_is_named_though_something_else_is_larger(top: Path, monkeypatch: pytest.MonkeyPatch):
+    (top / "many").mkdir()
+    for number in range(12):
+        (top / "many" / str(number)).touch()
+    monkeypatch.setattr(scratch, "FILE_LIMIT", 10)
+    with pytest.raises(BadInput, match=r"--link .*many"):
+        scratch.make([top])

@@ -110,7 +110,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         python=request.python,
         arguments=request.arguments,
         cwd=(request.cwd or Path.cwd()).resolve(),
-        launch=tuple(shlex.split(request.launch)),
+        launch=_words(request.launch),
         threads=threads,
         limit=request.limit,
     )
@@ -141,6 +141,13 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         warnings=tuple(warnings),
         environment=_environment(machine, series.runs, threads),
     )
+
+
+def _words(launch: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(launch))
+    except ValueError as error:
+        raise BadInput(f"--launch: {str(error).lower()} in {launch!r}") from None
 
 
 # ------------------------------------------------------------------------------------------------ the two programs

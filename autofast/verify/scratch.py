@@ -183,18 +183,19 @@ def _outermost(folders: Iterable[Path]) -> list[Path]:
 
 def _check_size(top: Path, links: tuple[Path, ...]) -> None:
     size = count = 0
-    largest: dict[Path, int] = {}
+    largest: dict[Path, tuple[float, float]] = {}
     for path in _files(top, links):
         if path.is_symlink() or path.is_dir() or path in links:
             continue
         here = path.lstat().st_size
         size, count = size + here, count + 1
         first = top / path.relative_to(top).parts[0]
-        largest[first] = largest.get(first, 0) + here
+        sizes, counts = largest.get(first, (0.0, 0.0))
+        largest[first] = sizes + here / SIZE_LIMIT, counts + 1 / FILE_LIMIT
         if count > FILE_LIMIT or size > SIZE_LIMIT:
-            heaviest = max(largest, key=lambda one: largest[one])
+            heaviest = max(largest, key=lambda one: max(largest[one]))
             raise BadInput(
                 f"{top}: holds more than {SIZE_LIMIT // 2**30} GB or {FILE_LIMIT:,} files, too much to copy for every run; "
-                f"link what the scripts only read (--link {os.path.relpath(heaviest)}), name the project's folder with --root, "
+                f"link what the scripts only read (--link {os.path.relpath(heaviest)}), name the project's folder with --root and start in it, "
                 "or run in a folder that may be written to with --cwd DIR"
             )
