@@ -75,7 +75,9 @@ def join(a: Kind, b: Kind) -> Kind:
         if x.name == "other":
             return x
         if x.zero:
-            return replace(y, zero=False) if y.name in ("sum", "mean", "equal", "near") else other("it may be a number or a part of a batch")
+            return (
+                replace(y, zero=False) if y.name in ("sum", "mean", "equal", "near") else other("it may be a number or a part of a batch")
+            )
         if x.name in ("equal", "near") and y.name == "mean":
             return MEAN
     if a.same and b.same:
@@ -176,14 +178,18 @@ LINEAR = frozenset(
     "float double half to cuda cpu detach clone contiguous numpy type type_as neg squeeze unsqueeze view reshape flatten sum mean t data "
     "requires_grad_ view_as expand as_tensor stack cat tensor array asarray zeros_like mean_ nanmean retain_grad".split()
 )
-PER_ROW = frozenset("argmax argmin max min topk sort norm std var prod median cumsum amax amin logsumexp any all cosine_similarity argsort".split())
+PER_ROW = frozenset(
+    "argmax argmin max min topk sort norm std var prod median cumsum amax amin logsumexp any all cosine_similarity argsort".split()
+)
 PAIRS = frozenset("max min topk sort median".split())
 
 
 def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
     """``sum``, ``mean``, ``max``, ... of a batch: ``dims`` is None (over everything), a number, a tuple of numbers, or ... where not known."""
     axis = kind.axis
-    whole = SUM if name == "sum" else MEAN if name in ("mean", "nanmean") else other(f"the {name} of a batch is no sum or mean over processes")
+    whole = (
+        SUM if name == "sum" else MEAN if name in ("mean", "nanmean") else other(f"the {name} of a batch is no sum or mean over processes")
+    )
     if axis == "some":
         return whole if name == "sum" and dims in (None, 0) else other(f"the {name} of some samples is no mean over processes")
     if dims is None or axis == "flat":

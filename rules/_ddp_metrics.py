@@ -15,10 +15,10 @@ from autofast.read.events import CallFrame
 from autofast.read.source import Source, ancestors, function_of, parent_of, source_of, statement_of
 from autofast.script import Script
 
-from ._ddp_host import Host
+from ._ddp_follow import followed
+from ._ddp_guards import Host
 from ._ddp_names import Ranks, Refused, Training, at
 from ._ddp_values import ADDERS
-from ._ddp_follow import followed
 from ._ddp_walk import Note, Walk
 
 HELPERS = {
@@ -113,14 +113,16 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
         if effect.kind == "guard" and id(statement_of(effect.node)) not in walk.seen:
             given = [*effect.node.args, *(k.value for k in effect.node.keywords)]
             if any(not isinstance(g, ast.Constant) for g in given):
-                raise Refused(f"what is shown or written on {at(effect.node)} is made where batches are worked on, by parts in each process")
+                raise Refused(
+                    f"what is shown or written on {at(effect.node)} is made where batches are worked on, by parts in each process"
+                )
 
 
 def _check_kept(script: Script, walk: Walk) -> None:
     """What code keeps that libraries call (hooks, a model's forward, a dataset) is not asked for in code that is followed."""
     kept: dict[str, ast.AST] = {}
     asked: dict[str, ast.AST] = {}
-    handed = _handed_over(script, walk)
+    handed = _handed_over(script)
     for source in script.sources:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -132,11 +134,12 @@ def _check_kept(script: Script, walk: Walk) -> None:
             elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
                 for name, place in _names_in(node.body, stored=True):
                     kept.setdefault(name, place)
-    if name := next((n for n in kept if n in asked), None):
-        raise Refused(f"`{name}` on {at(asked[name])} comes from {at(kept[name])}, where each process works on its own part of the batches")
+    both = next((n for n in kept if n in asked), None)
+    if both is not None:
+        raise Refused(f"`{both}` on {at(asked[both])} comes from {at(kept[both])}, where each process works on its own part of the batches")
 
 
-def _handed_over(script: Script, walk: Walk) -> set[str]:
+def _handed_over(script: Script) -> set[str]:
     """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
     found: set[str] = set()
     for source in script.sources:
@@ -212,6 +215,8 @@ class _Words:
             total = self.helper(source, "sum", node) if how == "mean" else ""
             name = self.ranks.fresh(HELPERS[how][0])
             self._names[key] = name
-            text = HELPERS[how][1].format(name=name, total=total, world=self.ranks.world(node), dist=self.ranks.dist(node), torch=self.ranks.torch(node))
+            text = HELPERS[how][1].format(
+                name=name, total=total, world=self.ranks.world(node), dist=self.ranks.dist(node), torch=self.ranks.torch(node)
+            )
             self.edits.append(Helper(source, name, text.strip("\n")))
         return self._names[key]

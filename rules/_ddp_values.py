@@ -44,10 +44,26 @@ LOSSES = {
 }  # fmt: skip
 RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
-DRAWN = ("random.", "numpy.random.", "time.", "datetime.", "uuid.", "os.getpid", "psutil.", "torch.cuda.mem", "torch.cuda.max_mem", "torch.cuda.util", "socket.", "resource.", "timeit.")
+DRAWN = (
+    "random.",
+    "numpy.random.",
+    "time.",
+    "datetime.",
+    "uuid.",
+    "os.getpid",
+    "psutil.",
+    "torch.cuda.mem",
+    "torch.cuda.max_mem",
+    "torch.cuda.util",
+    "socket.",
+    "resource.",
+    "timeit.",
+)
 FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
 NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
-ALIKE = frozenset({"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"})
+ALIKE = frozenset(
+    {"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"}
+)
 ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
 CLASSES = (Seq, Dict)
 
@@ -64,23 +80,56 @@ class Values:
     state: dict[tuple[str, int, str], Kind]
 
     # what Walk has
-    def things(self, node: ast.expr) -> list[Thing]: ...
-    def lookup(self, node: ast.Name) -> Kind: ...
-    def store(self, target: ast.expr, kind: Kind) -> None: ...
-    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind: ...
-    def read(self, expr: ast.expr, kind: Kind) -> Kind: ...
-    def settle(self, expr: ast.expr, images: bool = False) -> None: ...
-    def under(self, test: ast.expr, kind: Kind) -> None: ...
-    def leave(self) -> None: ...
-    def happens(self, node: ast.AST) -> None: ...
-    def changes(self, node: ast.AST) -> None: ...
-    def first_value(self, expr: ast.expr) -> None: ...
-    def kept(self, expr: ast.expr, kind: Kind) -> Kind: ...
-    def draws(self, node: ast.AST) -> None: ...
-    def met(self, node: ast.expr, kind: Kind) -> None: ...
-    def outside(self, node: ast.Call) -> Kind | None: ...
-    def files(self, node: ast.Call, kind: str) -> None: ...
-    def step(self) -> None: ...
+    def things(self, node: ast.expr) -> list[Thing]:
+        raise NotImplementedError
+
+    def lookup(self, node: ast.Name) -> Kind:
+        raise NotImplementedError
+
+    def store(self, target: ast.expr, kind: Kind) -> None:
+        raise NotImplementedError
+
+    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
+        raise NotImplementedError
+
+    def read(self, expr: ast.expr, kind: Kind) -> Kind:
+        raise NotImplementedError
+
+    def settle(self, expr: ast.expr, images: bool = False) -> None:
+        raise NotImplementedError
+
+    def under(self, test: ast.expr, kind: Kind) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        raise NotImplementedError
+
+    def happens(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def changes(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def first_value(self, expr: ast.expr) -> None:
+        raise NotImplementedError
+
+    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
+        raise NotImplementedError
+
+    def draws(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def met(self, node: ast.expr, kind: Kind) -> None:
+        raise NotImplementedError
+
+    def outside(self, node: ast.Call) -> Kind | None:
+        raise NotImplementedError
+
+    def files(self, node: ast.Call, kind: str) -> None:
+        raise NotImplementedError
+
+    def step(self) -> None:
+        raise NotImplementedError
 
     def ev(self, node: ast.expr | None) -> Kind:
         if node is None:
@@ -210,7 +259,11 @@ class Values:
         if all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             return EQUAL
         if any(k.name == "batch" for k in kinds):
-            return joined(*(k for k in kinds if k.name == "batch")) if all(k.name == "batch" or k.same for k in kinds) else other("samples are compared with a part of something")
+            return (
+                joined(*(k for k in kinds if k.name == "batch"))
+                if all(k.name == "batch" or k.same for k in kinds)
+                else other("samples are compared with a part of something")
+            )
         if any(k.name in ("other", "loader") for k in kinds):
             return next(k for k in kinds if k.name in ("other", "loader"))
         for expr, kind in zip(operands, kinds, strict=True):
@@ -250,7 +303,15 @@ class Values:
         self.under(node.test, test)
         kind = join(self.ev(node.body), self.ev(node.orelse))
         self.leave()
-        return kind if test.name == "equal" else NEAR if test.same and kind.same else kind if kind.name == "mean" else other("it is chosen by each process")
+        return (
+            kind
+            if test.name == "equal"
+            else NEAR
+            if test.same and kind.same
+            else kind
+            if kind.name == "mean"
+            else other("it is chosen by each process")
+        )
 
     def condition(self, test: ast.expr) -> Kind:
         return self._truth(test, self.ev(test))
@@ -413,15 +474,20 @@ class Values:
         receiver = self.ev(node.func.value) if isinstance(node.func, ast.Attribute) else EQUAL
         if isinstance(node.func, ast.Attribute):
             receiver = self._inside(node.func.value, receiver)
-        if isinstance(node.func, ast.Attribute) and receiver.whole.name == "equal" and node.func.attr == "format" and isinstance(
-            next((t.value for t in self.things(node.func.value) if isinstance(t, Const)), None), str
+        if (
+            isinstance(node.func, ast.Attribute)
+            and receiver.whole.name == "equal"
+            and node.func.attr == "format"
+            and isinstance(next((t.value for t in self.things(node.func.value) if isinstance(t, Const)), None), str)
         ):
             return self._text([*node.args, *(k.value for k in node.keywords)])
         args = [self.ev(a) for a in node.args]
         named = {k.arg or f"**{n}": self.ev(k.value) for n, k in enumerate(node.keywords)}
         if effect is not None and effect.kind in ("read", "ask", "file", "download"):
             self.files(node, effect.kind)
-        results = [self._call_thing(t, node, args, named, receiver) for t in _different(found)] or [self._unresolved(node, args, named, receiver)]
+        results = [self._call_thing(t, node, args, named, receiver) for t in _different(found)] or [
+            self._unresolved(node, args, named, receiver)
+        ]
         return joined(*results) if len(results) > 1 else results[0]
 
     def _effect(self, node: ast.Call, name: str) -> Kind:
@@ -507,7 +573,13 @@ class Values:
                     if isinstance(func, Func):
                         self.call_function(func, thing, node, args, named)
         kinds = [k.whole for k in (*args, *named.values())]
-        return EQUAL if all(k.same or k.name == "loader" for k in kinds) else EQUAL if cls.find("__init__") else self._opaque(kinds, "an object that holds a batch")
+        return (
+            EQUAL
+            if all(k.same or k.name == "loader" for k in kinds)
+            else EQUAL
+            if cls.find("__init__")
+            else self._opaque(kinds, "an object that holds a batch")
+        )
 
     def _put(self, node: ast.Call, args: list[Kind]) -> None:
         """``losses.append(x)``: the list holds it from now on, whatever it is called."""
@@ -526,7 +598,8 @@ class Values:
             what = self.element(node.args[0], args[0]).whole
         self.hold(node.func.value, what)
 
-    def hold(self, container: ast.expr, what: Kind) -> None: ...
+    def hold(self, container: ast.expr, what: Kind) -> None:
+        raise NotImplementedError
 
     # -------------------------------------------------------------------------------------------- libraries
     def _function(self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
@@ -544,7 +617,7 @@ class Values:
             return Kind("iter", items=(of(*(self.element(e, k) for e, k in zip(node.args, args, strict=True))),))
         if name == "builtins.next":
             return self.element(node.args[0], first)
-        if name in ALIKE or name.startswith("tqdm") or name.startswith("rich.progress"):
+        if name in ALIKE or name.startswith(("tqdm", "rich.progress")):
             return first
         if name in ("builtins.sys.exit", "sys.exit", "builtins.exit", "builtins.quit", "os._exit"):
             return EQUAL
@@ -632,7 +705,14 @@ class Values:
         if last in ("clip_grad_norm_", "clip_grad_value_"):
             return EQUAL
         if args:
-            return self._tensor(last, node, args[0].whole if not args[0].whole.same else joined(*(w for w in wholes if not w.same)), args[1:], named, shift=1)
+            return self._tensor(
+                last,
+                node,
+                args[0].whole if not args[0].whole.same else joined(*(w for w in wholes if not w.same)),
+                args[1:],
+                named,
+                shift=1,
+            )
         return self._opaque(wholes, f"what {name}() makes of a batch")
 
     def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
@@ -760,7 +840,11 @@ class Values:
         if kind.name != "batch":
             return EQUAL
         if kind.axis == "some":
-            return EQUAL if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size") else other("the number of some samples")
+            return (
+                EQUAL
+                if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size")
+                else other("the number of some samples")
+            )
         if name in ("numel", "nelement"):
             return SIZE
         if name != "size":
@@ -783,7 +867,12 @@ class Values:
             return other("the shape of a batch")
         if name in ("sum", "mean", "nanmean", *PER_ROW) and not (name in ("max", "min") and any(k.whole.name == "batch" for k in args)):
             position = 1 if name in ("topk", "norm") else 0
-            return reduced(name, kind, self._dims(node, position + shift), const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False)
+            return reduced(
+                name,
+                kind,
+                self._dims(node, position + shift),
+                const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False,
+            )
         if name == "masked_select":
             return replace(kind, axis="some")
         if name in ("view", "reshape", "flatten"):
@@ -812,7 +901,21 @@ class Values:
             return kind if not axes else other("the shapes are not known")
         if name in ("backward", "retain_grad", "register_hook"):
             return NONE
-        if name in ("interpolate", "pad", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "conv2d", "linear", "relu", "expand", "repeat", "embedding", "layer_norm", "batch_norm"):
+        if name in (
+            "interpolate",
+            "pad",
+            "max_pool2d",
+            "avg_pool2d",
+            "adaptive_avg_pool2d",
+            "conv2d",
+            "linear",
+            "relu",
+            "expand",
+            "repeat",
+            "embedding",
+            "layer_norm",
+            "batch_norm",
+        ):
             return kind if kind.axis == 0 and name not in ("repeat", "expand") else other("the shapes are not known")
         return other(f"what `{name}` makes of a batch")
 

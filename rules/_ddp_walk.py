@@ -34,7 +34,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 class Control:
     """A condition that what follows depends on."""
 
-    test: ast.expr | ast.stmt
+    test: ast.expr | ast.stmt | ast.ExceptHandler
     kind: Kind
 
 
@@ -55,8 +55,8 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Note:
-    """What becomes of an expression: ``mean``, ``sum`` (over processes), ``size`` (times their number), ``per`` (divided by it), ``first`` (that of the first process)
-    or ``none``."""
+    """What becomes of an expression: ``mean`` or ``sum`` (over processes), ``size`` (times their number), ``per`` (divided by it), ``first``
+    (that of the first process) or ``none``."""
 
     expr: ast.expr
     how: str
@@ -158,8 +158,13 @@ class Walk(Values):
     def _imported(self, node: ast.Name) -> Kind:
         for source in self.script.sources:
             kind = self.state.get(("v", id(source.tree), node.id))
-            if kind is not None and source is not source_of(node) and any(
-                isinstance(n, ast.ImportFrom) and any((a.asname or a.name) == node.id for a in n.names) for n in source_of(node).tree.body
+            if (
+                kind is not None
+                and source is not source_of(node)
+                and any(
+                    isinstance(n, ast.ImportFrom) and any((a.asname or a.name) == node.id for a in n.names)
+                    for n in source_of(node).tree.body
+                )
             ):
                 return kind
         return EQUAL
@@ -199,7 +204,7 @@ class Walk(Values):
         modules = [t for t in self.things(target.value) if isinstance(t, Module)]
         for module in modules:
             self.state["v", id(module.source.tree), target.attr] = kind
-        if not owners and not modules and not receiver.whole.name == "batch":
+        if not owners and not modules and receiver.whole.name != "batch":
             self._library_keeps(target, kind)
 
     def _library_keeps(self, target: ast.expr, kind: Kind) -> None:
@@ -434,7 +439,9 @@ class Walk(Values):
                 raise self._two(note.expr)
 
     def _two(self, expr: ast.expr) -> Refused:
-        return Refused(f"`{_short(expr)}` on {at(expr)} is a part of a number in one use and all of it in another: give training a function of its own")
+        return Refused(
+            f"`{_short(expr)}` on {at(expr)} is a part of a number in one use and all of it in another: give training a function of its own"
+        )
 
     def first_value(self, expr: ast.expr) -> None:
         self.note(expr, "first")
@@ -448,7 +455,11 @@ class Walk(Values):
         if kind.items is None and kind.name in ("mean", "sum", "per"):
             self.note(expr, "size" if kind.sized else kind.name)  # `per` and `size` need no communication
             return
-        inner = [] if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
+        inner = (
+            []
+            if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict))
+            else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
+        )
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
             if images:
                 return
@@ -474,7 +485,9 @@ class Walk(Values):
 
     def _in_batches(self) -> bool:
         """This function goes over the batches that are shared out."""
-        return any(isinstance(c.test, ast.For) and id(c.test) in self._loops and function_of(c.test) is self.frames[-1].scope for c in self.control)
+        return any(
+            isinstance(c.test, ast.For) and id(c.test) in self._loops and function_of(c.test) is self.frames[-1].scope for c in self.control
+        )
 
     def _own_call(self, call: ast.Call) -> bool:
         return any(not hasattr(t, "name") or isinstance(t, (Func,)) for t in self.things(call.func))
@@ -640,7 +653,13 @@ class Walk(Values):
             value = EQUAL
         value = self.kept(node.value, value) if as_load.whole.same else value
         found = self._binary(node, as_load, value, node.op)
-        if found.name == "other" and isinstance(node.op, (ast.Add, ast.Sub)) and as_load.items is None and as_load.same and value.whole.name == "sum":
+        if (
+            found.name == "other"
+            and isinstance(node.op, (ast.Add, ast.Sub))
+            and as_load.items is None
+            and as_load.same
+            and value.whole.name == "sum"
+        ):
             # a number that has a value already grows by a number of samples: by those of all
             self.settle(node.value)
             found = as_load
@@ -697,7 +716,9 @@ class Walk(Values):
             self.frames[-1].passes.pop()
             self.block(node.orelse)
             return
-        control = over.whole if over.name not in ("iter", "loader") and over.items is None and over.whole.name in ("near", "other") else EQUAL
+        control = (
+            over.whole if over.name not in ("iter", "loader") and over.items is None and over.whole.name in ("near", "other") else EQUAL
+        )
         if _is_loader(self.script, node.iter):
             control = EQUAL  # the same data in each
 
@@ -761,7 +782,9 @@ class Walk(Values):
         normal = self.state
         for handler in node.handlers:
             self.state = merged(dict(before), normal)
-            self.control.append(Control(handler, EQUAL if _interrupt(handler) or _exhausted(handler) else other("an error in one of the processes")))  # type: ignore[arg-type]
+            self.control.append(
+                Control(handler, EQUAL if _interrupt(handler) or _exhausted(handler) else other("an error in one of the processes"))
+            )
             self.block(handler.body)
             self.control.pop()
             normal = merged(normal, self.state)
@@ -828,7 +851,12 @@ def _short(expr: ast.expr) -> str:
 def _is_method(node: ast.AST) -> bool:
     """``x.item`` of ``x.item()``, ``logger.info`` of a call: looked at, not read."""
     outer = parent_of(node)
-    return isinstance(node, ast.Attribute) and isinstance(outer, ast.Call) and outer.func is node and isinstance(node.value, (ast.Name, ast.Constant))
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(outer, ast.Call)
+        and outer.func is node
+        and isinstance(node.value, (ast.Name, ast.Constant))
+    )
 
 
 def _goes(body: list[ast.stmt]) -> bool:
@@ -868,6 +896,3 @@ def _is_loader(script: Script, expr: ast.expr) -> bool:
 
 def outer_function(node: ast.AST) -> ast.AST:
     return next((a for a in ancestors(node) if isinstance(a, (ast.FunctionDef, ast.Module))), node)
-
-
-__all__ = ["Note", "Walk", "Const"]

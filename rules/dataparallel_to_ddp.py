@@ -39,7 +39,9 @@ def _calls(script: Script) -> list[ast.Call]:
     found = []
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and any(isinstance(t, Ref) and t.name == "torch.nn.DataParallel" for t in script.values(node.func)):
+            if isinstance(node, ast.Call) and any(
+                isinstance(t, Ref) and t.name == "torch.nn.DataParallel" for t in script.values(node.func)
+            ):
                 found.append(node)
     return found
 

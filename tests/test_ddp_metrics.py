@@ -177,7 +177,7 @@ def accuracy(output, target, topk=(1,)):
         ({"batch": "print(out[0])"}, "on line"),
         ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "single samples"),
         ({"batch": "print(out.std().item())"}, "no sum or mean over processes"),
-        ({"batch": "print((loss * loss).item(), loss.item() if y[0] == 1 else 0)"}, "on line"),
+        ({"batch": "print((loss * loss).item(), loss.item() if y[0] == 1 else 0)"}, "depends on"),
         ({"batch": "if y[0] == 1:\n    break"}, "on line"),
         ({"batch": "print(F.cross_entropy(out, y, weight=torch.ones(3)).item())"}, "weighs samples"),
         ({"batch": "right = (out.argmax(1) == y)\nprint(out[right].mean().item())"}, "some samples"),
