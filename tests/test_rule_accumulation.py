@@ -17,7 +17,9 @@ from autofast.finding import Effect, Options
 from autofast.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
-from tests.harness import HAVE_TORCH, Job
+from tests import metamorphic
+from tests.fixture import ALL, Fixture
+from tests.harness import HARNESS, HAVE_TORCH, Job
 from tests.onerule import Applied
 from tests.torchrun import torchrun
 from tests.updates import difference, updates_of
@@ -1124,3 +1126,37 @@ def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
     for one, other in zip(worlds[0].ranks, worlds[1].ranks, strict=True):
         assert one.steps == other.steps == 8
         assert all(abs(a - b).max() < 1e-5 for a, b in zip(one.params[0], other.params[0], strict=True))
+
+
+# ------------------------------------------------------------------------------------------------ the fixtures
+FIXTURES = [fixture for fixture in ALL if fixture.name.startswith("accumulate_")]
+
+
+def planned(fixture: Fixture, steps: int, keep: bool, texts: Mapping[Path, bytes] | None = None) -> Plan:
+    script = read_script(fixture.entry, fixture.folder, overlay=dict(texts) if texts else None)
+    options = Options(accumulate=steps, keep_batch=keep, asked=frozenset([RULE]))
+    return Plan.make(script, options, [all_rules()[RULE]], Effect.RECIPE)
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
+def test_fixtures_train_the_same_with_smaller_batches(fixture: Fixture):
+    plan = planned(fixture, 2, True)
+    assert len(plan.fixes) == len(plan.findings) == 1
+    files = {source.rel: source.encode(text) for source, text in plan.texts().items()}
+    larger_steps = {source.rel: source.encode(text) for source, text in planned(fixture, 2, False).texts().items()}
+    jobs = [Job(fixture.folder), Job(fixture.folder, files=files), Job(fixture.folder, files=larger_steps)]
+    before, after, grown = HARNESS.run_many(jobs)
+    assert before.ok and after.ok and grown.ok, after.traceback + grown.traceback
+    assert before.steps == after.steps == fixture.spec["steps"] and grown.steps < before.steps
+    assert not set(after.warnings) - set(before.warnings)
+    for old, new, start in zip(before.params[0], after.params[0], before.start[0], strict=True):
+        assert abs(old - new).max() <= 1e-4 * abs(old - start).max() + 1e-7
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
+@pytest.mark.parametrize("change", metamorphic.CHANGES, ids=lambda change: change.__name__)
+def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
+    sources = planned(fixture, 2, False).script.sources
+    for texts in metamorphic.apply(change, {source.path: source.text for source in sources}):
+        plan = planned(fixture, 2, False, {source.path: source.encode(texts[source.path]) for source in sources})
+        assert [f.status for f in plan.findings] == ["fix"], plan.findings[0].refusal
