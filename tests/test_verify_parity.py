@@ -371,6 +371,15 @@ def test_the_meaning_of_the_printed_loss() -> None:
     assert parity_stdout.meaning(two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")) is None
 
 
+def test_long_lines_and_digests_are_read() -> None:
+    """Lines of 300,000 characters: what looks at each from every other would take hours."""
+    text = f"{'x' * 300_000}\n{'7' * 300_000}\nat a/b.py:x.py and (c.py)\nsha 5e91234f 1e999\n"
+    assert parity_stdout.skeleton("at a/b.py:x.py and (c.py)") == "at @.py and @.py)"
+    found = two(printing(text), printing(text), "sampling")
+    assert check(parity_stdout.text_of(found)).passed and parity_stdout.unit("5e91234") == 0.0
+    assert parity_stdout.meaning(found) is None
+
+
 def test_a_number_without_digits_means_nothing() -> None:
     """Every loss below one half is "epoch 0" when it is rounded so."""
 

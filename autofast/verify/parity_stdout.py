@@ -34,7 +34,7 @@ def lines(text: str) -> list[str]:
 
 def skeleton(line: str) -> str:
     """A line without its numbers, its spacing, and the names of scripts."""
-    line = re.sub(r"\S+\.py\b", "@.py", _CLOCK.sub("#", line))
+    line = re.sub(r"(?<!\S)\S+\.py\b", "@.py", _CLOCK.sub("#", line))  # from the start of a word: else the square of its length
     return re.sub(r"([^\w\s])\1+", r"\1", re.sub(r"\s+", " ", NUMBER.sub("#", line)))
 
 
@@ -59,7 +59,7 @@ def unit(text: str) -> float:
     digits = len(mantissa.partition(".")[2])
     try:
         return 10.0 ** (int(exponent or 0) - digits)
-    except ValueError:
+    except (ValueError, OverflowError):  # part of a digest: 5e91234
         return 0.0
 
 
