@@ -5,6 +5,7 @@ A *quantity* is one number of one kind of line: ("epoch # loss #", second number
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -38,8 +39,15 @@ def skeleton(line: str) -> str:
     return re.sub(r"([^\w\s])\1+", r"\1", re.sub(r"\s+", " ", NUMBER.sub("#", line)))
 
 
+@functools.lru_cache(maxsize=64)  # every judgement looks at the same texts again
+def kinds(text: str) -> Counter[str]:
+    """How often each kind of line stands in it. Not to be changed."""
+    return Counter(map(skeleton, lines(text)))
+
+
+@functools.lru_cache(maxsize=64)
 def printed(text: str) -> Printed:
-    """Quantity -> its values, as they were written, in order. Those that look like times are left out."""
+    """Quantity -> its values, as they were written, in order. Those that look like times are left out. Not to be changed."""
     found: Printed = {}
     for line in lines(text):
         kind = skeleton(line)
@@ -69,10 +77,10 @@ def text_of(ev: Evidence) -> Check | None:
     if not ev.a.stdout.strip() and not ev.b.stdout.strip():
         return None
     pairs = ev.pairs or ((ev.a, ev.b),)
-    counts = [Counter(map(skeleton, lines(o.stdout))) for o in (*ev.originals, *(() if ev.effect == "exact" else ev.others))]
+    counts = [kinds(o.stdout) for o in (*ev.originals, *(() if ev.effect == "exact" else ev.others))]
     steady = [kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)]
     for _, b in pairs:
-        after = Counter(map(skeleton, lines(b.stdout)))
+        after = kinds(b.stdout)
         for kind in steady:
             fixed = {c[kind] for c in counts}
             if kind not in after or (len(fixed) == 1 and ev.effect == "exact" and after[kind] not in fixed):
