@@ -15,10 +15,10 @@ from autofast.read.events import CallFrame
 from autofast.read.source import Source, ancestors, function_of, parent_of, source_of, statement_of
 from autofast.script import Script
 
+from ._ddp_calls import ADDERS
 from ._ddp_follow import followed
 from ._ddp_guards import Host
 from ._ddp_names import Ranks, Refused, Training, at
-from ._ddp_values import ADDERS
 from ._ddp_walk import Note, Walk
 
 HELPERS = {

@@ -7,22 +7,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.read.kinds import is_module
-from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Partial, Ref, Seq, Tensor, Thing, Unknown, const
-from autofast.script import Script
+from autofast.read.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Ref, Tensor, Thing, Unknown, const
 
-from ._ddp_effects import ASKS, IMAGES, READS, effect_of, name_of
+from ._ddp_calls import ADDERS, CLASSES, Calls
+from ._ddp_effects import IMAGES, effect_of
 from ._ddp_kinds import (
     BATCH,
-    ELEMENTWISE,
     EQUAL,
-    LINEAR,
     LOADER,
-    MEAN,
     NEAR,
     NONE,
-    PER_ROW,
     SIZE,
-    SUM,
     ZERO,
     Kind,
     add,
@@ -31,105 +26,14 @@ from ._ddp_kinds import (
     of,
     other,
     over,
-    reduced,
     times,
 )
-from ._ddp_names import Refused, Training, at
-
-LOSSES = {
-    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss", "SmoothL1Loss": "smooth_l1_loss",
-    "HuberLoss": "huber_loss", "BCELoss": "binary_cross_entropy", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
-    "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
-    "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
-}  # fmt: skip
-RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
-FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
-DRAWN = (
-    "random.",
-    "numpy.random.",
-    "time.",
-    "datetime.",
-    "uuid.",
-    "os.getpid",
-    "psutil.",
-    "torch.cuda.mem",
-    "torch.cuda.max_mem",
-    "torch.cuda.util",
-    "socket.",
-    "resource.",
-    "timeit.",
-)
-FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
-NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
-ALIKE = frozenset(
-    {"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"}
-)
-ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
-CLASSES = (Seq, Dict)
+from ._ddp_names import Refused, at
+from ._ddp_tensors import is_tensor
 
 
-class Values:
+class Values(Calls):
     """What expressions are; statements and functions are :class:`_ddp_walk.Walk`'s."""
-
-    script: Script
-    training: Training
-    kinds: dict[int, Kind]
-    passes: set[int]  # the calls of models that train
-    guarded: list[ast.AST]  # what is done by one process now
-    random_data: set[int]  # datasets whose items are random
-    state: dict[tuple[str, int, str], Kind]
-
-    # what Walk has
-    def things(self, node: ast.expr) -> list[Thing]:
-        raise NotImplementedError
-
-    def lookup(self, node: ast.Name) -> Kind:
-        raise NotImplementedError
-
-    def store(self, target: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
-        raise NotImplementedError
-
-    def read(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def settle(self, expr: ast.expr, images: bool = False) -> None:
-        raise NotImplementedError
-
-    def under(self, test: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def leave(self) -> None:
-        raise NotImplementedError
-
-    def happens(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def changes(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def first_value(self, expr: ast.expr) -> None:
-        raise NotImplementedError
-
-    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def draws(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def met(self, node: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def outside(self, node: ast.Call) -> Kind | None:
-        raise NotImplementedError
-
-    def files(self, node: ast.Call, kind: str) -> None:
-        raise NotImplementedError
-
-    def step(self) -> None:
-        raise NotImplementedError
 
     def ev(self, node: ast.expr | None) -> Kind:
         if node is None:
@@ -338,7 +242,7 @@ class Values:
                 return kind
             if node.attr in ("T", "mT"):
                 return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
-            return BATCH if not _is_tensor(self.script, node.value) else other(f"`.{node.attr}` of a batch")
+            return BATCH if not is_tensor(self.script, node.value) else other(f"`.{node.attr}` of a batch")
         if kind.name in ("mean", "sum"):
             return kind if node.attr in ("data", "T") else other(f"`.{node.attr}` of a part of a larger number")
         if kind.name == "loader":
@@ -382,7 +286,7 @@ class Values:
             if isinstance(key, int) and key == kind.axis:
                 return SIZE
             return EQUAL if isinstance(key, int) and key >= 0 and kind.axis in (0, 1) else other("the shape of a batch")
-        if not _is_tensor(self.script, node.value):
+        if not is_tensor(self.script, node.value):
             return kind
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         everything = isinstance(first, ast.Slice) and first.lower is None and first.upper is None and first.step is None
@@ -453,10 +357,9 @@ class Values:
             return kind.items[0]
         kind = self._inside(expr, kind)
         if kind.items is not None:
-            kinds = [k for k in kind.items]
-            return joined(*kinds) if kinds else EQUAL
+            return joined(*kind.items) if kind.items else EQUAL
         if kind.name == "batch":
-            return other("single samples of this process's part") if _is_tensor(self.script, expr) else kind
+            return other("single samples of this process's part") if is_tensor(self.script, expr) else kind
         return replace(kind, zero=False, none=False)
 
     # -------------------------------------------------------------------------------------------- calls
@@ -601,352 +504,6 @@ class Values:
     def hold(self, container: ast.expr, what: Kind) -> None:
         raise NotImplementedError
 
-    # -------------------------------------------------------------------------------------------- libraries
-    def _function(self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
-        kinds = [*args, *named.values()]
-        wholes = [k.whole for k in kinds]
-        last = name.rsplit(".", 1)[-1]
-        if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in ("builtins.next", "torchsummary.summary", "torchinfo.summary"):
-            self.draws(node)
-        first = args[0] if args else next(iter(named.values()), EQUAL)
-        if name == "builtins.len" and args:
-            return self._length(node.args[0], first)
-        if name == "builtins.enumerate":
-            return Kind("iter", items=(of(EQUAL, self.element(node.args[0], first)),))
-        if name == "builtins.zip":
-            return Kind("iter", items=(of(*(self.element(e, k) for e, k in zip(node.args, args, strict=True))),))
-        if name == "builtins.next":
-            return self.element(node.args[0], first)
-        if name in ALIKE or name.startswith(("tqdm", "rich.progress")):
-            return first
-        if name in ("builtins.sys.exit", "sys.exit", "builtins.exit", "builtins.quit", "os._exit"):
-            return EQUAL
-        if name in FORMATS:
-            return self._text(node.args)
-        if name in NUMBERS and args:
-            return self._read_whole(node.args[0], first)
-        if name == "builtins.sum" and args:
-            return self.element(node.args[0], first)
-        if name.startswith((*RANDOM, *FILLED)) and not name.endswith("_like"):
-            return self._filled(name, node, wholes)
-        if name.startswith(DRAWN):
-            return NEAR if all(k.same for k in wholes) else self._scaled_call(node, wholes)
-        if name.startswith("torch.") or (name.startswith("numpy.") and any(not k.same for k in wholes)):
-            return self._torch(name, last, node, args, named)
-        if ASKS.fullmatch(name) or READS.fullmatch(name):
-            asks = NEAR if ASKS.fullmatch(name) else EQUAL  # the first process may have made the file by now
-            return asks if all(k.same for k in wholes) else self._opaque(wholes, "a file that a batch names")
-        if all(k.same or k.name == "loader" for k in wholes):
-            return NEAR if any(k.name == "near" for k in wholes) else EQUAL
-        if name.startswith(("builtins.", "math.")):
-            return self._scaled_call(node, wholes)
-        return self._opaque(wholes, f"what {name}() makes of a batch")
-
-    def _filled(self, name: str, node: ast.Call, wholes: list[Kind]) -> Kind:
-        """A new tensor: with a row for each sample where its first size is that of a batch."""
-        if any(k.name == "per" for k in wholes):
-            return other("a new tensor of a number of this process")
-        if all(k.same for k in wholes):
-            return NEAR if name.startswith(RANDOM) else EQUAL
-        sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
-        if name in ("torch.randint", "torch.normal"):
-            sizes = [a for a in sizes if isinstance(a, (ast.Tuple, ast.List)) or self.kinds[id(a)].shape]
-        elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
-            return other(f"what {name}() makes of a number of samples")
-        first = sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
-        if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
-            first = first.elts[0]
-        kind = self.kinds.get(id(first), EQUAL)
-        rest = [k for k in wholes if not k.same and k.items is None and k is not kind]
-        if (kind.sized or (kind.shape and kind.axis == 0)) and not rest:
-            return BATCH
-        return other("the shapes are not known")
-
-    def _scaled_call(self, node: ast.Call, wholes: list[Kind]) -> Kind:
-        """A function of numbers: those of all processes are meant."""
-        parts = [*node.args, *(k.value for k in node.keywords)]
-        found = EQUAL
-        for part, kind in zip(parts, wholes, strict=True):
-            read = self._read_whole(part, kind)
-            found = join(found, read) if read.same else read
-        return found
-
-    def _length(self, expr: ast.expr, kind: Kind) -> Kind:
-        whole = kind.whole
-        if whole.name == "batch" and kind.items is None:
-            if not _is_tensor(self.script, expr):
-                return SIZE if self._surely_rows(expr) else other("the length of a batch")
-            if whole.axis == "some":
-                return other("the number of some samples")
-            return SIZE if whole.axis in (0, "flat") and not whole.shape else EQUAL
-        return EQUAL
-
-    def _surely_rows(self, expr: ast.expr) -> bool:
-        return all(isinstance(t, Tensor) for t in self.things(expr))
-
-    def _torch(self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
-        wholes = [k.whole for k in (*args, *named.values())]
-        if all(k.same or k.name == "loader" for k in wholes):
-            return NEAR if any(k.name == "near" for k in wholes) else EQUAL
-        if name.startswith("torch.nn.functional.") and last in LOSSES.values():
-            return self._loss(last, node, wholes, self._keywords(node))
-        if last in ("add", "sub", "subtract") and len(args) == 2:
-            return add(*args)
-        if last in ("mul", "multiply") and len(args) == 2:
-            return times(*args)
-        if last in ("div", "divide", "true_divide") and len(args) == 2:
-            return over(*args)
-        if last in ("cat", "concat", "stack", "hstack", "vstack", "concatenate") and args:
-            inner = args[0].whole
-            dims = self._dims(node, 1)
-            if inner.name == "batch":
-                return inner if last != "stack" and dims in (None, 0) else other("samples are put together in a way that is not known")
-            return inner
-        if last in ("clip_grad_norm_", "clip_grad_value_"):
-            return EQUAL
-        if args:
-            return self._tensor(
-                last,
-                node,
-                args[0].whole if not args[0].whole.same else joined(*(w for w in wholes if not w.same)),
-                args[1:],
-                named,
-                shift=1,
-            )
-        return self._opaque(wholes, f"what {name}() makes of a batch")
-
-    def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
-        return {k.arg: k.value for k in node.keywords if k.arg}
-
-    def _loss(self, last: str, node: ast.AST, wholes: list[Kind], given: dict[str, ast.expr]) -> Kind:
-        """What a loss function makes of a batch, by its reduction."""
-        if any(k.name in ("other", "mean", "sum") for k in wholes):
-            return next((k for k in wholes if k.name == "other"), other("a loss of parts of numbers"))
-        reduction: object = "mean"
-        if "reduction" in given:
-            reduction = const(self.script.values(given["reduction"]))
-        legacy = {n: const(self.script.values(given[n])) for n in ("size_average", "reduce") if n in given}
-        if legacy:
-            if "reduction" in given or any(not isinstance(v, (bool, type(None))) for v in legacy.values()):
-                return other("how the loss is reduced is not known")
-            reduction = "none" if legacy.get("reduce") is False else "sum" if legacy.get("size_average") is False else "mean"
-        if reduction == "sum":
-            return SUM
-        if reduction == "none":
-            return BATCH
-        if reduction not in ("mean", "batchmean", "elementwise_mean"):
-            return other("how the loss is reduced is not known")
-        if last in ("cross_entropy", "nll_loss") and ({"weight", "ignore_index"} & set(given) or len(getattr(node, "args", ())) > 2):
-            return other("the loss weighs samples by their classes: its mean over processes is not that over the batch")
-        return MEAN
-
-    def _module(self, thing: Ext, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
-        """A layer, a loss or a model of a library."""
-        wholes = [k.whole for k in (*args, *named.values())]
-        short = thing.name.rsplit(".", 1)[-1]
-        if self.training.trains(thing):
-            return self._forward(node, [*args, *named.values()])
-        if all(k.same for k in wholes):
-            return NEAR if is_module(thing) or any(k.name == "near" for k in wholes) else EQUAL
-        if thing.name.startswith("torch.nn.") and short in LOSSES and isinstance(thing.node, ast.Call):
-            given = self._keywords(thing.node)
-            if thing.args.open or thing.args.dicts or thing.node.args:
-                return other("how the loss is reduced is not known") if short not in ("MSELoss", "L1Loss") or thing.node.args else MEAN
-            return self._loss(LOSSES[short], ast.Pass(), wholes, given)
-        if thing.name.startswith("torch.nn.") and short.endswith("Loss"):
-            return other(f"how {short} goes together over processes is not known")
-        if is_module(thing):
-            return self._forward(node, [*args, *named.values()])
-        return self._opaque(wholes, f"what {thing.name} makes of a batch")
-
-    def _method(self, this: Thing, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
-        whole = receiver.whole
-        kinds = [*args, *named.values()]
-        if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
-            self.draws(node)
-        if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
-            self.changes(node)
-            self.happens(node)
-            for part in node.args:
-                if self.kinds[id(part)].whole.name == "near":
-                    self.first_value(part)
-                else:
-                    self.settle(part)
-            return NONE
-        if name == "state_dict" and isinstance(this, (Ext, Inst)) and not self.guarded:
-            self.happens(node)  # what is kept of it may be loaded again
-        if isinstance(this, Ext) and (name in ("step", "load_state_dict", "backward", "update", "zero_grad") or is_module(this)):
-            if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
-                self.happens(node)
-            return EQUAL if all(k.same for k in kinds) else self._opaque(kinds, f"what .{name}() does with a batch")
-        if name == "backward":
-            self.happens(node)
-            return NONE
-        if name in ADDERS and isinstance(this, (Seq, Dict, Unknown)):
-            self._put(node, args)
-            return NONE
-        if whole.name in ("batch", "mean", "sum"):
-            return self._tensor(name, node, whole, args, named)
-        if whole.name == "iter":
-            return receiver
-        if isinstance(this, Inst) and is_module(this):
-            if name in ("train", "eval", "load_state_dict", "requires_grad_", "to", "cuda"):
-                self.happens(node)
-            return EQUAL
-        if ASKS.fullmatch(name_of(Method(this, name))):
-            return NEAR
-        if name_of(Method(this, name)).startswith("tqdm"):
-            for part in (*node.args, *(k.value for k in node.keywords)):
-                self.settle_if_number(part)
-            return EQUAL
-        if whole.same and all(k.whole.same for k in kinds):
-            near = whole.name == "near" or any(k.whole.name == "near" for k in kinds)
-            return NEAR if near else EQUAL
-        if whole.same and isinstance(const(self.script.values(node.func.value)) if isinstance(node.func, ast.Attribute) else None, str):
-            return self._text([*node.args, *(k.value for k in node.keywords)])
-        return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")
-
-    def settle_if_number(self, expr: ast.expr) -> None:
-        """The argument of a progress bar: shown, in the first process only."""
-        kind = self.kinds[id(expr)].whole
-        if kind.name != "sum" or not kind.sized:
-            self.settle(expr)
-
-    # -------------------------------------------------------------------------------------------- tensors
-    def _tensor(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int = 0) -> Kind:
-        """A method of a tensor (``shift`` is 1 for the function of the same name)."""
-        receiver = node.args[0] if shift else node.func.value if isinstance(node.func, ast.Attribute) else None
-        kinds = [k.whole for k in (*args, *named.values())]
-        if worse := next((k for k in (kind, *kinds) if k.name == "other"), None):
-            return worse
-        if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
-            assert receiver is not None
-            return self._read_whole(receiver, kind)
-        if name in ("size", "dim", "ndimension", "numel", "nelement", "get_device", "is_floating_point", "element_size", "stride"):
-            return self._size(name, node, kind)
-        if name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "true_divide", "__add__") and args and not shift:
-            found = (add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over)(kind, args[0])
-            if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
-                self.store(receiver, found)
-            return found
-        if kind.name in ("mean", "sum"):
-            linear = name in LINEAR and all(k.same for k in kinds)
-            return kind if linear and not kind.sized else other(f"`{name}` of a part of a larger number")
-        if any(k.name in ("mean", "sum") for k in kinds) and name not in ("view", "reshape", "expand", "repeat", "to"):
-            return other("samples and a part of a number are mixed")
-        return self._of_batch(name, node, kind, args, named, shift)
-
-    def _size(self, name: str, node: ast.Call, kind: Kind) -> Kind:
-        if kind.name != "batch":
-            return EQUAL
-        if kind.axis == "some":
-            return (
-                EQUAL
-                if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size")
-                else other("the number of some samples")
-            )
-        if name in ("numel", "nelement"):
-            return SIZE
-        if name != "size":
-            return EQUAL
-        if not node.args:
-            return replace(BATCH, axis=kind.axis, shape=True)
-        dim = const(self.script.values(node.args[0]))
-        if isinstance(dim, int) and dim < 0 and self._is_image(node):
-            dim += 4
-        if not isinstance(dim, int) or kind.axis not in (0, 1) or dim < 0:
-            return other("the size of a batch")
-        return SIZE if dim == kind.axis else EQUAL
-
-    def _is_image(self, node: ast.Call) -> bool:
-        found = self.things(node.func.value) if isinstance(node.func, ast.Attribute) else []
-        return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
-
-    def _of_batch(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int) -> Kind:
-        if kind.shape:
-            return other("the shape of a batch")
-        if name in ("sum", "mean", "nanmean", *PER_ROW) and not (name in ("max", "min") and any(k.whole.name == "batch" for k in args)):
-            position = 1 if name in ("topk", "norm") else 0
-            return reduced(
-                name,
-                kind,
-                self._dims(node, position + shift),
-                const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False,
-            )
-        if name == "masked_select":
-            return replace(kind, axis="some")
-        if name in ("view", "reshape", "flatten"):
-            return self._reshaped(name, node, kind, args, shift)
-        if name in ("t", "T"):
-            return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
-        if name in ("expand_as", "view_as", "reshape_as") and args:
-            return args[0].whole if args[0].whole.name == "batch" else other("the shapes are not known")
-        if name == "unsqueeze":
-            dim = self._dims(node, shift)
-            if not isinstance(dim, int) or not isinstance(kind.axis, int):
-                return other("the shapes are not known")
-            return replace(kind, axis=kind.axis + 1) if 0 <= dim <= kind.axis else kind
-        if name == "squeeze":
-            return kind if kind.axis == 0 else other("the shapes are not known")
-        if name in ("items",):
-            return Kind("iter", items=(of(EQUAL, kind),))
-        if name in ("values", "keys", "get"):
-            return Kind("iter", items=(kind if name == "values" else EQUAL,)) if name != "get" else kind
-        if name in ("permute", "transpose"):
-            dims = [const(self.script.values(a)) for a in node.args[shift:]]
-            fixed = dims and dims[0] == 0 if name == "permute" else all(isinstance(d, int) and d != 0 for d in dims)
-            return kind if kind.axis == 0 and fixed else other("the shapes are not known")
-        if name in ELEMENTWISE:
-            axes = {k.whole.axis for k in args if k.whole.name == "batch"} - {kind.axis}
-            return kind if not axes else other("the shapes are not known")
-        if name in ("backward", "retain_grad", "register_hook"):
-            return NONE
-        if name in (
-            "interpolate",
-            "pad",
-            "max_pool2d",
-            "avg_pool2d",
-            "adaptive_avg_pool2d",
-            "conv2d",
-            "linear",
-            "relu",
-            "expand",
-            "repeat",
-            "embedding",
-            "layer_norm",
-            "batch_norm",
-        ):
-            return kind if kind.axis == 0 and name not in ("repeat", "expand") else other("the shapes are not known")
-        return other(f"what `{name}` makes of a batch")
-
-    def _dims(self, node: ast.Call, position: int) -> object:
-        """The dimension that a call is given: None, a number, a tuple; ``...`` where it is not known."""
-        expr = self._keywords(node).get("dim", self._keywords(node).get("axis"))
-        if expr is None and len(node.args) > position:
-            expr = node.args[position]
-        if expr is None:
-            return None
-        if isinstance(expr, (ast.Tuple, ast.List)):
-            return tuple(const(self.script.values(e)) for e in expr.elts)
-        return const(self.script.values(expr))
-
-    def _reshaped(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int) -> Kind:
-        given = node.args[shift:]
-        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-            given = list(given[0].elts)
-        dims = [const(self.script.values(g)) for g in given]
-        if name == "flatten":
-            start = dims[0] if dims else 0
-            return replace(kind, axis="flat") if start == 0 else kind if kind.axis == 0 else other("the shapes are not known")
-        if dims == [-1]:
-            return replace(kind, axis="flat") if kind.axis != "flat" else kind
-        if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:
-            return replace(kind, axis=1)
-        rows = dims and (dims[0] == -1 or self.kinds.get(id(given[0]), EQUAL).sized)
-        if rows and kind.axis in (0, "flat"):
-            return replace(kind, axis=0)
-        return other("the shapes are not known")
-
 
 def _different(found: list[Thing]) -> list[Thing]:
     """Without further tensors whose same method is called."""
@@ -959,9 +516,3 @@ def _different(found: list[Thing]) -> list[Thing]:
         if key is not None:
             seen.add(key)
     return kept
-
-
-def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    """Certainly no tuple, list or dict."""
-    found = script.values(expr)
-    return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)

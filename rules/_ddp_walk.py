@@ -17,11 +17,12 @@ from autofast.read.source import ancestors, function_of, parent_of, source_of, s
 from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Module, Seq, Tensor, Thing, const
 from autofast.script import Script
 
+from ._ddp_calls import CLASSES
 from ._ddp_effects import MADE, effect_of
 from ._ddp_guards import Host
 from ._ddp_kinds import EQUAL, NEAR, NONE, Kind, join, of, other
 from ._ddp_names import Refused, Training, at
-from ._ddp_values import CLASSES, Values
+from ._ddp_values import Values
 
 STEPS = 1_000_000
 DEPTH = 24
