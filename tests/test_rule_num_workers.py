@@ -73,6 +73,13 @@ def test_an_unguarded_script_gets_workers_where_they_are_forked(default: str, mo
     assert loader_workers(text, 4) == 0
 
 
+@pytest.mark.parametrize("reader", ["cv2.imread", "scipy.misc.imread", "scipy.io.loadmat", "matplotlib.image.imread", "tifffile.imread", "numpy.load"])
+def test_functions_that_read_files(reader: str) -> None:
+    module, _, name = reader.rpartition(".")
+    dataset = FILES.replace("torch.load(self.paths[index])", f"torch.as_tensor({name}(self.paths[index]))")
+    assert apply(RULE, script(PLAIN, dataset=f"from {module} import {name}\n" + dataset)).fixes
+
+
 def test_asking_for_the_start_method_does_not_settle_it() -> None:
     text = apply(RULE, script(PLAIN, guard=False)).text
     before = multiprocessing.get_start_method(allow_none=True)

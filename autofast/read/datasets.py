@@ -49,7 +49,8 @@ OPENERS = (
 )
 FILES = (
     "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
-    "soundfile. librosa.load imageio. skimage.io "
+    "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
+    "tifffile. SimpleITK.ReadImage pydicom. decord. "
     "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
 ).split()
 GENERATORS = names.GENERATORS
