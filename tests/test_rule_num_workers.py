@@ -80,6 +80,13 @@ def test_functions_that_read_files(reader: str) -> None:
     assert apply(RULE, script(PLAIN, dataset=f"from {module} import {name}\n" + dataset)).fixes
 
 
+@pytest.mark.parametrize("draw", ["scipy.stats.norm.rvs(size=4)", "skimage.util.random_noise(x)", "os.urandom(4)"])
+def test_functions_that_draw_in_libraries_that_mostly_do_not(draw: str) -> None:
+    module = draw.partition("(")[0].rpartition(".")[0] if "norm" not in draw else "scipy.stats"
+    dataset = FILES.replace("return x, x.sum()", f"{draw}\n        return x, x.sum()")
+    assert "what an item of Files draws is not known" in apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset)).refusals
+
+
 def test_asking_for_the_start_method_does_not_settle_it() -> None:
     text = apply(RULE, script(PLAIN, guard=False)).text
     before = multiprocessing.get_start_method(allow_none=True)

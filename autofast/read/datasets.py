@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -55,6 +56,7 @@ FILES = (
 ).split()
 GENERATORS = names.GENERATORS
 DRAWS = frozenset(f"torch.{name}" for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax"))
+SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")  # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom
 WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
     {
         "torch",
@@ -103,6 +105,7 @@ WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, o
         "lmdb",
         "tifffile",
         "pydicom",
+        "matplotlib",
     }
     | {
         "nibabel",
@@ -402,7 +405,7 @@ class Walk:
             self.random.add("python")
         elif name in DRAWS or (name.startswith("torch.") and names.FACTORIES.get(name.rsplit(".", 1)[-1])):
             self.random.add("torch")
-        elif name.split(".")[0] not in WITHOUT_DICE:
+        elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
             self.random.add("unknown")
         elif name.startswith(("torchvision.transforms", "albumentations", "imgaug")) and "functional" not in name:
             self.reads.add("compute")
