@@ -48,12 +48,15 @@ def existing(script: Script, step: Step) -> Existing | None:
 
 
 def _inner(script: Script, step: Step) -> Existing | None:
-    """``for micro_step in range(K)`` around the backwards, with the update after it."""
+    """``for micro_step in range(K)`` around forward and backward, with the update after it."""
+    forwards = [o for site in step.forwards for o in site if inside(o.stack, step.loop)]
     updated = {id(f.node) for u in step.updates for o in u.site for f in below(o.stack, step.loop) if isinstance(f, LoopFrame)}
     for backward in step.backwards:
         for occurrence in backward.site:
             for frame in below(occurrence.stack, step.loop) if inside(occurrence.stack, step.loop) else ():
                 if isinstance(frame, LoopFrame) and isinstance(frame.node, ast.For) and id(frame.node) not in updated:
+                    if not forwards or not all(inside(o.stack, frame.node) for o in forwards):
+                        continue  # the same loss again
                     match frame.node.iter:
                         case ast.Call(func=ast.Name(id="range"), args=[every], keywords=[]):
                             return Existing(every, frame.node.iter, _number(script, every), step)

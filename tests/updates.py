@@ -32,9 +32,15 @@ class Recorder:
 
 def updates_of(text: str, **given: Any) -> tuple[list[tuple[int, list[Any], list[float]]], dict[str, Any]]:
     """The updates of a script that runs in this process, and its variables at the end."""
-    with Recorder() as recorder:
-        scope: dict[str, Any] = {"__name__": "__main__", **given}
-        exec(compile(text, "train.py", "exec"), scope)
+    import torch
+
+    default = torch.get_default_dtype()
+    scope: dict[str, Any] = {"__name__": "__main__", **given}
+    try:
+        with Recorder() as recorder:
+            exec(compile(text, "train.py", "exec"), scope)
+    finally:
+        torch.set_default_dtype(default)  # what the script sets is not for the tests that come after
     return recorder.updates, scope
 
 
