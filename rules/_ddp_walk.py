@@ -454,6 +454,11 @@ class Walk(Values):
             self.note(expr, "none")
             return
         if kind.items is None and kind.name in ("mean", "sum", "per"):
+            if kind.sized and isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mult):
+                sizes, others = self._sizes(expr.left, expr.right)
+                if len(sizes) == 1 and any(id(n) in self.notes and self.notes[id(n)].how != "none" for n in ast.walk(others[0])):
+                    self.settle(sizes[0])  # the number of samples itself: other rules may move what it is multiplied with
+                    return
             self.note(expr, "size" if kind.sized else kind.name)  # `per` and `size` need no communication
             return
         inner = (
@@ -474,6 +479,11 @@ class Walk(Values):
             if kind.name == "other" and kind.why and id(expr) not in self.decided:
                 raise Refused(f"`{_short(expr)}` on {at(expr)} is {kind.why}") from None
             raise
+
+    def _sizes(self, *factors: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
+        """Those that count samples, and the others."""
+        sizes = [f for f in factors if self.kinds.get(id(f), EQUAL).sized]
+        return sizes, [f for f in factors if f not in sizes]
 
     def kept(self, expr: ast.expr, kind: Kind) -> Kind:
         """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""

@@ -9,7 +9,7 @@ from autofast.plan import Plan
 from autofast.registry import all_rules
 from tests.fixture import ALL, Fixture
 from tests.harness import HARNESS, HAVE_TORCH, compare
-from tests.test_fixtures import job, script_of
+from tests.test_fixtures import job, reread, script_of
 from tests.torchrun import torchrun
 
 RULES = ("ddp", "dataparallel-to-ddp")
@@ -31,3 +31,12 @@ def test_one_process_and_two(fixture: Fixture):
     assert world.equal and not any(world.left_open)
     assert not world.ranks[1].stdout and not [name for name in world.written[1] if "." in name]  # a folder may be made by all
     assert bool(world.ranks[0].stdout) == bool(before.stdout)
+
+
+@pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
+def test_beside_what_is_on_by_default(fixture: Fixture):
+    rules = [rule for name, rule in all_rules().items() if rule.default or name in RULES]
+    names = frozenset(rule.name for rule in rules)
+    plan = Plan.make(script_of(fixture), Options(selected=names, asked=frozenset(RULES)), rules, Effect.RECIPE)
+    if plan.applied & set(RULES):
+        plan.check(lambda texts: reread(fixture, texts))

@@ -88,7 +88,7 @@ class Meter:
         ({"batch": "print('{:.4f}'.format(float(loss)))"}, "float(mean_loss)"),
         ({"batch": "print(math.exp(loss.item()), torch.exp(loss).item())"}, "torch.exp(mean_loss).item()"),
         ({"start": "total = 0", "batch": "total += loss.item()", "epoch": "print(total / len(loader))"}, "mean_over_ranks(loss).item()"),
-        ({"start": "total = 0", "batch": "total += loss.item() * x.size(0)", "epoch": "print(total / len(data))"}, "* x.size(0) * WORLD_SIZE"),
+        ({"start": "total = 0", "batch": "total += loss.item() * x.size(0)", "epoch": "print(total / len(data))"}, "* (x.size(0) * WORLD_SIZE)"),
         ({"start": "total = 0.0", "batch": "total += loss.detach()", "epoch": "print(total.item() / (i + 1))"}, "total += mean_over_ranks("),
         ({"start": "total = 0.0", "batch": "total += loss", "epoch": "print(total.item() / (i + 1))"}, "mean_total.item() / (i + 1)"),
         (
