@@ -330,6 +330,7 @@ def test_copies_of_a_random_generator() -> None:
         ("acc nan, 250.0 images/sec, 3 GiB", "acc #, # images/sec, # GiB", ["nan"]),
         ("saved to run/train_fast.py.log layer1.weight", "saved to @.py.log layer1.weight", []),
         ("took 3.5s for 12 steps", "took #s for # steps", ["12"]),
+        ("| 3/9 batches | ms/batch 5.32 | loss 2.5", "| #/# batches | ms/batch # | loss #", ["3", "9", "2.5"]),
     ],
 )
 def test_lines(line: str, kind: str, kept: list[str]) -> None:
@@ -355,6 +356,17 @@ def test_printed_text() -> None:
     assert lost.passed is False and "epoch" in lost.text
     wrong = check(parity_stdout.numbers(two(a, printing("start\nepoch 1 loss 0.50 in 2 s\nepoch 2 loss 0.41 in 2 s\ndone\n"))))
     assert wrong.passed is False and "0.41 instead of 0.40" in wrong.text
+
+
+def test_words_that_a_model_makes() -> None:
+    a = printing("step 1 loss 0.5\nO God, what then\ndone\n")
+    for effect, passed in (("exact", False), ("rounding", None), ("sampling", None)):
+        other = check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\nO dog, what hten\ndone\n"), effect)))
+        assert other.passed is passed and "O God" in other.text
+        assert check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\ndone\n"), effect))).passed is False  # nothing in its place
+        assert check(parity_stdout.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))).passed is False  # a line with numbers
+    moved = replace(two(a, printing("step 1 loss 0.5\ndone\n"), "rounding"), perturbed=printing("step 1 loss 0.5\nO cat\ndone\n"))
+    assert check(parity_stdout.text_of(moved)).passed  # rounding alone makes other words of it
 
 
 def test_the_meaning_of_the_printed_loss() -> None:
