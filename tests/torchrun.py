@@ -36,6 +36,7 @@ COLLECTIVES = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast", "broadcast_object_list", "gather",
     "gather_object", "reduce", "reduce_scatter", "scatter", "scatter_object_list",
 )  # fmt: skip
+ABORTED = "terminate called without an active exception"
 LIMIT = 60.0  # a run of some seconds that takes this long hangs
 
 
@@ -186,14 +187,18 @@ def torchrun(job: Job, ranks: int = 2) -> World:
     return _RANKS.run(replace(job, limit=min(job.limit, LIMIT), then=None), ranks)
 
 
-def real(job: Job, ranks: int = 2) -> subprocess.CompletedProcess[str]:
-    """torchrun itself: many seconds. The script is not watched."""
+def real(job: Job, ranks: int = 2, again: int = 3) -> subprocess.CompletedProcess[str]:
+    """torchrun itself: many seconds. The script is not watched.
+
+    gloo's threads now and then abort a process that ends well (std::terminate at the very end, seen on a busy machine): that run is made again.
+    """
     one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     env = {**os.environ, **one, "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", job.entry, *job.args]
     with tempfile.TemporaryDirectory(prefix="autofast-ranks-") as scratch:
         _copy(job, Path(scratch) / "work")
-        return subprocess.run(command, cwd=Path(scratch) / "work", env=env, capture_output=True, text=True, timeout=job.limit, check=False)
+        done = subprocess.run(command, cwd=Path(scratch) / "work", env=env, capture_output=True, text=True, timeout=job.limit, check=False)
+    return real(job, ranks, again - 1) if again and done.returncode and ABORTED in done.stderr else done
 
 
 @cache
