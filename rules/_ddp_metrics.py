@@ -19,7 +19,8 @@ from ._ddp_calls import ADDERS
 from ._ddp_follow import followed
 from ._ddp_guards import Host
 from ._ddp_names import Ranks, Refused, Training, at
-from ._ddp_walk import Note, Walk
+from ._ddp_state import Note
+from ._ddp_walk import Walk
 
 HELPERS = {
     "mean": (
