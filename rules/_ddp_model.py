@@ -19,13 +19,14 @@ from autofast.read.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, 
 from autofast.read.kinds import is_module
 from autofast.read.names import DDP
 from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
-from autofast.read.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing
+from autofast.read.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.script import Model, Script, Step
 
 from ._ddp_names import Ranks, Refused, at
 from ._ddp_setup import in_block, own_seeds
 from ._gradients import Unproven, _parameters, _used, left_out
 from ._homes import argument, home_of
+from ._parts import parts_of
 from ._places import block as block_around
 from ._turns import FUNCTIONS, is_parameter, mentions
 
@@ -103,24 +104,6 @@ def _check_call(script: Script, node: ast.AST, occurrence: Occurrence) -> None:
         if not is_module(thing):
             name = ast.unparse(node.func)
             raise Refused(f"`{name}(...)` on {at(node)} is not a plain call of a model: DistributedDataParallel sees forward only")
-
-
-def parts_of(thing: Thing) -> dict[int, Thing]:
-    """A module and all modules below it, by id."""
-    found: dict[int, Thing] = {}
-    todo: list[Thing] = [thing]
-    while todo:
-        part = todo.pop()
-        if id(part) in found:
-            continue
-        found[id(part)] = part
-        if isinstance(part, (Inst, Ext)):
-            todo.extend(t for v in part.attrs.values() for t in v if is_module(t) or isinstance(t, (Seq, Dict)))
-        if isinstance(part, Ext):
-            todo.extend(t for g in (*part.args.positional, *part.args.named.values()) for t in g.values)
-        elif isinstance(part, (Seq, Dict)):
-            todo.extend(part.any())
-    return found
 
 
 def _learns(script: Script, mine: Trained) -> bool:

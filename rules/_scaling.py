@@ -23,8 +23,9 @@ from autofast.script import Backward, Script, Step, Update
 
 from ._homes import Home, after_all, home_of
 from ._ledger import Event, Ledger
+from ._parts import parts_of
 from ._places import block, index, is_sure, nodes_of, shared, statement_at
-from ._taps import Tapped, against_scaler, free_parameters, parts_of, taps, use_of
+from ._taps import Tapped, against_scaler, free_parameters, taps, use_of
 
 NAMES = ("scaler", "grad_scaler", "amp_scaler")
 
@@ -398,14 +399,14 @@ def _has_key(display: ast.Dict | ast.Call) -> bool:
 def zeros(script: Script) -> list[Event]:
     """``optimizer.zero_grad()`` and ``model.zero_grad()``."""
     sites = script.methods("zero_grad")
-    zeroed = parts_of(o.this for s in sites for o in s if o.this is not None)
+    zeroed = parts_of(*(o.this for s in sites for o in s if o.this is not None))
     trained = [m for step in script.steps for t in step.models for m in unwrapped(t)]
     found = []
     for site in sites:
         ids: set[int] = set()
         sure = True
         for thing in (o.this for o in site if o.this is not None):
-            models = parts_of([thing])
+            models = parts_of(thing)
             for optimizer in script.optimizers:
                 mine = [m for p in optimizer.params for m in unwrapped(p)]
                 if any(t is thing for t in optimizer.things):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from autofast.carry import calls_of
 from autofast.read.build import unwrapped
@@ -14,6 +14,7 @@ from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Metho
 from autofast.script import Script
 
 from ._ledger import Event, is_none_test
+from ._parts import parts_of
 
 HOOKS = frozenset(
     [
@@ -175,28 +176,11 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
         return None
     ids: set[int] = set()
     for optimizer in script.optimizers:
-        if models & {*parts_of(optimizer.params), *map(id, optimizer.things)}:
+        if models & {*parts_of(*optimizer.params), *map(id, optimizer.things)}:
             ids |= {id(t) for t in optimizer.things}
     if not ids and all(o.params for o in script.optimizers):
         return f"the gradient of `{ast.unparse(expr)}`, which no optimizer updates"
     return frozenset(ids) or None
-
-
-def parts_of(modules: Iterable[Thing]) -> set[int]:
-    """The ids of modules and of all modules in them."""
-    found: set[int] = set()
-    todo = list(modules)
-    while todo:
-        for thing in unwrapped(todo.pop()):
-            if id(thing) not in found:
-                found.add(id(thing))
-                if isinstance(thing, (Seq, Dict)):
-                    todo.extend(thing.any())
-                elif isinstance(thing, Inst):
-                    todo.extend(t for v in thing.attrs.values() for t in v if is_module(t) or isinstance(t, (Seq, Dict)))
-                elif isinstance(thing, Ext) and is_module(thing):
-                    todo.extend(t for g in thing.args.positional for t in g.values if is_module(t) or isinstance(t, (Seq, Dict)))
-    return found
 
 
 def _of_groups(script: Script, expr: ast.expr) -> frozenset[int]:
@@ -226,8 +210,8 @@ def _of_part(script: Script, expr: ast.expr) -> frozenset[int]:
                 if not isinstance(made, ast.Assign) or function_of(stores[0]) is not scope:
                     return frozenset()
                 models = _models_of(script, made.value)
-                mine = [o for o in script.optimizers if models & parts_of(o.params)]
-                if not mine or len(models - set().union(*(parts_of(o.params) for o in mine))):
+                mine = [o for o in script.optimizers if models & parts_of(*o.params).keys()]
+                if not mine or len(models - set().union(*(parts_of(*o.params) for o in mine))):
                     return frozenset()
                 found |= {id(t) for o in mine for t in o.things}
             case _:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edits import Edit, Helper
 from autofast.finding import Options
 from autofast.read.source import Source, function_of
-from autofast.read.values import Arg, Bound, Cls, Const, Dict, Ext, Func, Inst, Num, Seq, Tensor, Thing, Unknown, Values
+from autofast.read.values import Cls, Const, Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
 from autofast.script import Dataset, Loader, Script
 
 from ._batches import Images, images
 from ._imports import module_in
 from ._loaders import DEVICE_DEFAULTS, given, hooks, peeks
+from ._parts import held_by
 from ._shared_state import changed_by_items, changed_meanwhile, unseen
 
 HELPER = "loader_workers"
@@ -95,7 +95,7 @@ def _unpicklable(loader: Loader) -> bool:
     for name in ("collate_fn", "worker_init_fn"):
         argument = given(loader, name)
         roots.extend(argument.values if argument is not None else ())
-    return any(_is_local(thing) for thing in _parts(roots))
+    return any(_is_local(thing) for thing in held_by(*roots).values())
 
 
 def _is_local(thing: Thing) -> bool:
@@ -103,26 +103,6 @@ def _is_local(thing: Thing) -> bool:
     if isinstance(thing, Inst):
         node = thing.cls.node
     return isinstance(node, ast.Lambda) or (node is not None and not isinstance(function_of(node), ast.Module))
-
-
-def _parts(roots: list[Thing]) -> Iterator[Thing]:
-    """The things, and what they hold."""
-    todo, seen = list(roots), set[int]()
-    while todo and len(seen) < 400:
-        thing = todo.pop()
-        if id(thing) in seen or isinstance(thing, (Const, Num, Tensor, Arg)):
-            continue
-        seen.add(id(thing))
-        yield thing
-        held: list[Values] = []
-        if isinstance(thing, (Inst, Ext)):
-            held = [*thing.attrs.values()]
-            held += [g.values for g in (*thing.args.positional, *thing.args.named.values())] if isinstance(thing, Ext) else []
-        elif isinstance(thing, (Seq, Dict)):
-            held = [thing.any()]
-        elif isinstance(thing, Bound):
-            held = [frozenset({thing.this})]
-        todo.extend(t for values in held for t in values)
 
 
 # ------------------------------------------------------------------------------------------------ reasons against
@@ -236,7 +216,7 @@ def _makes_batches(dataset: Dataset) -> bool:
 
 def _transforms(dataset: Dataset) -> bool:
     """Items go through transforms of torchvision or the like, which work on one image at a time."""
-    parts = [t for t in _parts([dataset.thing]) if isinstance(t, Ext)]
+    parts = [t for t in held_by(dataset.thing).values() if isinstance(t, Ext)]
     return any(t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms.")) for t in parts)
 
 

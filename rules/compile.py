@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from autofast.edits import After, Edit
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.read.build import unwrapped
-from autofast.read.kinds import is_module
 from autofast.read.names import MODULE_BASES
 from autofast.read.source import source_of
-from autofast.read.values import Ext, Inst, Seq, Thing
+from autofast.read.values import Ext, Inst, Thing
 from autofast.script import Model, Script
 
 from ._compiled import against, against_replaced_forward, against_script, is_there
 from ._hazards import Code
 from ._layout import draws
+from ._parts import parts_of
 from ._ready import Place, place_of
 from ._torch import torch_in
 
@@ -63,29 +63,11 @@ def trained(script: Script) -> Iterator[Model]:
     """The models that take part in training and have weights that an optimizer gets, as far as that is known."""
     used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
     owned = {id(inner): inner for o in script.optimizers for t in o.params for inner in unwrapped(t)}
-    inside = {part for t in owned.values() for part in _parts(t)}
+    inside = {part for t in owned.values() for part in parts_of(t)}
     open_ended = any(not o.params for o in script.optimizers) or not script.optimizers
     for model in script.models:
-        if id(model.thing) in used and (id(model.thing) in inside or (model.layers and (open_ended or owned.keys() & _parts(model.thing)))):
+        if id(model.thing) in used and (id(model.thing) in inside or (model.layers and (open_ended or owned.keys() & parts_of(model.thing)))):
             yield model
-
-
-def _parts(thing: Thing) -> dict[int, Thing]:
-    """A module and all modules below it, by id."""
-    found: dict[int, Thing] = {}
-    todo: list[Thing] = [thing]
-    while todo:
-        part = todo.pop()
-        if id(part) in found:
-            continue
-        found[id(part)] = part
-        if isinstance(part, (Inst, Ext)):
-            todo.extend(t for v in part.attrs.values() for t in v if is_module(t) or isinstance(t, Seq))
-        if isinstance(part, Ext):
-            todo.extend(t for g in (*part.args.positional, *part.args.named.values()) for t in g.values)
-        elif hasattr(part, "any"):
-            todo.extend(part.any())
-    return found
 
 
 # ------------------------------------------------------------------------------------------------ the edit
@@ -109,7 +91,7 @@ def _finding(script: Script, place: Place) -> Finding:
 
 def _is_copied(script: Script, thing: Thing) -> bool:
     """DataParallel may copy the model, or a part of it, to several GPUs."""
-    parts = _parts(thing)
+    parts = parts_of(thing)
     for site in script.calls(*PARALLEL):
         for occurrence in site:
             given = [inner for t in (occurrence.args.get(0, "module") if occurrence.args else ()) for inner in unwrapped(t)]
