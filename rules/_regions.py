@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.read.events import CallFrame, LoopFrame, Occurrence, Site, inside
+from autofast.read.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.read.kinds import is_module
 from autofast.read.source import statement_of
 from autofast.read.values import Cls, Inst, Tensor, Thing
 from autofast.script import Evaluation, Script, Step
 
+from ._gates import rare
 from ._places import block, depth_of, index, nodes_of, shared, statement_at
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -190,17 +191,19 @@ def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
 # ------------------------------------------------------------------------------------------------ evaluation
 def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Region]:
     """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is taken of)."""
+    if evaluation.kind == "statement" and not is_worth(evaluation):
+        return
     regions: dict[int, Region] = {}
     measured: set[int] = set()
     for is_forward, sites in ((True, evaluation.forwards), (False, script.log.of("loss"))):
         for site in sites:
             for occurrence in site:
-                if occurrence.grad == "on" and evaluation.mode != "on" or not inside(occurrence.stack, evaluation.node):
+                start = _start(evaluation, site, occurrence)
+                if start is None or (occurrence.grad == "on" and evaluation.mode != "on"):
                     continue
                 if is_forward and not occurrence.data["outer"]:
                     continue
-                home, batches = _loop(occurrence, evaluation)
-                depth = depth_of(occurrence.stack, home)
+                home, batches, depth = _loop(occurrence, evaluation, start)
                 statement = statement_at(occurrence.stack, site.node, depth)
                 region = regions.get(id(home))
                 if region is None:
@@ -218,10 +221,34 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
     yield from (region for key, region in regions.items() if key in measured)
 
 
-def _loop(occurrence: Occurrence, evaluation: Evaluation) -> tuple[ast.AST, bool]:
-    """The innermost loop of the evaluation around a place (else the evaluation itself), and whether it is one over batches."""
-    start = depth_of(occurrence.stack, evaluation.node)
-    for frame in reversed(occurrence.stack[max(start - 1, 0) :]):
+def _start(evaluation: Evaluation, site: Site, occurrence: Occurrence) -> int | None:
+    """The number of frames down to and with the evaluation; None where the place is not in it."""
+    if evaluation.kind != "statement":
+        return depth_of(occurrence.stack, evaluation.node) or None
+    nodes = nodes_of([evaluation.node])
+    ways = [id(f.node) for f in occurrence.stack] + [id(site.node)]
+    return next((n for n, way in enumerate(ways) if way in nodes), None)
+
+
+def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[ast.AST, bool, int]:
+    """The innermost loop of the evaluation around a place (else the evaluation itself), whether it is one over batches, and its depth."""
+    first = start if evaluation.kind == "statement" else start - 1
+    for n in range(len(occurrence.stack) - 1, first - 1, -1):
+        frame = occurrence.stack[n]
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
-            return frame.node, bool(frame.loaders)
-    return evaluation.node, False
+            return frame.node, bool(frame.loaders), n + 1
+    return evaluation.node, False, start
+
+
+# ------------------------------------------------------------------------------------------------ single statements
+def is_worth(evaluation: Evaluation) -> bool:
+    """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and runs more than now and then."""
+    whole = isinstance(evaluation.node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return))
+    return whole and not all(_seldom(occurrence) for site in evaluation.forwards for occurrence in site)
+
+
+def _seldom(occurrence: Occurrence) -> bool:
+    """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
+    inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
+    rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
+    return any(isinstance(f, BranchFrame) and not f.known and rare(f.node) for f in rest)

@@ -9,12 +9,11 @@ from autofast.edits import Around, Decorator, Edit, Rewrite
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.order import Rank
 from autofast.read.evaluations import HOOKS
-from autofast.read.events import BranchFrame, LoopFrame, Occurrence, Site
 from autofast.read.source import source_of
 from autofast.read.values import Ext, Ref
 from autofast.script import Evaluation, Script
 
-from ._gates import rare
+from ._regions import is_worth
 from ._torch import torch_in
 
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")  # they evaluate without gradients themselves
@@ -68,7 +67,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    if evaluation.kind == "statement" and (not is_whole(node) or all(seldom(s, o) for s in evaluation.forwards for o in s)):
+    if evaluation.kind == "statement" and not is_worth(evaluation):
         return
     torch, imports = torch_in(source_of(node))
     mode = f"{torch}.no_grad()" if evaluation.escapes else f"{torch}.inference_mode()"
@@ -86,15 +85,3 @@ def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> tuple[st
         return f"{source_of(called).segment(called.value)}.inference_mode()", ()
     torch, imports = torch_in(source_of(called))
     return f"{torch}.inference_mode()", imports
-
-
-def is_whole(node: ast.AST) -> bool:
-    """A plain statement, of which all is evaluation (not the head of an ``if`` or ``for``)."""
-    return isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return))
-
-
-def seldom(site: Site, occurrence: Occurrence) -> bool:
-    """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
-    inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
-    rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
-    return any(isinstance(f, BranchFrame) and not f.known and rare(f.node) for f in rest)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.amp import HEAD, LOOP, amp, close, script, trained
-from tests.onerule import Applied
+from tests.amp import AMP, HEAD, LOOP, amp, close, script, trained
+from tests.onerule import Applied, apply
 
 AUTO = 'with torch.autocast("cuda", dtype=amp_dtype(), enabled=torch.cuda.is_available()):'
 NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16()):'
@@ -564,3 +564,34 @@ def test_complex_and_double_parameters(weight: str, why: str):
 def test_complex_numbers_in_the_loss():
     done = amp(changed(LOSS, "loss = criterion((model(x) * torch.tensor(1j, device=x.device)).abs(), y)"))
     assert not done.fixes and "complex numbers" in done.refusals
+
+
+EACH = """
+losses += [round(criterion(model(X[i].to(device)), Y[i].to(device)).item(), 6) for i in range(6)]
+"""
+CALLED = """
+def measure(i):
+    return criterion(model(X[i].to(device)), Y[i].to(device)).item()
+
+
+losses.append(measure(0))
+"""
+
+
+@pytest.mark.parametrize("measures", [EACH, CALLED, "losses.append(criterion(model(X[0].to(device)), Y[0].to(device)).item())"])
+@pytest.mark.parametrize("target", ["cuda", "cpu"])
+def test_an_evaluation_in_one_statement_is_found_before_it_is_under_no_grad_too(measures: str, target: str):
+    """Both rules at once, and one after the other, must give the same."""
+    text = script() + measures
+    both = apply(f"{AMP} no-grad-eval", text, target=target)
+    first = apply("no-grad-eval", text, target=target)
+    assert both.text == apply(AMP, first.text, target=target).text != apply(AMP, script(), target=target).text
+    assert len([f for f in both.fixes if f.rule == "autocast"]) == 2
+    assert close(trained(both.before)["losses"], trained(both.text)["losses"], 0.02)
+
+
+def test_a_measurement_that_is_made_now_and_then_stays():
+    """Neither rule looks at it, in whichever order they come."""
+    loop = LOOP + "    if i % 3 == 0:\n        print(criterion(model(X[0].to(device)), Y[0].to(device)).item())\n"
+    done = apply(f"{AMP} no-grad-eval", script(loop), target="cpu")
+    assert [f.rule for f in done.fixes] == ["autocast"]
