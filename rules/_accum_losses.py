@@ -34,8 +34,10 @@ class Losses(Calls):
 
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
-        self._open: set[int] = set()
+        self._open: set[int] = set()  # stores whose value is being asked for
+        self._met: set[int] = set()  # those of them that were asked for again meanwhile: the answer holds inside them only
         self._calls: list[ast.AST] = []
+        self._known: dict[tuple[int, int], tuple[ast.expr, Scope, Shape | Refused]] = {}
 
     def of(self, expr: ast.expr, scope: Scope) -> Kind:
         """``MEAN``, ``SUM`` or ``FREE``; raises :class:`Refused` for everything else."""
@@ -46,6 +48,23 @@ class Losses(Calls):
 
     # ------------------------------------------------------------------------------------------------ expressions
     def shape(self, expr: ast.expr, scope: Scope) -> Shape:
+        """What an expression is. Each is asked for once: code that mentions everything twice would take 2 ** lines otherwise."""
+        key = (id(expr), id(scope))
+        if key not in self._known:
+            met, self._met = self._met, set()
+            answer: Shape | Refused
+            try:
+                answer = self._shape(expr, scope)
+            except Refused as refused:
+                answer = refused
+            inside = self._met & self._open
+            self._met = met | inside
+            if inside:
+                return _given(answer)
+            self._known[key] = (expr, scope, answer)  # with its keys, whose ids are theirs as long as they live
+        return _given(self._known[key][2])
+
+    def _shape(self, expr: ast.expr, scope: Scope) -> Shape:
         match expr:
             case ast.Constant():
                 return Kind.NONE if expr.value is None or expr.value in (0, 0.0) else Kind.FREE
@@ -117,6 +136,7 @@ class Losses(Calls):
         added: list[tuple[ast.operator, Shape, ast.AST]] = []
         for node in stores:
             if id(node) in self._open:
+                self._met.add(id(node))
                 continue  # defined by itself, in a loop: what else it is made of decides
             self._open.add(id(node))
             try:
@@ -303,13 +323,13 @@ class Losses(Calls):
         names = [a.arg for a in (*spec.posonlyargs, *spec.args)][1 if bound else 0 :]
         if len(expr.args) > len(names):
             raise unknown(expr)
-        given: dict[str, Callable[[], Shape]] = {n: _later(self, a, scope) for n, a in zip(names, expr.args, strict=False)}
-        given.update({k.arg: _later(self, k.value, scope) for k in expr.keywords if k.arg})
+        given: dict[str, Callable[[], Shape]] = {n: self._later(a, scope) for n, a in zip(names, expr.args, strict=False)}
+        given.update({k.arg: self._later(k.value, scope) for k in expr.keywords if k.arg})
         defaults = dict(zip([a.arg for a in (*spec.posonlyargs, *spec.args)][::-1], spec.defaults[::-1], strict=False))
         defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None})
         for name, default in defaults.items():
             if name not in given:
-                given[name] = _later(self, default, Scope(function_of(node)))
+                given[name] = self._later(default, Scope(function_of(node)))
         if bound and (spec.posonlyargs or spec.args):
             this = (*spec.posonlyargs, *spec.args)[0].arg
             given[this] = _self(expr)
@@ -325,9 +345,25 @@ class Losses(Calls):
         finally:
             self._calls.pop()
 
+    def _later(self, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
+        """An argument, asked for where it stands: not inside the function that gets it."""
+        calls, opened = list(self._calls), set(self._open)
 
-def _later(losses: Losses, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
-    return lambda: losses.shape(expr, scope)
+        def value() -> Shape:
+            inside = self._calls, self._open
+            self._calls, self._open = list(calls), set(opened)
+            try:
+                return self.shape(expr, scope)
+            finally:
+                self._calls, self._open = inside
+
+        return value
+
+
+def _given(answer: Shape | Refused) -> Shape:
+    if isinstance(answer, Refused):
+        raise Refused(*answer.args)
+    return answer
 
 
 def _self(expr: ast.Call) -> Callable[[], Shape]:

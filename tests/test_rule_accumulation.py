@@ -6,10 +6,12 @@ or, with ``--keep-batch``, with the very same ones.
 
 from __future__ import annotations
 
+import ast
 import tempfile
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -1160,3 +1162,55 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
     for texts in metamorphic.apply(change, {source.path: source.text for source in sources}):
         plan = planned(fixture, 2, False, {source.path: source.encode(texts[source.path]) for source in sources})
         assert [f.status for f in plan.findings] == ["fix"], plan.findings[0].refusal
+
+
+# ------------------------------------------------------------------------------------------------ effort
+def test_what_is_mentioned_twice_is_asked_for_once(monkeypatch: pytest.MonkeyPatch):
+    """Each line of such a network mentions the one before twice: 2 ** 16 ways from the loss to the batch."""
+    lines = "".join("        x = (x + self.layers[0](torch.relu(x))) / 2\n" for _ in range(16))
+    head = HEAD.replace("torch.set_default", f"""class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 2)])
+
+    def forward(self, x):
+{lines}        return self.layers[1](x)
+
+torch.set_default""").replace("nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))", "Net()")  # fmt: skip
+    from autofast.rules._accum_losses import Losses
+
+    asked = []
+    real = Losses.shape
+
+    def shape(self: Losses, expr: ast.expr, scope: Any) -> Any:
+        asked.append(expr)
+        assert len(asked) < 5000
+        return real(self, expr, scope)
+
+    monkeypatch.setattr(Losses, "shape", shape)
+    done(LOOP, head=head, steps=(2,))
+
+
+def test_blocks_of_one_class_one_after_the_other():
+    """The argument of the second block is what the first returns: no recursion."""
+    head = HEAD.replace("torch.set_default", """class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        out = torch.relu(self.layer(x))
+        out = out + x
+        return out
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Block()
+        self.second = Block()
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+torch.set_default""").replace("nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))", "Net()")  # fmt: skip
+    done(LOOP.replace("criterion(model(x), y)", "model(x).square().mean()"), head=head, steps=(2,))
