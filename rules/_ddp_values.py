@@ -222,6 +222,7 @@ class Values(Calls):
 
     # -------------------------------------------------------------------------------------------- parts
     def _attribute(self, node: ast.Attribute) -> Kind:
+        """Of an object of a library: what the object is, since what differs by process comes from calls (``_ddp_calls.DRAWN``)."""
         receiver = self.ev(node.value)
         found: Kind | None = None
         for thing in self.things(node.value):
@@ -233,6 +234,8 @@ class Values(Calls):
         if found is not None:
             return self._inside(node, found)
         kind = receiver.whole
+        if node.attr == "index" and (ast.unparse(node.value).endswith("device") or any(_is_device(t) for t in self.things(node.value))):
+            return NEAR  # each process has a GPU of its own
         if node.attr in ("device", "dtype", "ndim", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"):
             return EQUAL
         if kind.name == "batch":
@@ -503,6 +506,10 @@ class Values(Calls):
 
     def hold(self, container: ast.expr, what: Kind) -> None:
         raise NotImplementedError
+
+
+def _is_device(thing: Thing) -> bool:
+    return isinstance(thing, Ext) and thing.name == "torch.device"
 
 
 def _different(found: list[Thing]) -> list[Thing]:

@@ -647,6 +647,30 @@ def test_refusals(text: str, words: str):
 
 
 @pytest.mark.parametrize(
+    ("test", "first"),
+    [
+        ("time.time() > 5", True),
+        ("datetime.datetime.now().microsecond > 5", True),
+        ("torch.cuda.Event(enable_timing=True).elapsed_time(None) > 5", True),
+        ("hash('a') % 2", True),
+        ("id(model) % 2", True),
+        ("torch.cuda.memory_stats()['x'] > 5", True),
+        ("torch.cuda.get_device_properties(0).total_memory > 5", True),
+        ("torch.cuda.current_device() == 1", True),
+        ("next(model.parameters()).device.index == 0", True),
+        ("platform.node() == 'x'", True),
+        ("platform.system() == 'Linux'", False),
+        ("torch.cuda.is_available()", False),
+        ("math.sqrt(epoch) > 1", False),
+    ],
+)
+def test_what_differs_by_process_is_decided_by_the_first(test: str, first: bool):
+    head = "import datetime, math, platform, time\n"
+    edits = found(head + changed("    for x, y in loader:\n", f"    if {test}:\n        break\n    for x, y in loader:\n")).edits
+    assert edits and first == any(isinstance(e, Wrap) and "from_rank_0(" in e.template for e in edits)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         changed("model = nn", "names = sorted(set('a b'.split()))\nsizes = [n for n in {1, 2, 3}]\nmodel = nn"),
