@@ -229,6 +229,7 @@ class _WithScriptArguments(click.Command):
 @click.option(
     "--launch", default="", metavar="COMMAND", help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".'
 )
+@click.option("--launch-rewritten", default="", metavar="COMMAND", help="The same for the rewritten script alone, as after --ddp.")
 @click.option("--python", default=sys.executable, metavar="EXE", help="The interpreter that has your packages.  [default: this one]")
 @click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Run in DIR itself, not in copies.")
 @click.option(

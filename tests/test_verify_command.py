@@ -148,6 +148,8 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
         (["train.py", "--json", "kept.json"], "--force"),
         (["train.py", "--report", "-"], "name a file"),
         (["train.py", "train.py", "--launch", "torchrun 'x"], "--launch: no closing quotation"),
+        (["train.py", "train.py", "--launch-rewritten", "torchrun 'x"], "--launch-rewritten: no closing quotation"),
+        (["train.py", "--by-rule", "--launch-rewritten", "torchrun"], "leave one of the two out"),
         (["train.py", "--json", ".", "--force"], "is a folder; name a file in it"),
         (["train.py", "--json", "train.py", "--force"], "is the script itself"),
         (["train.py", "--json", "same", "--report", "same"], "name two files"),

@@ -182,6 +182,16 @@ def test_launchers_get_what_they_start(project: Path, launch: str, start: list[s
     made.close()
 
 
+def test_one_program_may_have_a_launcher_of_its_own(project: Path):
+    made = scratch.make([project], parent=project.parent.parent)
+    runner = Runner(Setup(python="PY", cwd=project, launch=("srun",)), made)
+    alone = Program("rewritten", project / "train.py", launch=("torchrun", "--nproc-per-node=2"))
+    assert runner.command(alone)[:4] == ["PY", "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    assert runner.shown(alone) == "torchrun --nproc-per-node=2 train.py"
+    assert runner.command(Program("original", project / "train.py"))[0] == "srun"
+    made.close()
+
+
 def test_a_script_of_a_package_is_shown_as_its_module(project: Path):
     (project / "pkg").mkdir()
     (project / "pkg" / "train.py").write_text("from .data import load\n")

@@ -6,6 +6,7 @@
     runs.py     one run: command, environment, time limit, clean end
     series.py   which runs, in which order, and when it is enough
     speed.py    the ratio of step times, its interval, the noise floor
+    ranks.py    a training in several processes as the one that it is, beside one in a single process
     parity.py   the tests of sameness, by the strongest effect of the applied rules
     diagnosis.py  where the time of a step goes
     result.py   what all of this amounts to: the data that the reports show

@@ -36,7 +36,7 @@ class Request:
 
     Attributes:
         script, rewritten: paths; without the second, the first is rewritten to a temporary one.
-        arguments: of the script. launch: a launcher's command line.
+        arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the second script, where it has its own.
         cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
         scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
         limit: seconds after which one run is ended. effect: by which the tests are chosen when the second script is not autofast's.
@@ -53,6 +53,7 @@ class Request:
     seeds: int = 12
     margin: float = 0.02
     launch: str = ""
+    launch_rewritten: str = ""
     python: str = sys.executable
     cwd: Path | None = None
     links: tuple[Path, ...] = ()
@@ -103,6 +104,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     machine = ask(request.python)
     target = request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
     pair = _pair(request, replace(request.config, target=target))
+    pair.rewritten = replace(pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten"))
     threads = request.threads or (
         max(1, (os.cpu_count() or 2) // 2) if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ else 0
     )
@@ -110,7 +112,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         python=request.python,
         arguments=request.arguments,
         cwd=(request.cwd or Path.cwd()).resolve(),
-        launch=_words(request.launch),
+        launch=_words(request.launch, "--launch"),
         threads=threads,
         limit=request.limit,
     )
@@ -143,11 +145,11 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     )
 
 
-def _words(launch: str) -> tuple[str, ...]:
+def _words(launch: str, option: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(launch))
     except ValueError as error:
-        raise BadInput(f"--launch: {str(error).lower()} in {launch!r}") from None
+        raise BadInput(f"{option}: {str(error).lower()} in {launch!r}") from None
 
 
 # ------------------------------------------------------------------------------------------------ the two programs
@@ -160,6 +162,8 @@ def _pair(request: Request, config: Config) -> _Pair:
         raise BadInput(f"{request.script}: no such file; give the training script")
     if request.rewritten is not None and request.by_rule:
         raise BadInput("--by-rule takes the rules from what autofast writes now: leave the second script out, or the option")
+    if request.launch_rewritten and request.by_rule:
+        raise BadInput("--by-rule starts the script with single rules, which --launch-rewritten does not fit: leave one of the two out")
     if request.rewritten is None:
         return _rewritten_now(request, config)
     other = request.rewritten.resolve()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from autofast.verify.ranks import compared
 from autofast.verify.record import FULL, Detail, Run, Step
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
@@ -37,6 +38,7 @@ class Evidence:
     half: the rewrite computes in 16 bits or TF32; None: not known.
     failed: of the rewritten script at any seed.
     tried: (arm, seed, detail) of all runs.
+    made: ``rewritten`` with a record for each of its processes, where the comparison takes them together (``ranks``).
     margin: smallest difference in loss that matters, as a share of the loss.
     seeds: how many pairs are made at most.
     """
@@ -53,6 +55,7 @@ class Evidence:
     seeds: int = 12
     failed: tuple[Run, ...] = ()
     tried: frozenset[tuple[str, int, Detail]] = frozenset()
+    made: tuple[Run, ...] = ()
 
     @property
     def a(self) -> Run:
@@ -67,6 +70,8 @@ def gather(
     effect: str, runs: Sequence[Run], *, rules: Iterable[str] | None = None, arm: str = REWRITTEN, margin: float = 0.02, seeds: int = 12
 ) -> Evidence:
     """Sort ``runs``; ``arm`` is the one compared with the original."""
+    made = tuple(r for r in runs if r.arm == arm and r.seed == 0)
+    runs = compared(runs)
     plain = [r for r in runs if not r.detail.double and not r.detail.perturb]
     arms = {name: [r for r in plain if r.arm == name] for name in (ORIGINAL, arm)}
     good: dict[str, dict[int, Run]] = {ORIGINAL: {}, arm: {}}
@@ -89,6 +94,7 @@ def gather(
         seeds,
         tuple(r for r in arms[arm] if not r.ok),
         frozenset((r.arm, r.seed, r.detail) for r in runs),
+        made,
     )
 
 

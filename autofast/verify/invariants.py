@@ -344,6 +344,23 @@ def movement(ev: Evidence) -> Check | None:
     return Check(name, True, f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones")
 
 
+def replicas(ev: Evidence) -> Check | None:
+    """All processes end with the same parameters, unless those of the original do not."""
+    name = "the same model in every process"
+    if any(_unlike(run) for run in ev.originals) or not ev.made or len(ev.made[0].records) < 2 or not ev.made[0].record.model:
+        return None
+    off = _unlike(ev.made[0])
+    if off:
+        return Check(name, False, f"{len(off)} of {len(ev.made[0].record.model)} tensors differ between processes: {shown(off)}")
+    return Check(name, True, f"in {len(ev.made[0].records)} processes")
+
+
+def _unlike(run: Run) -> list[str]:
+    """Parameters that not all ranks have the same of."""
+    first, *others = [{k: v.sha for k, v in rank.model.items() if not v.buffer} for rank in run.records] or [{}]
+    return [k for k, sha in first.items() if any(sha != other.get(k) for other in others)]
+
+
 def _modes(steps: Sequence[Step]) -> set[float]:
     return {mode for s in steps for mode in s.modes}
 

@@ -43,6 +43,7 @@ _STRUCTURE = (
     invariants.settings,
     invariants.tensors,
     invariants.movement,
+    invariants.replicas,
     invariants.counters,
     invariants.clipping,
     invariants.training_mode,

@@ -49,11 +49,13 @@ class Program:
         arm: its name in reports and records.
         path: the script, where the user has it.
         overlay: new contents of the user's files for this program.
+        launch: words of a launcher of its own, in place of the one of all.
     """
 
     arm: str
     path: Path
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
+    launch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Runner:
         """The words of the command line, without the folders of the run."""
         setup = self.setup
         script = os.path.relpath(self.scratch.there(program.path), self.scratch.there(setup.cwd))
-        launch = list(setup.launch)
+        launch = list(program.launch or setup.launch)
         probe, needs_python = [str(PROBE)], True
         if launch:
             name = " ".join([Path(launch[0]).name, *launch[1:2]])
@@ -114,7 +116,7 @@ class Runner:
         package = packages.of(str(program.path), str(self.setup.cwd))[1]
         if package:
             script = ["-m", f"{package}.{program.path.stem}"]
-        start = self.setup.launch or ("python",)
+        start = program.launch or self.setup.launch or ("python",)
         return shlex.join([*start, *script, *self.setup.arguments])
 
     def run(self, program: Program, *, seed: int, shift: int, detail: Detail, steps: int, seconds: float = 0.0) -> Run:

@@ -15,11 +15,13 @@ from .core import Probe
 from .gradients import parameters
 from .prints import Printer
 
+CALLING = ("DistributedDataParallel", "FullyShardedDataParallel")  # wrappers that call what they hold, as anybody else would
+
 
 def bare(module: Any) -> Any:
     while True:
         inner = module.__dict__.get("_modules", {}).get("_orig_mod")
-        if inner is None and type(module).__name__ in ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"):
+        if inner is None and type(module).__name__ in (*CALLING, "DataParallel"):
             inner = module._modules.get("module") or module._modules.get("_fsdp_wrapped_module")
         if inner is None:
             return module
@@ -66,6 +68,8 @@ class State:
 
     def seen(self, module: Any, gradients: bool) -> None:
         if id(module) in self.inner or getattr(module, "_is_replica", False):  # a copy that DataParallel makes at every call
+            return
+        if type(module).__name__ in CALLING:  # an evaluation may call the model itself: that is the same model
             return
         if id(module) not in self.outer:
             model = bare(module)
