@@ -77,33 +77,40 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
         depth.pop()
     makers = frozenset() if depth else frozenset({thing})  # the layers inside a model are not told apart: their number would explode
     passes = frozenset({node}) if makers else makers
-    return frozenset(_output(interp, t, makers, passes, interp.grad_on()) for t in made)
+    return frozenset(_output(interp, t, makers, passes, interp.grad_on(), not isinstance(thing, Inst)) for t in made)
 
 
-def _output(interp: Core, thing: Thing, makers: frozenset[Thing], passes: frozenset[Any], grad: bool) -> Thing:
-    """A result of a module: whatever it was made of, now it is the output of ``makers``, called at ``passes``."""
+def _output(interp: Core, thing: Thing, makers: frozenset[Thing], passes: frozenset[Any], grad: bool, gathers: bool) -> Thing:
+    """A result of a module: whatever it was made of, now it is the output of ``makers``, called at ``passes``.
+
+    ``gathers``: the module may be one that puts the results of several devices into one tensor, as DataParallel does.
+    """
     if isinstance(thing, Tensor):
-        rank = "?" if thing.rank == "?" else ""
+        rank = thing.rank if thing.rank == "?" or (thing.rank == "0d" and not gathers) else ""
         passes = passes | thing.passes
         return replace(thing, batch=frozenset(), models=thing.models | makers, passes=passes, grad=grad, fresh="", rank=rank, made=None)
     if isinstance(thing, Unknown):
         return Tensor(models=makers, passes=passes, grad=grad, rank="?")
+
+    def inner(found: Values) -> Values:
+        return frozenset(_output(interp, t, makers, passes, grad, gathers) for t in found)
+
     if isinstance(thing, Seq):
-        items = None if thing.items is None else tuple(frozenset(_output(interp, t, makers, passes, grad) for t in i) for i in thing.items)
-        elem = frozenset(_output(interp, t, makers, passes, grad) for t in thing.elem)
+        items = None if thing.items is None else tuple(inner(i) for i in thing.items)
+        elem = inner(thing.elem)
         # equal results for one original are one object, so that loops come to rest
         same = ("output", thing, items, elem)
         if same not in interp.things:
             interp.things[same] = Seq(thing.node, items, elem, thing.kind)
         return interp.things[same]  # type: ignore[no-any-return]
     if isinstance(thing, Dict):
-        key = ("output", thing, makers, passes, grad)
+        key = ("output", thing, makers, passes, grad, gathers)
         if key not in interp.things:
             interp.things[key] = Dict(thing.node, open=thing.open, made=thing.made)
         made: Dict = interp.things[key]  # filled in again each time: the original may have grown
-        made.rest = frozenset(_output(interp, t, makers, passes, grad) for t in thing.rest)
+        made.rest = inner(thing.rest)
         for name, entries in thing.entries.items():
-            made.entries[name] = [replace(e, values=frozenset(_output(interp, t, makers, passes, grad) for t in e.values)) for e in entries]
+            made.entries[name] = [replace(e, values=inner(e.values)) for e in entries]
         return made
     return thing
 
