@@ -9,6 +9,7 @@ class Rank(IntEnum):
     """Inner to outer for expressions and blocks; first to last for statements put into one group."""
 
     LEAF = 0  # keywords and rewrites of one expression: they commute
+    MOVED = 5  # a statement that moves into a condition: below what brings its sums up to date there
     LOSS_DIVIDE = 10  # loss / n ...
     LOSS_SCALE = 11  # ... then scaler.scale(loss / n): the division must be inside the scaled value
     UNSCALE = 20  # gradients are unscaled before anything reads or clips them

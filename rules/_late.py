@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.edits import Before, Edit, Rewrite, Wrap
@@ -15,6 +16,7 @@ from autofast.read.values import Const, Ref
 from autofast.script import Script
 
 from ._later import Unfit, needs_of, put_off, sink_of
+from ._places import block, index
 from ._reads import Read, kept
 from ._turns import Loop, binds, declared, first_in, follows, gate_of, is_step, loop_of, mentions, position, within, works_between
 
@@ -37,8 +39,13 @@ class Variable:
     outside: list[ast.Name] = field(default_factory=list)
 
 
-def variable_of(script: Script, target: ast.Name, statement: ast.stmt, loop: Loop | None, how: str) -> Variable:
-    """Where the number in ``target`` goes; raises :class:`Unfit` where that is not certain."""
+def variable_of(
+    script: Script, target: ast.Name, statement: ast.stmt, loop: Loop | None, how: str, others: Sequence[ast.Name] = ()
+) -> Variable:
+    """Where the number in ``target`` goes; raises :class:`Unfit` where that is not certain.
+
+    ``others`` are the targets in the other arms of ``statement``, where that is a condition.
+    """
     scope = function_of(target)
     found = Variable(target.id, statement, loop, how)
     if target.id in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, target.id)):
@@ -46,7 +53,7 @@ def variable_of(script: Script, target: ast.Name, statement: ast.stmt, loop: Loo
     elsewhere: list[ast.Name] = []
     for node in sorted(mentions(scope, target.id), key=position):
         inside = within(node, loop) if loop is not None else True
-        if node is target:
+        if node is target or any(node is n for n in others):
             continue
         if function_of(node) is not scope:
             raise Unfit(f"`{target.id}` is used in a function of its own (line {node.lineno})")
@@ -81,20 +88,45 @@ def _spells_its_name(node: ast.Name) -> bool:
 
 def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
     """The edits that read a variable, which holds a tensor now, wherever it is used; and whether that spares the host a wait."""
-    edits: list[Edit] = []
-    gains = bool(variable.seldom or variable.outside)
+    away: list[tuple[ast.stmt, list[Edit]]] = []  # statements that are put off
     rest: list[ast.Name] = []
     for statement, uses in _by_statement(variable.each):
         try:
-            edits += _put_off(script, statement, uses, variable.how)
-            gains = True
+            away.append((statement, _put_off(script, statement, uses, variable.how)))
         except Unfit:
             rest += uses
-    if rest:
-        gains = works_between(script, variable.statement, statement_of(rest[0]))
-    for node in sorted([*rest, *variable.seldom, *variable.outside], key=position):
-        edits.append(Wrap(node, reading(variable.how)))
-    return edits, gains
+    if len(rest) > 1:
+        return _read_from(script, variable, rest, away)
+    gains = works_between(script, variable.statement, statement_of(rest[0])) if rest else bool(variable.seldom or variable.outside or away)
+    read = [Wrap(node, reading(variable.how)) for node in sorted([*rest, *variable.seldom, *variable.outside], key=position)]
+    return [*(e for _, more in away for e in more), *read], gains
+
+
+def _read_from(
+    script: Script, variable: Variable, rest: list[ast.Name], away: list[tuple[ast.stmt, list[Edit]]]
+) -> tuple[list[Edit], bool]:
+    """The edits for a variable that several places use in each turn: it is read before the first of them, and a number from there on."""
+    inside = sorted([*variable.each, *variable.seldom], key=position)
+    first = min(rest, key=position)
+    after = inside[inside.index(first) :]
+    here = block(variable.statement)
+    between = here[index(here, variable.statement) + 1 :]
+    while True:
+        top = next(s for s in here if within(first, s))
+        deeper = [b for b in (getattr(top, "body", []), getattr(top, "orelse", [])) if isinstance(top, (ast.If, ast.With)) and b]
+        inner = next((b for b in deeper if all(any(within(n, s) for s in b) for n in after)), None)
+        if inner is None or variable.outside:
+            break
+        here = inner
+    early = inside[: inside.index(first)]
+    before = between[: next(n for n, s in enumerate(between) if within(first, s))]
+    if not works_between(script, variable.statement, top):
+        return [], False
+    if variable.outside and any(isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)):
+        return [], False
+    edits = [e for statement, more in away if position(statement) < position(first) for e in more]
+    edits += [Wrap(n, reading(variable.how)) for n in early if not within(n, top) and not any(within(n, s) for s, _ in away)]
+    return [*edits, Before(top, f"{variable.name} = {reading(variable.how).format(variable.name)}")], True
 
 
 def reading(how: str) -> str:
@@ -120,12 +152,55 @@ def _put_off(script: Script, statement: ast.stmt, uses: list[ast.Name], how: str
 
 def delayed(script: Script, statement: ast.stmt, read: Read, loop: Loop | None) -> Variable:
     """``v = loss.item()`` as a variable whose read may be delayed; raises :class:`Unfit`."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.value is not read.node:
-        raise Unfit("")
-    target = statement.targets[0]
-    if not isinstance(target, ast.Name):
+    target = _target(read)
+    if target is None:
         raise Unfit("")
     return variable_of(script, target, statement, loop, read.how)
+
+
+def in_arms(found: Sequence[Read]) -> Iterator[tuple[ast.If, list[Read]]]:
+    """``if distributed: v = mean(loss).item()``, ``else: v = loss.item()``: each condition all of whose arms read a number into one variable."""
+    made = {id(r.statement): (target.id, r) for r in found if (target := _target(r)) is not None}
+    seen: set[tuple[int, str]] = set()
+    for name, read in made.values():
+        condition = _condition(read.statement)
+        if condition is None or (id(condition), name) in seen:
+            continue
+        seen.add((id(condition), name))
+        arms = [[made[id(s)][1] for s in arm if id(s) in made and made[id(s)][0] == name] for arm in _arms(condition)]
+        if all(len(mine) == 1 and mine[0].how == read.how for mine in arms):
+            yield condition, [mine[0] for mine in arms]
+
+
+def _target(read: Read) -> ast.Name | None:
+    """``v`` of ``v = loss.item()``."""
+    match read.statement:
+        case ast.Assign(targets=[ast.Name() as target], value=value) if value is read.node:
+            return target
+    return None
+
+
+def _condition(statement: ast.stmt) -> ast.If | None:
+    """The condition whose arm a statement stands in, from its ``if``."""
+    outer = parent_of(statement)
+    while isinstance(outer, ast.If) and isinstance(above := parent_of(outer), ast.If) and above.orelse == [outer]:
+        outer = above
+    return outer if isinstance(outer, ast.If) else None
+
+
+def _arms(condition: ast.If) -> Iterator[list[ast.stmt]]:
+    yield condition.body
+    match condition.orelse:
+        case [ast.If() as other]:
+            yield from _arms(other)
+        case rest:
+            yield rest
+
+
+def delayed_arms(script: Script, condition: ast.If, reads: Sequence[Read], loop: Loop | None) -> Variable:
+    """The variable that all arms of a condition read into; raises :class:`Unfit`."""
+    targets = [t for t in map(_target, reads) if t is not None]
+    return variable_of(script, targets[0], condition, loop, reads[0].how, targets[1:])
 
 
 def keep(script: Script, read: Read) -> Edit:

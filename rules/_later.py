@@ -25,6 +25,7 @@ from autofast.read.source import Source, ancestors, function_of, live, parent_of
 from autofast.read.values import Arg, Bound, Const, Dict, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script
 
+from ._moves import Move, move_around
 from ._reads import Read, kept
 from ._turns import (
     Loop,
@@ -45,6 +46,7 @@ from ._turns import (
 
 PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})  # of Python's builtins
 SIZES = frozenset({"size", "numel", "dim", "nelement"})
+NAME = "loss-item-sync"
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 
 
@@ -266,10 +268,21 @@ def _globals_of(source: Source) -> Iterator[set[str]]:
 # ------------------------------------------------------------------------------------------------ where it is needed
 @dataclass(eq=False)
 class Needs:
-    """Where the holder of a sink is looked at: in which conditions of the loop, and whether after it."""
+    """Where the holder of a sink is looked at: in which conditions of the loop, and whether after it.
+
+    ``moves`` are statements that look at it and have to move into such a condition.
+    """
 
     gates: dict[int, tuple[ast.If, list[ast.AST]]] = field(default_factory=dict)
     after: bool = False
+    moves: dict[int, Move] = field(default_factory=dict)
+
+    def add(self, other: Needs) -> None:
+        """Take in what is put off together with it."""
+        self.after = self.after or other.after
+        self.moves.update(other.moves)
+        for key, (gate, nodes) in other.gates.items():
+            self.gates.setdefault(key, (gate, []))[1].extend(nodes)
 
     @property
     def places(self) -> tuple[object, ...]:
@@ -294,6 +307,8 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             outside.append(node)
             continue
         gate = gate_of(node, loop) if in_body(node, loop) else None
+        if gate is None and (move := move_around(script, NAME, node)) is not None:
+            needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Unfit(f"`{_text(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})")
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
@@ -331,7 +346,11 @@ def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Se
     if needs.after:
         if loop.orelse and any(within(n, s) for n in outside for s in loop.orelse):
             raise Unfit("the `else` of the loop uses it")
-        if sink.kind != "number" and (leaving := leaves_early(loop)) is not None:
+        here = function_of(loop)
+        seen = (
+            not isinstance(sink.holder, ast.Name) or is_parameter(here, sink.holder.id) or any(function_of(n) is not here for n in outside)
+        )
+        if sink.kind != "number" and seen and (leaving := leaves_early(loop)) is not None:
             raise Unfit(f"line {leaving.lineno} leaves the loop before the rest could be read")
         for attempt in tries_around(loop):
             early = [n for n in outside if getattr(n, "lineno", 0) < loop.lineno or any(within(n, s) for s in attempt.body)]
@@ -522,6 +541,7 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
     edits.append(Before(around, f"{unread} = []", rank=OUTERMOST))
     for gate, nodes in needs.gates.values():
         edits.append(Before(first_in(gate, nodes), f"{replay}\n{unread}.clear()"))
+    edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
         edits.append(After(around, replay, rank=OUTERMOST))
     return edits

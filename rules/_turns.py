@@ -62,7 +62,9 @@ def gate_of(node: ast.AST, loop: Loop | None) -> ast.If | None:
 
 
 def first_in(gate: ast.If, nodes: list[ast.AST]) -> ast.stmt:
-    """The first statement of ``gate`` that holds one of ``nodes``."""
+    """The first statement of ``gate`` that holds one of ``nodes``; its very first where one of them has yet to move there."""
+    if not all(within(n, gate) for n in nodes):
+        return gate.body[0]
     return next(s for s in gate.body if any(within(n, s) for n in nodes))
 
 
@@ -200,9 +202,9 @@ def functions_in(script: Script, loop: ast.AST, each: bool = False) -> set[int]:
 
 
 def leaves_early(loop: Loop) -> ast.stmt | None:
-    """A ``return`` or ``raise`` that ends the function from inside the loop."""
+    """A ``return`` that ends the function from inside the loop."""
     for node in ast.walk(loop):
-        if isinstance(node, (ast.Return, ast.Raise)) and not any(isinstance(a, FUNCTIONS) for a in chain(node, loop)):
+        if isinstance(node, ast.Return) and not any(isinstance(a, FUNCTIONS) for a in chain(node, loop)):
             return node
     return None
 

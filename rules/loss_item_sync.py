@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
 
 from autofast.edits import Edit
 from autofast.finding import Effect, Finding, Options, rule
@@ -12,8 +13,9 @@ from autofast.read.source import function_of, parent_of, statement_of
 from autofast.script import Script
 
 from ._conditions import combined
-from ._late import Variable, delayed, keep, logged, read_at_use
-from ._later import Needs, Sink, Unfit, needs_of, put_off, sink_of
+from ._late import Variable, delayed, delayed_arms, in_arms, keep, logged, read_at_use
+from ._later import NAME, Needs, Sink, Unfit, needs_of, put_off, sink_of
+from ._moves import moves
 from ._once import Repeated, is_always, read_once, read_together
 from ._places import block, index
 from ._reads import Read, by_statement, reads
@@ -22,7 +24,6 @@ from ._sums import grouped
 from ._torch import uses_gpu
 from ._turns import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
 
-NAME = "loss-item-sync"
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
 
@@ -38,7 +39,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             if any(in_each_step(script, r) for r in mine):
                 yield Finding(statement, said(mine), refusal=script.unread)
         return
-    for finding, used in (*in_functions(script, every), *in_dicts(script, every), *in_loops(script, every)):
+    for finding, used in (*in_functions(script, every), *in_dicts(script, every), *in_moves(script, every), *in_loops(script, every)):
         if not taken & used:
             taken |= used if finding.edits else set()
             yield finding
@@ -113,6 +114,13 @@ def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
         yield from group([(s, said(rs)) for s, rs in by_statement(used)], edits, used)
 
 
+def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Statements that read in every step what is shown in few."""
+    for statement, mine in by_statement(every):
+        if (move := moves(script, NAME).get(id(statement))) is not None:
+            yield Finding(statement, said(mine), edits=move.edits), {id(r.node) for r in mine}
+
+
 def dict_of(read: Read) -> ast.Name | None:
     """The variable of a dict that the number is put into: ``log["loss"] = loss.item()``, ``log = {"loss": loss.item()}``."""
     statement = read.statement
@@ -130,6 +138,8 @@ def dict_of(read: Read) -> ast.Name | None:
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
     for read in every:
+        if id(read.statement) in moves(script, NAME):
+            continue
         loop = loop_of(read.statement)
         if gate_of(read.node, loop) is None and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
             home = loop if loop is not None else function_of(read.node)
@@ -149,7 +159,13 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
     sinks: list[list[tuple[Sink, Needs]]] = []
     late: list[tuple[Variable, Read]] = []
     fixed: list[tuple[ast.stmt, list[Read], str]] = []
-    for statement, mine in by_statement(found):
+    arms: list[tuple[Variable, list[Read]]] = []
+    for condition, mine in in_arms(found):
+        with suppress(Unfit):
+            arms.append((delayed_arms(script, condition, mine, loop), mine))
+    yield from used_after_arms(script, arms)
+    together = {id(r.statement) for _, mine in arms for r in mine}
+    for statement, mine in by_statement([r for r in found if id(r.statement) not in together]):
         try:
             if loop is None:
                 raise Unfit("")
@@ -239,10 +255,9 @@ def read_at_once(script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Re
 
 def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
     """A sink, with what is put off together with it, is put off."""
-    needs = Needs(after=any(n.after for _, n in parts))
+    needs = Needs()
     for _, one in parts:
-        for key, (gate, nodes) in one.gates.items():
-            needs.gates.setdefault(key, (gate, []))[1].extend(nodes)
+        needs.add(one)
     mine = [s for s, _ in parts]
     used = [r for s in mine for r in s.reads]
     yield from group([(mine[0].statement, said(used))], put_off(script, mine, loop, needs), used)
@@ -284,6 +299,18 @@ def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tup
         elif variable.each:
             why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
             yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
+
+
+def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> Iterator[Found]:
+    """Variables that each arm of a condition reads a number into."""
+    for variable, mine in arms:
+        edits, gains = read_at_use(script, variable)
+        if gains:
+            yield from group([(r.statement, said([r])) for r in mine], [*(keep(script, r) for r in mine), *edits], mine)
+        elif variable.each:
+            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
+            for read in mine:
+                yield Finding(read.statement, said([read]), refusal=why), {id(read.node)}
 
 
 def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:

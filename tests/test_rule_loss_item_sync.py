@@ -124,6 +124,23 @@ def test_what_is_put_away_is_read_after_the_loop(step: str, start: str, end: str
     assert len(kept) == 6 and not any(k.requires_grad for k in kept)
 
 
+CRITERION = """\
+class Criterion(nn.Module):
+    def forward(self, out, y):
+        return F.cross_entropy(out, y) / 2, out.pow(2).mean()
+
+criterion = Criterion()
+"""
+
+
+def test_numbers_that_a_module_returns() -> None:
+    step = "first, second = criterion(out, y)\ntotal += first.data[0] + second.data[0]"  # as it was written before torch 0.4
+    done = apply("loss-item-sync", HEAD + CRITERION + training(step, "total = 0", "print(total)"))
+    assert "unread_total.append((first.detach(), second.detach()))" in done.lines
+    gathered = CRITERION.replace("= Criterion()", "= nn.DataParallel(Criterion())")  # one number for each GPU, in a vector
+    untouched(HEAD + gathered + training(step, "total = 0", "print(total)"))
+
+
 def test_no_batches() -> None:
     text = HEAD.replace("(44, 4)", "(0, 4)").replace("(44,)", "(0,)").replace(", shuffle=True", "")
     same(
@@ -365,6 +382,12 @@ def test_loops_that_may_not_end() -> None:
 def test_other_ways_out_of_the_loop() -> None:
     body = training("meter.update(loss.item())\nif i > 3:\n    return", "")
     refused(HEAD + METER + "def train(meter):\n" + indented(body, 4) + "meter = Meter()\ntrain(meter)\nprint(meter)\n", "leaves the loop")
+    local = "def train():\n    meter = Meter()\n" + indented(body.replace("i > 3:", "i > 30:"), 4) + "    print(meter)\ntrain()\n"
+    same(HEAD + METER + local, "unread_meter.append(")
+    body = training("meter.update(loss.item())\nif i > 30:\n    raise ValueError(i)", "")  # ends the script: nobody looks at the meter
+    same(HEAD + METER + "def train(meter):\n" + indented(body, 4) + "meter = Meter()\ntrain(meter)\nprint(meter)\n", "unread_meter.append(")
+    caught = "meter = Meter()\ntry:\n    train(meter)\nexcept ValueError:\n    print(meter)\n"
+    refused(HEAD + METER + "def train(meter):\n" + indented(body, 4) + caught, "may be caught")
     text = training("total += loss.item()").replace("for epoch in range(2):", "total = 0\nfor epoch in range(2):")
     text = "try:\n" + indented(text, 4) + "except KeyboardInterrupt:\n    pass\nprint(total)\n"
     refused(HEAD + text, "may be caught")
@@ -475,6 +498,52 @@ def test_values_in_the_middle_of_a_step() -> None:
 def test_a_value_that_is_also_added_up() -> None:
     step = "value = loss.item()\ntotal += value\nif i % 4 == 0:\n    print(value)"
     same(HEAD + training(step, "total = 0", "print(total)"), "unread_total.append(value)", "print(value.item())")
+
+
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        ("print(v)\nprint(v + 1)", ["v = loss.detach()", "v = v.item()"]),
+        ("if epoch < 5:\n    print(v)\n    print(v + 1)", ["v = loss.detach()", "v = v.item()"]),
+        (
+            "if i % 2 == 0:\n    print(v)\nif epoch:\n    print(v)\n    continue\nprint(v)",
+            ["v = loss.detach()", "print(v.item())", "v = v.item()"],
+        ),
+        ("for j in range(2):\n    print(v)\n    print(v)", ["v = loss.detach()", "v = v.item()"]),
+        ("if i == 3:\n    break\nprint(v, v)", ["v = loss.detach()", "v = v.item()"]),
+    ],
+)
+def test_a_value_that_is_used_more_than_once_is_read_before_the_first_use(step: str, lines: list[str]) -> None:
+    assert same(HEAD + training(step, before_backward="v = loss.item()")).lines == lines
+
+
+def test_a_value_is_added_up_before_it_is_read() -> None:
+    step = "total += v\nprint(v, v)\nother += v"
+    done = same(
+        HEAD + training(step, "total = other = 0", "print(total, other, v)", "v = loss.item()"), "unread_total.append(v)", "v = v.item()"
+    )
+    assert "        other += v\n" in done.text
+    refused(HEAD + training("if i == 3:\n    break\nprint(v, v)", "", "print(v)", "v = loss.item()"), "`v` is used in every step")
+
+
+ARMS = """\
+if epoch:
+    shown = (loss * 2).item()
+elif len(x) > 4:
+    shown = loss.item()
+else:
+    shown = (out.mean() + 0).item()
+"""
+
+
+def test_values_that_each_arm_of_a_condition_reads() -> None:
+    done = same(HEAD + training("print(shown)", before_backward=ARMS), "shown = (loss * 2).detach()", "print(shown.item())")
+    assert done.text.count(".item()") == 1
+    done = same(HEAD + training("total += shown", "total = 0", "print(total)", before_backward=ARMS), "unread_total.append(shown)")
+    assert done.text.count(".item()") == 1
+    refused(HEAD + training(ARMS + "print(shown)"), "`shown` is used in every step")
+    less = ARMS.replace("else:", "elif len(x) > 2:").replace("if epoch", "shown = 0.0\nif epoch", 1)
+    refused(HEAD + training("print(shown)", before_backward=less), "gets other values too")
 
 
 @pytest.mark.parametrize(
@@ -607,6 +676,61 @@ def test_but_not_where_that_could_change_a_value(shown: str) -> None:
 def test_and_not_from_several_gpus() -> None:
     text = HEAD.replace('"cuda" if', '"cuda:0" if') + 'other = nn.Linear(3, 3).to("cuda:1")\n'
     untouched(text + training("print(loss.item(), out.mean().item())"))
+
+
+# ------------------------------------------------------------------------------------------------ what is prepared for a condition
+INFO = "info = {'mean': total / (i + 1), 'loss': loss.item()}\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "moved"),
+    [
+        (f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)", INFO.strip()),
+        ("total += loss.item()\nn += len(x)\nmean = total / n\nif i % 2 == 0:\n    print(mean)\n    print(n)", "mean = total / n"),
+        ("meter.update(loss.item())\ntext = f'{meter.avg:.4f} {i}'\nif i % 2 == 0:\n    print(text)", "text = f'{meter.avg:.4f} {i}'"),
+        (
+            "hits = (out.argmax(1) == y).sum().item()\ntotal += hits\nacc = total / len(y)\nif i % 2 == 0:\n    print(acc)",
+            "acc = total / len(y)",
+        ),
+        (
+            "info = [loss.item(), round(out.mean().item(), 3)]\nif i % 2 == 0:\n    print(info)",
+            "info = [loss.item(), round(out.mean().item(), 3)]",
+        ),
+    ],
+)
+def test_what_is_prepared_for_a_condition_moves_there(step: str, moved: str) -> None:
+    done = same(HEAD + METER + training(step, "total, n, meter = 0, 0, Meter()", "print(total, n, meter)"))
+    assert f"            {moved}\n" in done.text and f"        {moved}\n" not in done.text.replace("    " + "        " + moved, "")
+    gate = done.text[done.text.index("if i % 2 == 0:") :]
+    assert gate.index(moved) < gate.index("print(")
+    assert "in unread_" not in gate[gate.index(moved) : gate.index("print(")]  # sums are brought up to date before
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"{INFO}total += loss.item()\nif i % 2 == 0:\n    print(info)",  # the sum goes on in between
+        f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)\nprint(info)",  # used in every step as well
+        f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)\nelse:\n    print(1, info)",
+        f"total += loss.item()\n{INFO}if i % 2 == 0 and info:\n    print(info)",
+        "total += loss.item()\ninfo = total, next(others)\nif i % 2 == 0:\n    print(info)",  # does something each time
+        "info = [loss.item(), total]\nloss = loss * 2\nif i % 2 == 0:\n    print(info)",
+        "info = [out.mean().item(), total]\nout.add_(1)\nif i % 2 == 0:\n    print(info)",
+        "info = [out[0].sum().item(), total]\nout[0] = 1\nif i % 2 == 0:\n    print(info)",
+        "info = [model[0].weight.mean().item(), total]\noptimizer.step()\nif i % 2 == 0:\n    print(info)",
+        "total += loss.item()\ninfo = total / 2  # autofast: ignore[loss-item-sync]\nif i % 2 == 0:\n    print(info)",
+    ],
+)
+def test_what_may_not_move(step: str) -> None:
+    text = HEAD + "others = iter(range(99))\n" + training("out = out.detach()\n" + step, "total = 0", "print(total)")
+    done = apply("loss-item-sync", text)
+    assert "            info =" not in done.text
+    assert output(done.text) == output(text)
+
+
+def test_a_sum_that_is_changed_before_it_is_prepared_for_the_next_step() -> None:
+    step = "if i % 2 == 0:\n    print(info)\ninfo = total / (i + 1)\ntotal += loss.item()"
+    refused(HEAD + training(step, "total = info = 0"), "is used in every step")
 
 
 # ------------------------------------------------------------------------------------------------ spelling, comments

@@ -1,0 +1,135 @@
+"""Statements that prepare, in every step, what is only shown in few: they move into the condition that shows it.
+
+``info = {"loss": loss.item(), "mean": total / (i + 1)}`` above ``if i % 100 == 0: print(info)`` makes the host wait in every step, and
+keeps ``total`` from waiting. As the first statement of the condition it costs nothing in all other steps.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from autofast.edits import Before, Edit, Remove
+from autofast.ignores import is_spared
+from autofast.order import Rank
+from autofast.read.source import function_of, parent_of
+from autofast.read.values import Const, Num, Ref, Tensor
+from autofast.script import Script
+
+from ._places import block, index
+from ._turns import declared, gate_of, in_body, is_step, loaded_in, loop_of, mentions, stored_in, within, works_between
+
+PLAIN = (
+    ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
+    ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+PURE = frozenset(f"builtins.{n}" for n in ("float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool", "dict"))
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A statement that may stand in ``gate`` as well, and the edits that put it there."""
+
+    statement: ast.Assign
+    gate: ast.If
+    edits: tuple[Edit, ...]
+
+
+_MOVES: WeakKeyDictionary[Script, dict[str, dict[int, Move]]] = WeakKeyDictionary()
+
+
+def moves(script: Script, rule: str) -> dict[int, Move]:
+    """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
+    known = _MOVES.setdefault(script, {})
+    if rule not in known:
+        known[rule] = {id(m.statement): m for m in _find(script) if not is_spared(m.statement, rule)}
+    return known[rule]
+
+
+def move_around(script: Script, rule: str, node: ast.AST) -> Move | None:
+    """The statement that ``node`` stands in, where that can be moved."""
+    return next((m for m in moves(script, rule).values() if within(node, m.statement)), None)
+
+
+def _find(script: Script) -> Iterator[Move]:
+    for source in script.sources:
+        for statement in ast.walk(source.tree):
+            match statement:
+                case ast.Assign(targets=[ast.Name() as target]) if (loop := loop_of(statement)) is not None and is_step(script, loop):
+                    gate = _gate(script, statement, target)
+                    if (
+                        gate is not None
+                        and in_body(gate, loop)
+                        and _is_pure(script, statement.value)
+                        and _may_wait(script, statement, gate)
+                    ):
+                        code = Before(gate.body[0], f"{target.id} = {{value}}", holes={"value": statement.value}, rank=Rank.MOVED)
+                        yield Move(statement, gate, (Remove(statement), code))
+
+
+def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
+    """The condition, further below in the block, that holds every use of what the statement computes."""
+    scope = function_of(target)
+    if target.id in declared(scope):
+        return None
+    loop = loop_of(statement)
+    uses = [n for n in mentions(scope, target.id) if n is not target]
+    gates = {id(gate): gate for n in uses if (gate := gate_of(n, loop)) is not None}
+    gate = next(iter(gates.values()), None)
+    here = block(statement)
+    if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
+        return None
+    fine = all(isinstance(n.ctx, ast.Load) and function_of(n) is scope and any(within(n, s) for s in gate.body) for n in uses)
+    return gate if fine else None
+
+
+def _is_pure(script: Script, value: ast.expr) -> bool:
+    """Whether an expression only computes with what is there: it may be computed later, or not at all."""
+    for node in ast.walk(value):
+        if not isinstance(node, PLAIN):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure_call(script, node):
+            return False
+    return True
+
+
+def _is_pure_call(script: Script, call: ast.Call) -> bool:
+    if script.log.at("sync", call) is not None:
+        return True
+    match call.func:
+        case ast.Attribute(value=ast.Constant(value=str()), attr="format" | "join"):
+            return True
+        case ast.Attribute(value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"):
+            return bool(script.values(tensor)) and all(isinstance(t, Tensor) for t in script.values(tensor))
+    found = script.values(call.func)
+    return bool(found) and all(isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found)
+
+
+def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
+    """Whether nothing between the statement and the condition changes what it computes with."""
+    here = block(statement)
+    between = here[index(here, statement) + 1 : index(here, gate)]
+    if works_between(script, statement, gate):
+        return False
+    names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
+    needed = {n.id for n in names}
+    objects = {n.id for n in names if not all(isinstance(t, (Num, Const)) for t in script.values(n)) or not script.values(n)}
+    attributes = any(isinstance(n, ast.Attribute) and not _is_of_call(n) for n in ast.walk(statement.value))
+    for other in between:
+        if needed & stored_in(other):
+            return False
+        for node in ast.walk(other):
+            if isinstance(node, ast.Call) and (attributes or objects & loaded_in(node)):
+                return False
+            if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+                if attributes or objects & loaded_in(node):
+                    return False
+    return True
+
+
+def _is_of_call(node: ast.Attribute) -> bool:
+    """``loss.item`` of ``loss.item()``."""
+    parent = parent_of(node)
+    return isinstance(parent, ast.Call) and parent.func is node
