@@ -9,16 +9,15 @@ from autofast.edits import Edit
 from autofast.finding import Effect, Finding, Options, rule
 from autofast.place import Home, room
 from autofast.read.events import Occurrence
-from autofast.read.kinds import is_module, is_scaler
+from autofast.read.kinds import is_module
 from autofast.read.source import source_of
 from autofast.read.tensors import dtype_of, tensors_in
 from autofast.read.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
 from autofast.script import Optimizer, Script
 
-from ._amp import only_without_bf16
 from ._apex import KEY as APEX
 from ._apex import apex_goes
-from ._gradients import comes_late
+from ._momentum import has_momentum, starts
 from ._pins import at_least, rules_out
 from ._torch import cuda_test, requires_cuda, torch_in, uses_gpu
 
@@ -48,18 +47,21 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
             yield Finding(optimizer.node, message, refusal=home)
+        elif isinstance(start := starts(script, optimizer, options), str):
+            yield Finding(optimizer.node, message, refusal=start)
         else:
-            made = tuple(edits(script, optimizer, home, options))
+            made = (*edits(script, optimizer, home, options, bool(start)), *start)
             key, needs = (APEX, ("apex-amp",)) if "apex" in script.frameworks else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
 
 
-def edits(script: Script, optimizer: Optimizer, home: Home, options: Options) -> Iterator[Edit]:
+def edits(script: Script, optimizer: Optimizer, home: Home, options: Options, started: bool) -> Iterator[Edit]:
     """``fused=``; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
 
-    SGD with momentum must not meet a GradScaler, which ``grad-scaler`` enables only where the GPU has no bf16: there it stays as it is.
+    SGD with momentum that is not ``started`` must not meet a GradScaler, which ``grad-scaler`` enables only where the GPU has no bf16:
+    there it stays as it is.
     """
-    scaled = options.precision == "auto" and _has_momentum(script, optimizer)
+    scaled = options.precision == "auto" and not started and has_momentum(script, optimizer)
     if options.target == "cpu" or (requires_cuda(script) and not scaled):
         yield home.set("fused", "True")
         return
@@ -99,38 +101,7 @@ def against(script: Script, optimizer: Optimizer, options: Options) -> str:
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
             return f"its step() is replaced on line {_line(site.node)}"
-    return sparse(script) or _complex(script, optimizer) or _lightning_clips(script) or _momentum(script, optimizer, options)
-
-
-def _momentum(script: Script, optimizer: Optimizer, options: Options) -> str:
-    """What fused SGD with momentum cannot do: buffers that are made at different times, and steps that a GradScaler skips (torch 2.13).
-
-    It makes all buffers in the first step, without setting them: where the scaler skips that step, they keep what was in memory.
-    """
-    if not _has_momentum(script, optimizer):
-        return ""
-    for site in script.log.of("new"):
-        scalers = [o for o in site if o.this is not None and is_scaler(o.this)]
-        portable = options.target == "cuda" and options.precision == "auto" and all(only_without_bf16(script, o.args) for o in scalers)
-        if scalers and not portable:
-            return f"in steps that the GradScaler of line {_line(site.node)} skips, fused SGD spoils its momentum"
-    if framework := next((f for f in script.frameworks if f in ("accelerate", "lightning", "fabric", "hf-trainer", "apex")), ""):
-        return f"{framework} may scale the loss, and in steps that a GradScaler skips, fused SGD spoils its momentum"
-    if options.target == "cuda" and (options.precision == "fp16" or script.calls("torch.nn.DataParallel")):
-        return "with fp16 there may be a GradScaler, and in steps that it skips, fused SGD spoils its momentum"
-    models = optimizer.params or [m for step in script.steps if any(u in step.updates for u in optimizer.updates) for m in step.models]
-    why = comes_late(script, models)
-    return f"{why}: fused SGD with momentum is an error then" if why else ""
-
-
-def _has_momentum(script: Script, optimizer: Optimizer) -> bool:
-    """SGD, unless it is certain that no group of it has momentum."""
-    args = optimizer.args
-    if optimizer.name != "SGD":
-        return False
-    if args.open or not args.get(2, "momentum") <= {Const(0), Const(0.0)}:
-        return True
-    return any(isinstance(n, ast.Constant) and n.value == "momentum" for source in script.sources for n in ast.walk(source.tree))
+    return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
 
 
 def _line(node: ast.AST) -> int:

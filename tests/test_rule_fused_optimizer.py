@@ -280,6 +280,7 @@ def test_lightning(options: str, refused: bool) -> None:
 
 
 MOMENTUM = "optim.SGD(model.parameters(), lr=0.1, momentum=0.9)"
+FROM_ZERO = "momentum_from_zero(optimizer)"
 BF16 = "fused=torch.cuda.is_bf16_supported(including_emulation=False) or None"
 
 
@@ -313,14 +314,141 @@ def test_momentum_needs_a_gpu_with_bf16() -> None:
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"before": 'scaler = torch.amp.GradScaler("cuda")'}, "GradScaler of line"),
+        ({"before": 'scaler = torch.amp.GradScaler("cuda")'}, ""),
         ({"before": "from accelerate import Accelerator\naccelerator = Accelerator()"}, "accelerate may scale"),
-        ({"move": ".to(device)\nmodel = nn.DataParallel(model)"}, "fp16"),
+        ({"move": ".to(device)\nmodel = nn.DataParallel(model)"}, ""),
     ],
 )
 def test_momentum_and_scalers(parts: dict[str, str], why: str) -> None:
-    assert why in made(MOMENTUM, **parts).refusals
-    assert made(ADAM, **parts).fixes
+    done = made(MOMENTUM, **parts)
+    assert why in done.refusals if why else starts(done)
+    assert FROM_ZERO not in made(ADAM, **parts).text and made(ADAM, **parts).fixes
+
+
+def starts(done: Applied) -> bool:
+    """Whether momentum is made to start at zero, directly below the optimizer."""
+    return f")\n{FROM_ZERO}\n" in done.text and ON_CUDA in joined(done) and bool(done.fixes)
+
+
+SKIPPED = """
+import torch
+from torch import nn, optim
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+late = nn.Linear(4, 1)
+optimizer = optim.SGD([*model.parameters(), *late.parameters()], lr=0.1, momentum=0.9, weight_decay=0.1, nesterov=True)
+scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+losses = []
+for i in range(8):
+    optimizer.zero_grad()
+    x = torch.randn(8, 4)
+    loss = model(x).pow(2).mean()
+    if i > 3:
+        loss = loss + late(x).pow(2).mean()
+    scaler.scale(loss * (float("inf") if i == 0 else 1)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    losses.append(loss.item())
+"""
+
+
+def test_momentum_that_starts_at_zero_trains_the_same() -> None:
+    """The first step is skipped, and half of the parameters get their first gradient later."""
+    done = apply(RULE, SKIPPED, target="cpu")
+    assert FROM_ZERO in done.lines and "fused=True" in done.text
+    assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-5)
+
+
+MOVED = """
+import os
+import torch
+from torch import nn, optim
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+losses = []
+
+
+def main():
+    model = nn.DataParallel(nn.Linear(4, 1))
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    {between}
+    model.to(device)
+    {after}
+    for i in range(4):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4, device=device)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+
+main()
+"""
+
+
+def moved(between: str = "pass", after: str = "pass", before: str = "") -> Applied:
+    return apply(RULE, MOVED.format(between=between, after=after).replace("    model = nn.Data", f"    {before}\n    model = nn.Data", 1))
+
+
+def test_momentum_starts_where_the_parameters_stay() -> None:
+    done = moved()
+    assert f"model.to(device)\n    {FROM_ZERO}\n" in done.text
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+    condition = "if os.cpu_count() > 1:\n        model.to(device)\n    else:\n        model.float()"
+    assert f"model.float()\n    {FROM_ZERO}\n" in moved(after=condition).text
+    added = moved(after="more = nn.Linear(4, 1).to(device)\n    optimizer.add_param_group({'params': more.parameters()})")
+    assert f"more.parameters()}})\n    {FROM_ZERO}\n" in added.text and run(added.text)["losses"]
+    own = moved(after="teacher = nn.Linear(4, 1).to(device)\n    criterion = nn.MSELoss().to(device)")
+    assert f"model.to(device)\n    {FROM_ZERO}\n" in own.text
+
+
+def test_a_state_that_is_loaded_is_kept() -> None:
+    """Momentum of a run that goes on is there already."""
+    filled = (
+        'state = {0: {"momentum_" + "buffer": torch.ones(1, 4)}, 1: {"momentum_" + "buffer": torch.ones(1)}}\n    '
+        "optimizer.load_state_dict({**optimizer.state_dict(), 'sta' + 'te': state})"
+    )
+    for parts in ({"between": filled}, {"after": filled}):
+        done = moved(**parts)
+        assert FROM_ZERO in done.text
+        assert run(done.text)["losses"] == run(done.before)["losses"] != run(moved().text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"after": "optimizer = wrapped(optimizer)\n    model.to(device)"}, ""),
+        ({"after": "print(len(optimizer.state))"}, "handles the optimizer's state itself"),
+        ({"after": "optimizer.param_groups[0]['dampening'] = 0.5"}, "with dampening"),
+    ],
+)
+def test_where_momentum_cannot_start_at_zero(parts: dict[str, str], why: str) -> None:
+    done = moved(**parts)
+    assert not done.fixes and why in done.refusals
+
+
+def test_groups_that_are_added_while_it_trains() -> None:
+    text = MOVED.format(between="pass", after="more = nn.Linear(4, 1).to(device)").replace(
+        "        losses.append",
+        "        if i == 1:\n            optimizer.add_param_group({'params': more.parameters()})\n        losses.append",
+    )
+    assert "changes its parameters and trains" in apply(RULE, text).refusals
+
+
+def test_momentum_of_an_optimizer_that_is_handed_on() -> None:
+    text = MOVED.format(between="pass", after="pass").replace(
+        "optimizer = optim.SGD", "optimizer = made_of(model)\n    ignored = optim.SGD", 1
+    )
+    text = text.replace("def main", "def made_of(model):\n    return optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n\n\ndef main", 1)
+    assert "put into a variable of its own" in apply(RULE, text).refusals
+    named = text.replace("    return optim", "    sgd = optim", 1).replace(
+        "momentum=0.9)\n\n\ndef main", "momentum=0.9)\n    return sgd\n\n\ndef main", 1
+    )
+    assert "changes its parameters or its state after it was made" in apply(RULE, named).refusals
+    there = named.replace("    model.to(device)\n", "").replace("nn.Linear(4, 1))", "nn.Linear(4, 1)).to(device)", 1)
+    assert "    momentum_from_zero(sgd)\n    return sgd\n" in apply(RULE, there).text
 
 
 AMP_DTYPE = """
@@ -344,13 +472,14 @@ def test_momentum_and_the_scaler_of_grad_scaler() -> None:
         ours.replace("torch.cuda.is_available() and ", ""),
         ours + 'second = torch.amp.GradScaler("cuda")',
     ):
-        assert "GradScaler of line" in made(MOMENTUM, before=other).refusals
-    assert "GradScaler of line" in made(MOMENTUM, before=ours, target="cpu").refusals
-    assert "GradScaler of line" in apply(RULE, script(MOMENTUM, before=ours), precision="bf16").refusals
+        assert starts(made(MOMENTUM, before=other))
+    assert FROM_ZERO in made(MOMENTUM, before=ours, target="cpu").text
+    assert starts(apply(RULE, script(MOMENTUM, before=ours), precision="bf16"))
 
 
 def test_momentum_with_fp16() -> None:
-    assert "fp16" in apply(RULE, script(MOMENTUM), precision="fp16").refusals
+    assert starts(apply(RULE, script(MOMENTUM), precision="fp16"))
+    assert FROM_ZERO in apply(RULE, script(MOMENTUM), precision="fp16", target="cpu").text
 
 
 NETS = """
@@ -395,8 +524,12 @@ STEP = "loss = net(torch.ones(1, 4), i % 2).sum()"
 )
 def test_layers_that_come_late(body: str, late: bool) -> None:
     done = apply(RULE, NETS.format(body=body, step=STEP))
-    assert bool(done.fixes) is not late
-    assert ("fused SGD with momentum is an error" in done.refusals) is late
+    assert done.fixes and ("momentum_from_zero(opt)" in done.text) is late
+    on_cpu = apply(RULE, NETS.format(body=body, step=STEP), target="cpu")
+    torch.manual_seed(1)
+    before = run(on_cpu.before)["loss"].item()
+    torch.manual_seed(1)
+    assert run(on_cpu.text)["loss"].item() == pytest.approx(before, rel=1e-5)
     assert apply(
         RULE, NETS.format(body=body, step=STEP).replace("SGD(net.parameters(), 0.1, momentum=0.9)", "Adam(net.parameters())")
     ).fixes
@@ -413,7 +546,7 @@ def test_layers_that_come_late(body: str, late: bool) -> None:
 )
 def test_steps_that_leave_layers_out(step: str, late: bool) -> None:
     done = apply(RULE, NETS.format(body="pass", step=step))
-    assert bool(done.fixes) is not late
+    assert done.fixes and ("momentum_from_zero(opt)" in done.text) is late
 
 
 # ------------------------------------------------------------------------------------------------ what no fused kernel takes
