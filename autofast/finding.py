@@ -50,7 +50,8 @@ class Finding:
     """One place. With edits it is a fix; with ``refusal`` a place left alone, and why; with ``advice`` work for a human.
 
     ``node`` is the call or statement to be changed. ``needs`` names rules without whose fix at the same ``key``
-    this one would be wrong (``persistent_workers`` without workers): the plan drops it when they are not applied.
+    this one would be wrong (``persistent_workers`` without workers): the plan drops it when they are not applied. A rule with another
+    key is named together with it.
     """
 
     node: ast.AST
@@ -60,7 +61,7 @@ class Finding:
     advice: str = ""
     effect: Effect | None = None  # where this place differs from the rule's own effect
     key: object = None
-    needs: tuple[str, ...] = ()
+    needs: tuple[str | tuple[str, object], ...] = ()
     rule: str = ""  # filled in by the plan
     ignored: bool = False  # by a comment of the user; filled in by the plan
 

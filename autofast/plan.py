@@ -190,7 +190,8 @@ def _settled(findings: Sequence[Finding]) -> tuple[list[Finding], Pool]:
 
 def _lacking(findings: Sequence[Finding]) -> dict[int, str]:
     present = {(f.rule, f.key) for f in findings if f.edits}
-    missing = {n: [rule for rule in f.needs if (rule, f.key) not in present] for n, f in enumerate(findings) if f.edits}
+    needed = {n: [need if isinstance(need, tuple) else (need, f.key) for need in f.needs] for n, f in enumerate(findings) if f.edits}
+    missing = {n: [need[0] for need in needs if need not in present] for n, needs in needed.items()}
     return {n: f"needs {' and '.join(rules)} here" for n, rules in missing.items() if rules}
 
 

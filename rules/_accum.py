@@ -34,7 +34,7 @@ OTHERS = {
 
 @dataclass(frozen=True, eq=False)
 class Accumulated:
-    """What becomes of one training loop. ``window`` is None where it gathers gradients already, or where it cannot (``refusal``)."""
+    """What becomes of one training loop. ``window`` and ``turn`` are None where it gathers gradients already, or where it cannot (``refusal``)."""
 
     step: Step
     node: ast.AST
@@ -42,6 +42,7 @@ class Accumulated:
     edits: tuple[Edit, ...] = ()
     refusal: str = ""
     window: Window | None = None
+    turn: Turn | None = None
     inside: frozenset[int] = frozenset()  # ids of the nodes that are under the condition of the last batch
 
     def guards(self, statement: ast.stmt, ways: Iterable[Stack]) -> bool:
@@ -128,7 +129,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         message += "; BatchNorm takes its statistics from the single batches"
     if note := communicates(script, turn, window, edits):
         message += f"; {note}"
-    return Accumulated(step, node, message, tuple(edits), window=window, inside=frozenset(body.inside))
+    return Accumulated(step, node, message, tuple(edits), window=window, turn=turn, inside=frozenset(body.inside))
 
 
 def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, Kind]:

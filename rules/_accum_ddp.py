@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Mapping
 
 from autofast.edits import Around, Edit, Import
 from autofast.order import Rank
 from autofast.read.names import DDP
-from autofast.read.source import ancestors, function_of, source_of, statement_of
+from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.read.values import Ext
-from autofast.script import Script
+from autofast.script import Script, Step
 
-from ._accum_events import Turn
+from ._accum_events import Turn, check_hooks
+from ._accum_existing import existing
 from ._accum_window import Window
 from ._places import block, index
 from ._turns import stored_in, within
@@ -21,33 +23,77 @@ SLOW = "the ranks exchange gradients after every batch: put model.no_sync() arou
 
 def communicates(script: Script, turn: Turn, window: Window, edits: list[Edit]) -> str:
     """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a note where it may be one."""
-    sites = [s for s in turn.step.forwards if any(_is_ddp(o.this) for o in s)]
-    if not sites:
+    calls = [s.node for s in turn.step.forwards if isinstance(s.node, ast.Call) and any(_is_ddp(o.this) for o in s)]
+    if not calls:
         return ""
-    calls = [s.node for s in sites if isinstance(s.node, ast.Call)]
-    names = {ast.unparse(c.func) for c in calls}
-    backwards = [statement_of(e.node) for e in turn.of("backward")]
-    here = block(backwards[0])
-    first = [_holder(here, c) for c in calls]
-    last = [index(here, b) for b in backwards]
     model = calls[0].func
-    plain = (
-        len(names) == 1
-        and isinstance(model, (ast.Name, ast.Attribute))
-        and not {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(turn.loop)
-        and all(function_of(b) is function_of(turn.loop) and within(b, turn.loop) for b in backwards)
-        and min(*first, *last) >= 0
-    )
-    if not plain or any(isinstance(e, Around) and _crosses(e, here, min(first), max(last)) for e in edits):
+    same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(model, (ast.Name, ast.Attribute))
+    if not same or {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(turn.loop):
         return SLOW
-    name = names.pop()
     condition = window.is_last.replace("{", "{{").replace("}", "}}")
-    if not all(_is_ddp(t) for t in script.values(model)):
+    backwards = [e.node for e in turn.of("backward")]
+    quiet = no_sync(turn.loop, backwards, condition, edits, calls, ast.unparse(model), all(_is_ddp(t) for t in script.values(model)))
+    edits += quiet
+    return "" if quiet else SLOW
+
+
+def no_sync(
+    loop: ast.For,
+    backwards: Iterable[ast.AST],
+    condition: str,
+    edits: Iterable[Edit],
+    calls: list[ast.Call],
+    name: str,
+    always: bool,
+    holes: Mapping[str, ast.expr] | None = None,
+) -> list[Edit]:
+    """``no_sync()`` around forward and backward of all batches but the last of a window; none where ``edits`` put something between them.
+
+    ``condition`` is a template for "the last batch of a window". ``calls`` run the model, which is called ``name`` there and is ``always`` a
+    DistributedDataParallel, or only in some runs.
+    """
+    ends = [statement_of(b) for b in backwards]
+    here = block(ends[0])
+    first = min(_holder(here, c) for c in calls)
+    last = [index(here, b) for b in ends]
+    if min(first, *last) < 0 or not all(function_of(b) is function_of(loop) and within(b, loop) for b in ends):
+        return []
+    if any(isinstance(e, Around) and _crosses(e, here, first, max(last)) for e in edits):
+        return []
+    if not always:
         condition += f' or not hasattr({name}, "no_sync")'
     header = f"with nullcontext() if {condition} else {name}.no_sync():"
-    edits.append(Around(here[min(first)], here[max(last)], header, rank=Rank.GRAD_MODE))
-    edits.append(Import(source_of(turn.loop), "from contextlib import nullcontext"))
-    return ""
+    return [
+        Around(here[first], here[max(last)], header, holes or {}, rank=Rank.GRAD_MODE),
+        Import(source_of(loop), "from contextlib import nullcontext"),
+    ]
+
+
+def last_of_window(script: Script, step: Step) -> ast.expr | None:
+    """The condition for the last batch of a window in a script that gathers gradients already, if it says the same at the begin of a batch.
+
+    None where it does not, or where anything that needs the gradients of all ranks stands outside of it.
+    """
+    check_hooks(script)
+    present = existing(script, step)
+    outer = parent_of(present.test) if present is not None else None
+    if present is None or not isinstance(outer, ast.If) or outer.test is not present.test or not isinstance(step.loop, ast.For):
+        return None
+    inside = {id(n) for statement in outer.body for n in ast.walk(statement)}
+    mine = {id(t) for t in step.optimizers}
+    needing = [s.node for s in script.methods("step") if any(id(o.this) in mine for o in s)]
+    needing += [u.node for o in script.optimizers if any(id(t) in mine for t in o.things) for u in o.updates]
+    needing += [u.node for u in step.updates]
+    needing += [s.node for sites in (step.clips, step.unscales, step.scaler_updates, step.grad_reads) for s in sites]
+    set_here = {name for statement in step.loop.body for name in stored_in(statement)}
+    for node in ast.walk(present.test):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) != "len":
+            return None
+        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in set_here:
+            return None
+        if isinstance(node, ast.Attribute) and any(isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load) for n in ast.walk(step.loop)):
+            return None
+    return present.test if all(id(n) in inside for n in needing) and parent_of(outer) is step.loop else None
 
 
 def _is_ddp(thing: object) -> bool:

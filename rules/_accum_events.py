@@ -89,7 +89,7 @@ def turn_of(script: Script, step: Step) -> Turn:
     """All that matters in one turn; raises :class:`Refused` where something is done that has no place in a window of several batches."""
     assert isinstance(step.loop, ast.For)
     turn = Turn(step, step.loop)
-    _hooks(script)
+    check_hooks(script)
     for backward in step.backwards:
         _check_backward(script, backward)
         turn.events += _events("backward", turn, backward.site, [], backward=backward)
@@ -196,7 +196,7 @@ def _check_update(update: Update) -> None:
         raise Refused(f"the step on {where} is part of an expression")
 
 
-def _hooks(script: Script) -> None:
+def check_hooks(script: Script) -> None:
     for source in script.sources:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Attribute) and node.attr in HOOKS and script.reached(node):

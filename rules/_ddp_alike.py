@@ -7,8 +7,10 @@ vocabularies. The parameters: nothing but the averaged gradients may change them
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autofast.read.events import BranchFrame, Occurrence, Stack, TryFrame, below
+from autofast.read.kinds import is_loader
 from autofast.read.source import ancestors, function_of, parent_of
 from autofast.read.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script, Step
@@ -75,7 +77,7 @@ def _inside(stack: Stack, loop: ast.AST) -> Stack:
 
 def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str:
     """How a value depends on the samples of one process, or on chance; empty where it does not."""
-    for node in ast.walk(expr):
+    for node in _walk(script, expr):
         if not isinstance(node, (ast.Name, ast.Call, ast.Attribute, ast.Subscript)):
             continue
         if isinstance(node, ast.Call):
@@ -97,6 +99,15 @@ def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str
                 if isinstance(parent, ast.Assign) and (why := _of_a_share(script, parent.value, losses, depth + 1)):
                     return why
     return ""
+
+
+def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
+    """All parts of an expression, but for loaders that are only asked for their number of batches."""
+    yield expr
+    found = script.values(expr.args[0]) if isinstance(expr, ast.Call) and ast.unparse(expr.func) == "len" and expr.args else frozenset()
+    if not found or not all(is_loader(t) for t in found):
+        for part in ast.iter_child_nodes(expr):
+            yield from _walk(script, part)
 
 
 def _is_asked(node: ast.AST) -> bool:

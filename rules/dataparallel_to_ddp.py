@@ -12,7 +12,7 @@ from autofast.script import Script
 
 from ._ddp_names import Ranks, Refused, at
 from ._pace import Refused as OtherRefused
-from .ddp import edits_for
+from .ddp import edits_for, quiet
 
 MESSAGE = "DataParallel copies the model to every GPU at every step, in one process; DistributedDataParallel has a process for each"
 
@@ -26,12 +26,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     try:
         for call in calls:
             _check(script, call)
-        edits, note = edits_for(script, options, lambda ranks: [e for c in calls for e in _held_to_one(ranks, c)])
+        edits, note, wrapped = edits_for(script, options, lambda ranks: [e for c in calls for e in _held_to_one(ranks, c)])
     except (Refused, OtherRefused) as why:
         for call in calls:
             yield Finding(call, MESSAGE, refusal=str(why))
     else:
         yield Finding(calls[0], MESSAGE + note, edits=tuple(edits), key=calls[0])
+        yield from quiet(script, options, wrapped, ("dataparallel-to-ddp", calls[0]))
 
 
 def _calls(script: Script) -> list[ast.Call]:

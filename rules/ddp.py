@@ -11,7 +11,7 @@ from autofast.order import Rank
 from autofast.read.names import DDP
 from autofast.script import Loader, Script
 
-from . import _ddp_alike, _ddp_data, _ddp_host, _ddp_metrics, _ddp_model, _ddp_setup, _ddp_size, _pace
+from . import _accum, _accum_ddp, _accum_existing, _ddp_alike, _ddp_data, _ddp_host, _ddp_metrics, _ddp_model, _ddp_setup, _ddp_size, _pace
 from ._ddp_loss import Loss
 from ._ddp_model import Trained
 from ._ddp_names import Ranks, Refused, Training, at
@@ -19,6 +19,7 @@ from ._ddp_setup import Flow, Happening
 from ._twice import gone_through_twice
 
 MESSAGE = "trains in one process on one device; torchrun can start one for each GPU, and each takes its part of every batch"
+EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
 FRAMEWORKS = {
     "accelerate": "Accelerate distributes it: start it with `accelerate launch --num_processes N`",
     "lightning": 'Lightning distributes it: give the Trainer devices and strategy="ddp"',
@@ -37,15 +38,54 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     place = script.steps[0].loop if script.steps else next(iter(script.frameworks.values()))
     try:
-        edits, note = edits_for(script, options)
+        edits, note, wrapped = edits_for(script, options)
     except (Refused, _pace.Refused) as why:
         yield Finding(place, MESSAGE, refusal=str(why))
     else:
         yield Finding(place, MESSAGE + note, edits=tuple(edits), key=place)
+        yield from quiet(script, options, wrapped, ("ddp", place))
 
 
-def edits_for(script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None) -> tuple[list[Edit], str]:
-    """All that it takes, and a remark; raises :class:`Refused`. ``parallel`` makes the edits that hold DataParallel to one GPU."""
+def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: tuple[str, object]) -> Iterator[Finding]:
+    """Where the gradients of several batches are gathered, the processes exchange them once a window.
+
+    ``wrapped`` are the names by which the calls of models call them now, ``beside`` the rule and the key of the finding that names them so.
+    """
+    for step in script.steps:
+        calls = [s.node for s in step.forwards if isinstance(s.node, ast.Call) and id(s.node) in wrapped]
+        if not calls:
+            continue
+        name = wrapped[id(calls[0])]
+        planned = _accum.planned(script, options, step.loop)
+        edits: list[Edit] = []
+        needs: tuple[tuple[str, object], ...] = (beside,)
+        try:
+            if planned is not None and planned.window is not None and planned.turn is not None:
+                condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
+                backwards = [e.node for e in planned.turn.of("backward")]
+                edits = _accum_ddp.no_sync(planned.turn.loop, backwards, condition, planned.edits, calls, name, always=False)
+                needs = (beside, ("accumulation", step.loop))
+            elif (test := _accum_ddp.last_of_window(script, step)) is not None:
+                assert isinstance(step.loop, ast.For)
+                backwards = [b.node for b in step.backwards]
+                edits = _accum_ddp.no_sync(step.loop, backwards, "{test}", (), calls, name, always=False, holes={"test": test})
+            elif _accum_existing.existing(script, step) is None:
+                continue
+        except _pace.Refused:
+            pass
+        if edits and all(wrapped[id(c)] == name for c in calls):
+            yield Finding(calls[0], EXCHANGE, edits=tuple(edits), key=("no_sync", step.loop), needs=needs)
+        else:
+            yield Finding(calls[0], EXCHANGE, refusal=f"where {name}.no_sync() would go is not understood; it is slower so, not wrong")
+
+
+def edits_for(
+    script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
+) -> tuple[list[Edit], str, dict[int, str]]:
+    """All that it takes, a remark, and what the calls that train call now, by their ids; raises :class:`Refused`.
+
+    ``parallel`` makes the edits that hold DataParallel to one GPU.
+    """
     _check_script(script)
     models = _ddp_model.trained(script)
     loaders = _ddp_data.loaders_of(script)
@@ -76,7 +116,7 @@ def edits_for(script: Script, options: Options, parallel: Callable[[Ranks], list
         edits += _ddp_data.share(script, ranks, loader)
         edits += _ddp_data.another_order(script, ranks, loader)
     edits += _sums(script, ranks, reductions)
-    return [*edits, *ranks.edits], _note(models, options)
+    return [*edits, *ranks.edits], _note(models, options), wrapped
 
 
 def _check_script(script: Script) -> None:

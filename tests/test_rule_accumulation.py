@@ -1118,7 +1118,7 @@ def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
     text = (Path(__file__).parent.parent / "fixtures" / "accumulate_module" / "train.py").read_text("utf-8").replace("50", str(count))
     twice = text.replace("batch_size=8", "batch_size=16")
     both = apply(text, 2, rules=f"{RULE} ddp")
-    assert twice != text and {f.rule for f in both.fixes} == {RULE, "ddp"}
+    assert twice != text and {f.rule for f in both.fixes} == {RULE, "ddp"} and "else ddp_model.no_sync()" in both.text
     worlds = []
     for name, content in (("twice", apply(twice, 2, rules="ddp").text), ("both", both.text)):
         (tmp_path / name).mkdir()

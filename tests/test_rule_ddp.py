@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tempfile
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from autofast.finding import Effect, Finding, Options
 from autofast.order import Rank
 from autofast.plan import Plan
 from autofast.read import read_script
+from autofast.read.source import Source
 from autofast.registry import all_rules, select
 from autofast.script import Script
 from tests.fixture import ALL, Fixture
@@ -701,3 +703,57 @@ def test_no_refusals(text: str):
 )  # fmt: skip
 def test_ways_of_training(text: str):
     done(text)
+
+
+GATHERED = (
+    changed("for x, y in loader", "for i, (x, y) in enumerate(loader)")
+    .replace("        optimizer.zero_grad()\n", "")
+    .replace("loss.backward()", "(loss / 2).backward()")
+    .replace("        optimizer.step()", "        if (i + 1) % 2 == 0:\n            optimizer.step()\n            optimizer.zero_grad()")
+)
+
+
+def _flat(texts: Mapping[Source, str]) -> list[str]:
+    """The lines of the training loop, whatever line length they were written with."""
+    (text,) = texts.values()
+    return ast.unparse(ast.parse(text[text.index("for epoch") :])).splitlines()
+
+
+def test_gradients_are_exchanged_once_a_window(tmp_path: Path):
+    """At once, ``--ddp`` before ``--accumulate``, and after it."""
+
+    def after(text: str, *names: str) -> Plan:
+        (tmp_path / "train.py").write_text(text, "utf-8")
+        plan = planned(read_script(tmp_path / "train.py", tmp_path), names)
+        assert plan.applied == set(names)
+        return plan
+
+    loops = [_flat(after(HEAD + LOOP, "ddp", "accumulation").texts())]
+    for first, then in (("ddp", "accumulation"), ("accumulation", "ddp")):
+        (text,) = after(HEAD + LOOP, first).texts().values()
+        loops.append(_flat(after(text, then).texts()))
+    assert loops[0] == loops[1] == loops[2] and "no_sync" in "".join(loops[0])
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_windows_of_the_script_itself(unused: bool):
+    text = GATHERED
+    if unused:  # the second head takes part in every other batch only
+        net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(5, 3)\n        self.b = nn.Linear(5, 3)\n"
+        net += "    def forward(self, x, i):\n        return self.a(x) + self.b(x) if i % 2 == 0 else self.a(x)\n"
+        text = text.replace("model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))", f"{net}model = Net()").replace("model(x)", "model(x, i)")
+    made, _ = done(text)
+    assert "else ddp_model.no_sync()" in made.text and ("find_unused_parameters=True" in made.text) == unused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GATHERED.replace("(loss / 2).backward()", "(loss / 2).backward()\n        nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        GATHERED + "    optimizer.step()\n",  # what is left at the end
+        GATHERED.replace("(loss / 2)", "n = i + 1\n        (loss / 2)").replace("if (i + 1)", "if n"),
+    ],
+)
+def test_gradients_of_every_batch_are_needed(text: str):
+    made = apply("ddp", text)
+    assert made.fixes and "no_sync" not in made.text and "slower so, not wrong" in made.refusals
