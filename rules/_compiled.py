@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from autofast.read.build import unwrapped
 from autofast.read.events import CallFrame, LoopFrame, Site, Stack
 from autofast.read.kinds import is_module
 from autofast.read.source import ancestors, parent_of, source_of
-from autofast.read.values import Arguments, Bound, Cls, Const, Ext, Func, Inst, Num, Partial, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.read.values import Arguments, Bound, Cls, Const, Ext, Func, Inst, Num, Partial, Seq, Tensor, Unknown, Values, const
 from autofast.script import Model, Script
 
 from ._hazards import Code
+from ._objects import held, own_state
 from ._pins import at_least, rules_out
 from ._twice import gone_through_twice
 
@@ -47,7 +48,6 @@ RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
 PADS = frozenset({"pad_sequence", "pack_sequence", "pad_packed_sequence", "max", "nested_tensor", "nested_tensor_from_tensor_list"})
 NOISY = ("builtins.print", "builtins.open", "builtins.input", "logging.", "time.", "random.", "numpy.random.", "warnings.warn", "tqdm.")
-TRACERS = frozenset({"add_graph", "summary", "profile", "get_model_complexity_info", "FlopCountAnalysis", "torchinfo", "trace"})
 COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 
 
@@ -205,7 +205,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return "a new model is made in each turn of a loop, and each would be compiled again"
     if "LayerNorm" in model.layers and at_least(script, WRONG_NORM[0]) and rules_out(script, WRONG_NORM[1]):
         return "the project asks for torch 2.10 to 2.13, which may compute wrong gradients for LayerNorm (pytorch#193061)"
-    checks: tuple[Callable[[Script, Model, Code], str], ...] = (_inputs, _shapes, _state, _effects, _control, _foreign_code)
+    checks: tuple[Callable[[Script, Model, Code], str], ...] = (_inputs, _shapes, _state, own_state, _effects, _control, _foreign_code)
     return next((why for check in checks if (why := check(script, model, code))), "")
 
 
@@ -370,40 +370,3 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
         if isinstance(occurrence.this, Unknown) and id(site.node) in code.all and not code.is_known(site):
             return f"its forward pass calls something that is not known (line {line(site.node)}): {occurrence.this.why}"
     return ""
-
-
-# ------------------------------------------------------------------------------------------------ where the object goes
-def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
-    """Where the object itself is written or copied: its new ``forward`` cannot be pickled, and a copy would call the original's."""
-    mine = {id(t) for t in things}
-    for site in script.calls("torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump", "copy.deepcopy", "copy.copy"):
-        for occurrence in site:
-            if occurrence.args is not None and any(_holds(v, mine) for v in occurrence.args.all()):
-                does = "copies" if site.kind.startswith("copy.") else "writes"
-                return f"line {line(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
-    for site in script.calls("torch.optim.swa_utils.AveragedModel"):
-        return f"the AveragedModel copies the module (line {line(site.node)}), and a copy would call the forward of the original"
-    return ""
-
-
-def _holds(values: Values, mine: set[int]) -> bool:
-    return any(id(inner) in mine for t in held(values) for inner in unwrapped(t))
-
-
-def held(values: Values) -> list[Thing]:
-    """Things, and what lists and dicts among them hold."""
-    found: dict[int, Thing] = {}
-    todo = list(values)
-    while todo:
-        thing = todo.pop()
-        if id(thing) not in found:
-            found[id(thing)] = thing
-            todo.extend(thing.any() if hasattr(thing, "any") else ())
-    return list(found.values())
-
-
-def traces(script: Script, mine: set[int]) -> list[ast.Call]:
-    """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
-    calls = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Call))
-    named = (n for n in calls if getattr(n.func, "attr", getattr(n.func, "id", "")) in TRACERS)
-    return [n for n in named if any(_holds(script.values(a), mine) for a in (*n.args, *(k.value for k in n.keywords)))]

@@ -14,7 +14,7 @@ from autofast.read.source import function_of, parent_of, statement_of
 from autofast.read.values import NOTHING, Ext, Thing, Values
 from autofast.script import Model, Script
 
-from ._compiled import traces
+from ._objects import traces
 from ._places import block, index, nodes_of
 
 SETS_UP = frozenset({"to", "cuda", "cpu", "float", "apply", "load_state_dict", "requires_grad_", "to_empty", "train", "eval"})
@@ -37,12 +37,13 @@ def place_of(script: Script, model: Model) -> Place | str:
     moves = [(s.node, o.stack) for s in model.moves for o in s if not _in_loop(o.stack)]
     made: list[tuple[ast.AST, Stack]] = [(model.node, model.thing.made)] if model.node is not None else []
     search = _Search(script, model)
-    for node, stack in [*reversed(moves), *made]:
-        for call in (node, *(f.node for f in reversed(stack) if isinstance(f, CallFrame))):  # its makers return it to their callers
-            if not isinstance(call, ast.expr):
-                break
-            if (place := search.place(call)) is not None:
-                return place
+    for wrappers in ((DDP,), (DDP, "torch.nn.DataParallel")):
+        for node, stack in [*reversed(moves), *made]:
+            for call in (node, *(f.node for f in reversed(stack) if isinstance(f, CallFrame))):  # its makers return it to their callers
+                if not isinstance(call, ast.expr):
+                    break
+                if (place := search.place(call, wrappers)) is not None:
+                    return place
     if search.traced:
         return f"line {search.traced[0].lineno} traces the model, perhaps after it is set up, and a compiled one cannot be traced"
     return f"{model.name} is not kept in a variable or attribute of its own where it is made: put it into one"
@@ -64,9 +65,9 @@ class _Search:
                 if occurrence.this is not None and self._is_mine(frozenset({occurrence.this})):
                     self.running |= {id(site.node), *(id(f.node) for f in occurrence.stack if isinstance(f, CallFrame))}
 
-    def place(self, call: ast.expr) -> Place | None:
+    def place(self, call: ast.expr, wrappers: tuple[str, ...]) -> Place | None:
         """The place for a model that ``call`` makes, moves or returns; None where that has no name, or the name means other things."""
-        name, things = self._name(call)
+        name, things = self._name(call, wrappers)
         if not name or (lifted := self._lifted(statement_of(call), name, things)) is None:
             return None
         first, things = lifted
@@ -75,8 +76,11 @@ class _Search:
         return Place(last, name, call, things) if all(id(n) in done for n in self.traced) else None
 
     # ------------------------------------------------------------------------------------------------ names
-    def _name(self, call: ast.expr) -> tuple[str, frozenset[Thing]]:
-        """The variable or attribute that is nothing but models after the statement, this one among them, and all of them."""
+    def _name(self, call: ast.expr, wrappers: tuple[str, ...]) -> tuple[str, frozenset[Thing]]:
+        """The variable or attribute that is nothing but models after the statement, this one among them, and all of them.
+
+        Where it is one of ``wrappers``, the model inside.
+        """
         for target, value in _stores(statement_of(call)):
             if _is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
                 found = self.script.values(value)
@@ -84,7 +88,7 @@ class _Search:
                     things = frozenset(inner for t in found for inner in unwrapped(t))
                     if not any(_is_wrapper(t) for t in found):
                         return ast.unparse(target), things
-                    if all(isinstance(t, Ext) and t.name == DDP for t in found):
+                    if all(isinstance(t, Ext) and t.name in wrappers for t in found):
                         return f"{ast.unparse(target)}.module", things
         return "", NOTHING
 
@@ -95,8 +99,10 @@ class _Search:
     def _lifted(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> tuple[ast.stmt, frozenset[Thing]] | None:
         """The statement out of the conditions around it, where the name is bound whatever they are, and what it may be then.
 
-        None where it may be something other than a model then.
+        None where it may be something other than a model then. The model inside of a wrapper stays where it is wrapped.
         """
+        if name not in {ast.unparse(target) for target, _ in _stores(statement)}:
+            return statement, things
         while isinstance(outer := parent_of(statement), ast.If) and (_assigns(outer, name) or _is_bound(outer, name)):
             if any(id(n) in self.running for n in ast.walk(outer)):
                 break
@@ -140,9 +146,11 @@ class _Search:
     def _keeps(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> bool:
         """The name is still one of these models after the statement."""
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load) and ast.unparse(node) == name:
-                found = self._set_to(node)
-                if not found or not found <= things:
+            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+                target = ast.unparse(node)
+                if name.startswith(f"{target}."):  # the wrapper, or what holds the model
+                    return False
+                if target == name and (not (found := self._set_to(node)) or not found <= things):
                     return False
         return True
 
@@ -185,7 +193,7 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         parts = [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
-        return any(name in (u, f"{u}.module") for u in map(ast.unparse, parts))
+        return any(ast.unparse(part) == name for part in parts)
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and all(any(_assigns(s, name) for s in arm) for arm in (statement.body, statement.orelse))
     return isinstance(statement, (ast.Raise, ast.Return)) or (isinstance(statement, ast.Expr) and _exits(statement.value))

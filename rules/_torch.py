@@ -24,8 +24,16 @@ def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
             for alias in node.names:
                 if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
                     return alias.asname or "torch", ()
-    name = source.fresh("torch")
+    name = "torch" if _is_starred(source) else source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
+
+
+def _is_starred(source: Source) -> bool:
+    """``torch`` is used, and nothing in the file binds it: it comes through ``from ... import *``."""
+    stars = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in source.tree.body)
+    uses = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == "torch"]
+    others = (getattr(n, field, "") for n in ast.walk(source.tree) for field in ("asname", "arg", "name"))
+    return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
 
 
 # ------------------------------------------------------------------------------------------------ devices

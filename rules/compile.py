@@ -13,9 +13,10 @@ from autofast.read.source import source_of
 from autofast.read.values import Ext, Inst, Thing
 from autofast.script import Model, Script
 
-from ._compiled import against, against_replaced_forward, against_script, is_there
+from ._compiled import against, against_script, is_there
 from ._hazards import Code
 from ._layout import draws
+from ._objects import against_replaced_forward
 from ._parts import parts_of
 from ._ready import Place, place_of
 from ._torch import torch_in

@@ -502,3 +502,16 @@ def test_a_call_from_the_top_level_may_use_the_whole_budget(tmp_path: Path, monk
     monkeypatch.setattr("autofast.read.core.BUDGET", 1_500)
     script = read(tmp_path, code)
     assert script.notes == ["train.py is too large to follow to the end"] and script.loaders == []
+
+
+# ------------------------------------------------------------------------------------------------ one of several functions
+def test_what_cannot_be_called_like_this_is_not_called(tmp_path: Path):
+    """A table of everything in a file: layers that want arguments, modules and constants are not what makes the model."""
+    nets = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\nWIDTH = 8\n\nclass Block(nn.Module):\n"
+    nets += "    def __init__(self, width):\n        super().__init__()\n        self.a = nn.Linear(4, width)\n\n"
+    nets += "    def forward(self, x):\n        return self.a(x)\n\ndef init(m, *, gain):\n    return m\n\ndef narrow(width=2):\n    return Block(width)\n"
+    made = "import sys\nimport nets\nmodel = nets.__dict__[sys.argv[1]]()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    script = read(tmp_path, HEAD + DATA + made + LOADER + "for x, y in loader:\n" + STEP, files={"nets.py": nets})
+    assert [m.name for m in script.models] == ["Block"] and not script.models[0].unknown
+    wanted = read(tmp_path, HEAD + DATA + made.replace("]()", "](2)") + LOADER + "for x, y in loader:\n" + STEP, files={"nets.py": nets})
+    assert len(wanted.models) == 2  # the class itself, and what the function makes

@@ -126,10 +126,52 @@ def test_torch_by_another_name() -> None:
     assert done(text).lines == ["model.forward = t.compile(model.forward)"]
 
 
+def test_torch_that_comes_through_a_star() -> None:
+    text = "from nets import *\n" + with_(("import torch\nimport torch.nn as nn\n", ""), ("Net().to(device)", "nn.DataParallel(Net()).to(device)"))
+    lines = done(text, files={"nets.py": "import torch\nimport torch.nn as nn\n"}).lines
+    assert lines == ["import torch", "if torch.cuda.device_count() < 2:", "model.module.compile()"]
+
+
 @pytest.mark.parametrize("does", ['torch.save(model, "m.pt")', 'torch.save({"model": model, "epoch": 2}, "m.pt")', "best = copy.deepcopy(model)"])
 def test_written_or_copied_as_an_object(does: str) -> None:
     assert done(SCRIPT + does).lines == ["model.compile()"], "in place this stays as it was"
     refused(with_(("Net()", "nn.Sequential(nn.Linear(4, 2), nn.ReLU())")) + does, "the module itself")
+
+
+@pytest.mark.parametrize("does", ["torch.save(model, 'm.pt')", "torch.save({'model': model}, 'm.pt')", "best = copy.deepcopy(model)"])
+def test_a_state_of_its_own_would_hold_the_compiled_call(does: str) -> None:
+    own = NET + "\n    def __getstate__(self):\n        return dict(self.__dict__, version=2)\n"
+    refused(HEAD + own + MAKE + TRAIN + does, "Net.__getstate__() gives would hold its compiled call")
+    assert done(HEAD + own + MAKE + TRAIN).fixes and done(SCRIPT + does).fixes
+
+
+LOADS = """
+import sys, torch
+for name in ("whole", "old", "part"):
+    net = torch.load(f"{name}.pt", weights_only=False)
+    net = net["model"] if isinstance(net, dict) else net
+    print(type(net).__name__, sorted(net.state_dict()), net(torch.ones(1, 4)).tolist(), "torch._dynamo" in sys.modules)
+"""
+
+
+@needs_torch
+def test_a_compiled_model_is_pickled_as_it_was(tmp_path: Path) -> None:
+    """Written whole, in a dict and in the older format, and read where nothing was compiled: the object that the original writes."""
+    saves = "torch.save(model, 'whole.pt')\ntorch.save({'model': model}, 'part.pt')\n"
+    saves += "torch.save(model, 'old.pt', _use_new_zipfile_serialization=False)\n"
+    text = "import torch\ntorch.manual_seed(0)\n" + HEAD + "from nets import Net\n" + MAKE + TRAIN + saves
+    files = {"nets.py": "import torch\nimport torch.nn as nn\n" + NET}
+    made = done(text, files=files).text
+    assert "\nmodel.compile()\n" in made
+    said = []
+    for name, content in (("before", text), ("after", made.replace("model.compile()", "model.compile(backend='eager')"))):
+        folder = tmp_path / name
+        folder.mkdir()
+        for path, code in {**files, "train.py": content, "load.py": LOADS}.items():
+            (folder / path).write_text(code, "utf-8")
+        subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)
+        said.append(subprocess.run([sys.executable, "load.py"], cwd=folder, check=True, capture_output=True, text=True).stdout)
+    assert said[0] == said[1] and said[0].count("Net") == 3 and "True" not in said[0]
 
 
 def test_layer_norms_are_said() -> None:
@@ -184,6 +226,23 @@ def test_before_it_is_wrapped(wrap: str) -> None:
 
 def test_wrapped_at_once() -> None:
     assert done(with_(("Net().to(device)", "nn.parallel.DistributedDataParallel(Net().to(device))"))).lines == ["model.module.compile()"]
+
+
+def test_wrapped_in_dataparallel_at_once() -> None:
+    result = done(with_(("Net().to(device)", "nn.DataParallel(Net()).to(device)")))
+    assert result.lines == ["if torch.cuda.device_count() < 2:", "model.module.compile()"]
+
+
+def test_wrapped_at_once_in_one_arm() -> None:
+    arms = "if device.type == 'cuda':\n    model = nn.parallel.DistributedDataParallel(Net())\nelse:\n    model = Net()"
+    result = done(with_(("model = Net().to(device)", arms)))
+    assert "\n    model.module.compile()\nelse:" in result.text or not result.fixes  # the other arm has no model.module
+
+
+def test_wrapped_at_once_and_then_another() -> None:
+    made = "model = nn.parallel.DistributedDataParallel(Net().to(device))\nmodel = Net()\nmodel.to(device)"
+    result = done(with_(("model = Net().to(device)", made)))
+    assert "model = Net()\nmodel.to(device)\nmodel.module" not in result.text
 
 
 def test_wrapped_in_one_arm() -> None:
@@ -262,6 +321,42 @@ def test_one_of_several_models() -> None:
     assert done(with_(("model = Net().to(device)", other + choice))).lines == ["model.compile()"]
     reads = other.replace("x = self.a(x)", "x = self.a(x) * x.mean().item()")
     refused(with_(("model = Net().to(device)", reads + choice)), "reads a value")
+
+
+NETS = """
+import torch
+import torch.nn as nn
+
+class Apply(nn.Module):
+    def __init__(self, func):
+        super().__init__()
+        self.func = func
+
+    def forward(self, x):
+        return self.func(x)
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.a = nn.Linear(4, width)
+        self.b = Apply(lambda x: x[:, :2])
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+def weights(m):
+    return m.weight
+
+def narrow():
+    net = Block(8)
+    return net
+"""
+
+
+def test_one_by_its_name_among_functions_and_layers() -> None:
+    text = with_(("Net().to(device)", "nets.__dict__[sys.argv[1]]().to(device)"), ("import copy", "import sys\nimport nets"))
+    result = done(text, files={"nets.py": NETS})
+    assert not result.refusals and "    net.compile()\n    return net" in result.texts["nets.py"]
 
 
 def test_no_name() -> None:

@@ -21,6 +21,7 @@ from autofast.read.values import (
     Func,
     Given,
     Inst,
+    Module,
     Partial,
     Ref,
     Seq,
@@ -105,9 +106,27 @@ class Calls(Binding):
 
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
         found: Values = NOTHING
-        for thing in self.choices(callee):
+        for thing in self.choices(frozenset(t for t in callee if self.takes(t, args)) or callee if len(callee) > 1 else callee):
             found = join(found, self.call_thing(thing, args, node))
         return found
+
+    def takes(self, thing: Thing, args: Arguments) -> bool:
+        """Whether it may be this that is called: False where the call would only raise, as it is no function or an argument is missing.
+
+        ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the functions that make models.
+        """
+        if isinstance(thing, (Const, Module)) or (isinstance(thing, Ref) and thing.name in self.libraries):
+            return False
+        this = not isinstance(thing, Func)
+        for func in thing.find("__init__") or () if isinstance(thing, Cls) else (thing.func if isinstance(thing, Bound) else thing,):
+            if not isinstance(func, Func) or func.decorators or args.open or args.loose is not None:
+                continue
+            spec = func.node.args
+            positional = [p.arg for p in (*spec.posonlyargs, *spec.args)]
+            asked = [*positional[len(args.positional) + this :], *(p.arg for p in spec.kwonlyargs)]
+            if any(name not in args.named and name not in func.defaults for name in asked):
+                return False
+        return True
 
     def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
         if isinstance(thing, Func):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from autofast.read import torchlib
+from autofast.read import names, torchlib
 from autofast.read.events import BranchFrame, CallFrame, Frame, Log, LoopFrame, TryFrame, WithFrame
 from autofast.read.project import Project
 from autofast.read.source import Source
@@ -117,6 +117,7 @@ class Core:
         self.ever: dict[tuple[Hashable, ...], Values] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
+        self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:
         if text not in self.notes:

@@ -72,7 +72,9 @@ class Loops(Statements):
         target = self.project.find(name, level, source)
         if target is not None:
             return values(self.run_module(target, False))
-        return values(Ref(torchlib.canonical(name)))
+        found = torchlib.canonical(name)
+        self.libraries.add(found)
+        return values(Ref(found))
 
     def star(self, module: Module, env: Env) -> None:
         names = const(module.env.vars.get("__all__", NOTHING))

@@ -74,6 +74,7 @@ NUMBERS = frozenset("size dim numel nelement ndimension element_size stride data
 ONE_TENSOR = tuple(  # of torchvision's models: the others return a dict, a list, or a tuple in training
     "resnet resnext wide_resnet vgg alexnet densenet mobilenet efficientnet squeezenet shufflenet mnasnet regnet convnext vit_ swin_ maxvit".split()
 )
+PACKAGES = frozenset("torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split())
 STARRED = {
     "torch.nn": "Module Sequential ModuleList ModuleDict Linear Conv1d Conv2d Conv3d ConvTranspose2d BatchNorm1d BatchNorm2d LayerNorm ReLU LeakyReLU "
     "Sigmoid Tanh Softmax Dropout Embedding LSTM GRU RNN CrossEntropyLoss NLLLoss MSELoss BCELoss BCEWithLogitsLoss L1Loss Parameter DataParallel "
