@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from autofast.read.events import CallFrame, GuardFrame, Stack
+from autofast.read.events import CallFrame, GuardFrame, Site, Stack
 from autofast.read.source import Source, ancestors, source_of, statement_of
+from autofast.read.tensors import target_of
 from autofast.read.values import Ext, Inst, const
 from autofast.script import Model, Script, Trainer
 
@@ -23,7 +24,7 @@ def setup_place(script: Script) -> ast.stmt | None:
         return _in_the_child(script)
     models = trained_models(script) or script.models
     made = [_leading_to(script, m) for m in models if _from_the_top(m)]
-    moved = [_here(script.entry, site.node) for m in models for site in m.moves]
+    moved = [_here(script.entry, site.node) for m in models for site in m.moves if _to_a_device(site)]
     built = [_here(script.entry, o.node) for o in script.optimizers]
     for places in (made, moved, built):
         if found := [p for p in places if p is not None]:
@@ -54,6 +55,12 @@ def _from_the_top(model: Model) -> bool:
     made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
     first = next((f for f in made if isinstance(f, CallFrame)), None)
     return first is None or isinstance(first.node, ast.Call)
+
+
+def _to_a_device(site: Site) -> bool:
+    """Not only to another dtype or memory format, as channels-last writes."""
+    name = getattr(getattr(site.node, "func", None), "attr", "")
+    return any(o.args is None or target_of(name, o.args)[1] for o in site)
 
 
 def _here(entry: Source, node: ast.AST) -> ast.stmt | None:

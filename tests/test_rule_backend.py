@@ -295,3 +295,28 @@ def test_cuda_is_not_asked_for_before_the_devices_are_chosen() -> None:
     done = apply("tf32", text)
     assert not done.fixes and "CUDA_VISIBLE_DEVICES" in done.refusals
     assert apply("tf32", text.replace(choose, 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')).fixes
+
+
+def test_another_memory_format_is_no_move_to_a_gpu() -> None:
+    """What channels-last writes tells nothing about where the program starts: without it there is no place here, and so with it."""
+    text = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            return self.conv(x)
+
+    def try_it():
+        net = Net()
+        loss = net(torch.randn(2, 3, 8, 8).cuda()).sum()
+        loss.backward()
+    """
+    assert apply("channels-last", text).fixes
+    for made in ("Net()", "Net().to(memory_format=torch.channels_last)", "Net().to(torch.float32)"):
+        assert not apply("tf32", text.replace("net = Net()", f"net = {made}")).fixes
+    assert apply("tf32", text.replace("net = Net()", "net = Net().to('cuda', memory_format=torch.channels_last)")).fixes
