@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.edits import Before, Edit, Rewrite, Wrap
-from autofast.read.source import function_of, parent_of, source_of, statement_of
+from autofast.read.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.read.values import Const, Ref
 from autofast.script import Script
 
 from ._later import Unfit, needs_of, put_off, sink_of
 from ._places import block, index
-from ._reads import Read, kept
+from ._reads import Read, kept, reading
 from ._turns import Loop, binds, declared, first_in, follows, gate_of, is_step, loop_of, mentions, position, within, works_between
 
 
@@ -97,7 +97,9 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
             rest += uses
     if len(rest) > 1:
         return _read_from(script, variable, rest, away)
-    gains = works_between(script, variable.statement, statement_of(rest[0])) if rest else bool(variable.seldom or variable.outside or away)
+    gains = bool(variable.seldom or variable.outside or away)
+    if rest:
+        gains = works_between(script, variable.statement, statement_of(rest[0])) or _is_conditional(rest[0], variable.statement)
     read = [Wrap(node, reading(variable.how)) for node in sorted([*rest, *variable.seldom, *variable.outside], key=position)]
     return [*(e for _, more in away for e in more), *read], gains
 
@@ -120,7 +122,7 @@ def _read_from(
         here = inner
     early = inside[: inside.index(first)]
     before = between[: next(n for n, s in enumerate(between) if within(first, s))]
-    if not works_between(script, variable.statement, top):
+    if not works_between(script, variable.statement, top) and here is block(variable.statement):
         return [], False
     if variable.outside and any(isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)):
         return [], False
@@ -129,9 +131,16 @@ def _read_from(
     return [*edits, Before(top, f"{variable.name} = {reading(variable.how).format(variable.name)}")], True
 
 
-def reading(how: str) -> str:
-    """The template that reads a tensor."""
-    return "{}.item()" if how == "item" else f"{how}({{}})"
+def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a place below a statement of the same block is come to under a condition only: ``if writer is not None: ...``."""
+    here: ast.AST = node
+    for outer in ancestors(node):
+        if outer is parent_of(statement):
+            return False
+        if isinstance(outer, ast.If) and here is not outer.test:
+            return True
+        here = outer
+    return False
 
 
 def _by_statement(uses: list[ast.Name]) -> list[tuple[ast.stmt, list[ast.Name]]]:
@@ -247,7 +256,12 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
             raise Unfit(f"`{name}` is used in every step (line {node.lineno})")
         gates.setdefault(id(gate), (gate, []))[1].append(node)
     tensors = [numbers[id(v)] for v in values if id(v) in numbers]
-    if not tensors or not gates or not all(id(v) in numbers or _is_number(script, v) for v in values):
+    if (
+        not tensors
+        or not gates
+        or any(r.how == "numpy" for r in tensors)
+        or not all(id(v) in numbers or _is_number(script, v) for v in values)
+    ):
         raise Unfit(f"`{name}` holds more than numbers")
     source = source_of(base)
     key, value = source.fresh("key", "name", "label"), source.fresh("value", "number", "reading")

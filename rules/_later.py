@@ -84,6 +84,8 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
     match statement:
         case ast.AugAssign(target=ast.Name() as target, value=value):
             sink, parts = Sink(statement, reads, target, _kind(script, target)), [value]
+            if any(r.how == "numpy" for r in reads) and not _begins_as_number(target):
+                sink.kind = "object"  # an array, which is added to in place
         case ast.AugAssign(target=ast.Attribute() as target, value=value):
             sink, parts = Sink(statement, reads, target, "attribute"), [value]
         case ast.Assign(targets=[ast.Name() as target], value=value) if _names(value, target.id) or target.id in passed:
@@ -109,6 +111,14 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
 def _kind(script: Script, expr: ast.expr) -> str:
     """``number``, or ``object`` for what is changed in place by ``+=`` (a tensor, an array, a list)."""
     return "number" if all(isinstance(t, (Num, Const, Arg)) for t in script.values(expr)) else "object"
+
+
+def _begins_as_number(target: ast.Name) -> bool:
+    """Whether every assignment to a variable computes something new: no array that another variable holds too."""
+    stores = [parent_of(n) for n in mentions(function_of(target), target.id) if isinstance(n.ctx, ast.Store)]
+    made = [s.value for s in stores if isinstance(s, ast.Assign)]
+    plain = all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in stores)
+    return plain and all(isinstance(v, (ast.Constant, ast.BinOp, ast.UnaryOp)) for v in made)
 
 
 def _names(node: ast.AST, name: str) -> bool:
@@ -225,16 +235,26 @@ class _Collector:
 
     def is_set_inside(self, name: str) -> bool:
         sites = self.script.log.of("set_attribute", "set_elsewhere", "set_flag")
-        return any(o.data.get("name") == name and inside(o.stack, self.loop) for s in sites for o in s)
+        return bool(self.script.unread) or any(o.data.get("name") == name and inside(o.stack, self.loop) for s in sites for o in s)
 
     def keep(self, core: ast.expr) -> None:
         if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):
             self.sink.payload.append(core)
 
     def keep_number(self, expr: ast.expr) -> None:
-        if not is_number(self.script, expr):
+        if not is_number(self.script, expr) and not self.is_graph_count(expr):
             raise Unfit(f"`{_text(expr)}` would have to be kept, and may be more than a number")
         self.keep(expr)
+
+    def is_graph_count(self, expr: ast.expr) -> bool:
+        """``data.num_graphs`` of a batch of torch_geometric, which is a Python number."""
+        match expr:
+            case ast.Attribute(value=ast.Name(id=name), attr="num_graphs" | "num_nodes" | "num_edges") if name in stored_in(
+                self.loop.target
+            ):
+                over = [t for n in ast.walk(self.loop.iter) if isinstance(n, ast.expr) for t in self.script.values(n)]
+                return any(isinstance(t, Ext) and t.name.startswith("torch_geometric.") for t in over)
+        return False
 
     def check_call(self, call: ast.Call) -> None:
         things = self.script.values(call.func)
@@ -295,6 +315,8 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
     Raises :class:`Unfit` where that is in each turn, or not known.
     """
     needs = Needs()
+    if script.unread and sink.kind not in ("number", "passed"):
+        raise Unfit(script.unread)
     if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop)):
         raise Unfit("the loop hands over to its caller in between")
     for attempt in tries_around(sink.statement, loop):

@@ -44,7 +44,8 @@ def moves(script: Script, rule: str) -> dict[int, Move]:
     """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
     known = _MOVES.setdefault(script, {})
     if rule not in known:
-        known[rule] = {id(m.statement): m for m in _find(script) if not is_spared(m.statement, rule)}
+        found = () if script.unread else _find(script)  # what runs in between may be missing
+        known[rule] = {id(m.statement): m for m in found if not is_spared(m.statement, rule)}
     return known[rule]
 
 

@@ -28,7 +28,7 @@ class Read:
     Attributes:
         node: the expression that is the number: ``loss.detach().cpu().item()``.
         core: the tensor that is read: ``loss``.
-        how: ``item``, ``float`` or ``int``.
+        how: ``item``, ``float``, ``int`` or ``numpy`` (an array without dimensions).
         ready: ``core`` is a variable that has been given a tensor to keep, where it had been given the number.
     """
 
@@ -47,7 +47,12 @@ class Read:
 
     def of(self, tensor: str) -> str:
         """The code that reads ``tensor`` in the same way."""
-        return f"{tensor}.item()" if self.how == "item" else f"{self.how}({tensor})"
+        return reading(self.how).replace("{}", tensor)
+
+
+def reading(how: str) -> str:
+    """The template that reads a tensor."""
+    return {"item": "{}.item()", "numpy": "{}.cpu().numpy()"}.get(how, f"{how}({{}})")
 
 
 def reads(script: Script) -> list[Read]:
@@ -55,13 +60,17 @@ def reads(script: Script) -> list[Read]:
     found = []
     for site in script.log.of("sync"):
         node = site.node
+        how = site.occurrences[-1].data.get("how", "item")
+        if how == "numpy" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+            core = _peeled(node.func.value)
+            if any(_on_device(t) for t in script.values(core)) and is_scalar(script, core, 0):
+                found.append(Read(node, core, how))
         if not any(_on_device(o.this) for o in site):
             continue
         if isinstance(node, ast.Subscript):  # ``loss.data[0]``
             found.append(Read(node, _peeled(node.value), "item"))
         if not isinstance(node, ast.Call):
             continue
-        how = site.occurrences[-1].data.get("how", "item")
         if how == "item" and isinstance(node.func, ast.Attribute):
             found.append(Read(node, _peeled(node.func.value), how))
         elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
@@ -93,7 +102,7 @@ def kept(script: Script, core: ast.expr) -> str:
     values = script.values(core)
     if isinstance(core, ast.Call) and values and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values):
         return "{core}"  # a count
-    if is_fresh(script, core, loop_of(core), 0) and not _graphs(script):
+    if is_fresh(script, core, loop_of(core), 0) and not _graphs(script) and not script.unread:
         return "{core}.detach()"
     return "{core}.detach().clone()"
 
@@ -238,6 +247,9 @@ def _only_looks(callee: Thing) -> bool:
 
 def is_scalar(script: Script, expr: ast.expr, depth: int) -> bool:
     """Whether an expression is certainly a tensor without dimensions, or with one of length 1: a loss, a mean, arithmetic with such."""
+    found = script.values(expr)
+    if found and all(isinstance(t, Tensor) and t.rank == "0d" for t in found) and not script.unread:
+        return True
     if isinstance(expr, ast.BinOp):
         parts = [p for p in (expr.left, expr.right) if any(isinstance(t, Tensor) for t in script.values(p))]
         return all(is_scalar(script, p, depth) for p in parts)

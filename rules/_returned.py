@@ -12,9 +12,9 @@ from autofast.read.source import function_of, parent_of, statement_of
 from autofast.read.values import Bound, Func
 from autofast.script import Script
 
-from ._late import keep, read_at_use, reading, variable_of
+from ._late import keep, read_at_use, variable_of
 from ._later import Unfit, needs_of, put_off, sink_of
-from ._reads import Read
+from ._reads import Read, reading
 from ._turns import is_step, loop_of, mentions, runs_in_steps
 
 

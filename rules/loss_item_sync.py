@@ -34,10 +34,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return  # on the CPU, nothing waits for anything
     every = reads(script)
     taken: set[int] = set()
-    if script.unread:  # who looks at a sum, or calls a function, may be missing
-        for statement, mine in by_statement(every):
-            if any(in_each_step(script, r) for r in mine):
-                yield Finding(statement, said(mine), refusal=script.unread)
+    if script.unread:
+        yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
         return
     for finding, used in (*in_functions(script, every), *in_dicts(script, every), *in_moves(script, every), *in_loops(script, every)):
         if not taken & used:
@@ -136,6 +134,12 @@ def dict_of(read: Read) -> ast.Name | None:
 
 # ------------------------------------------------------------------------------------------------ loops
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
+    for loop, found in by_loop(script, every):
+        yield from in_loop(script, loop, found)
+
+
+def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, list[Read]]]:
+    """The reads of each turn of a loop over batches, or of each call of a function that such a loop calls."""
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
     for read in every:
         if id(read.statement) in moves(script, NAME):
@@ -144,8 +148,25 @@ def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
         if gate_of(read.node, loop) is None and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
-    for loop, found in homes.values():
-        yield from in_loop(script, loop, found)
+    yield from homes.values()
+
+
+def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Who looks at an object, or calls a function, may be missing here; the places of a variable are all in its function."""
+    for loop, found in by_loop(script, every):
+        for statement, mine in by_statement(found):
+            edits: list[Edit] = []
+            if loop is not None and all(r.how == "item" for r in mine):
+                with suppress(Unfit):
+                    edits = put_off_parts(script, loop, sinks_at(script, statement, mine, loop))
+                if not edits and len(mine) == 1:
+                    with suppress(Unfit):
+                        edits, gains = read_at_use(script, delayed(script, statement, mine[0], loop))
+                        edits = [keep(script, mine[0]), *edits] if gains else []
+            if edits:
+                yield from group([(statement, said(mine))], edits, mine)
+            else:
+                yield Finding(statement, said(mine), refusal=script.unread), {id(r.node) for r in mine}
 
 
 def in_each_step(script: Script, read: Read) -> bool:
@@ -226,7 +247,7 @@ def passed_on(statement: ast.stmt, mine: list[Read], loop: Loop) -> tuple[str, l
 
 def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
     """Statements that read the same tensor, one of which at least cannot wait."""
-    keys = {(r.key, r.how) for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement)}
+    keys = {(r.key, r.how) for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement) and r.how != "numpy"}
     for key in sorted(keys):
         members = [r for _, mine, _ in fixed for r in mine if (r.key, r.how) == key and is_always(r.node, r.statement)]
         own = [s for s in sinks if any((r.key, r.how) == key for r in s.reads) and len(s.reads) == 1]
@@ -255,12 +276,15 @@ def read_at_once(script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Re
 
 def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
     """A sink, with what is put off together with it, is put off."""
+    used = [r for s, _ in parts for r in s.reads]
+    yield from group([(parts[0][0].statement, said(used))], put_off_parts(script, loop, parts), used)
+
+
+def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> list[Edit]:
     needs = Needs()
     for _, one in parts:
         needs.add(one)
-    mine = [s for s, _ in parts]
-    used = [r for s in mine for r in s.reads]
-    yield from group([(mine[0].statement, said(used))], put_off(script, mine, loop, needs), used)
+    return put_off(script, [s for s, _ in parts], loop, needs)
 
 
 def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:

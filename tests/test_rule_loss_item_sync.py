@@ -104,6 +104,9 @@ SUMS = [
     ("total = max(total, loss.item())", "total = 0", "print(repr(total))"),
     ("total += out.argmax(1).eq(y).sum().item()", "total = 0", "print(repr(total), repr(total / 44))"),
     ("total += (out.argmax(1) == y).float().mean().item()", "total = 0", "print(repr(total))"),
+    ("total += loss.detach().cpu().numpy()", "total = 0", "print(repr(total), repr(total / 2))"),
+    ("total.append(loss.data.cpu().numpy())", "total = []", "print(total, np.mean(total))"),
+    ("v = loss.cpu().detach().numpy()\ntotal += v\nif writer:\n    print(v)", "total, writer = 0.0, None", "print(repr(total))"),
     ("total.append(loss.item())", "total = []", "print(np.mean(total), total)"),
     ("total.append((i, loss.item()))", "total = []", "print(total)"),
     ("total[i] = loss.item()", "total = {}", "print(total)"),
@@ -325,6 +328,17 @@ def test_places_of_a_list() -> None:
     untouched(HEAD + training("total[-1:] = [loss.item()]", "total = []", "print(total)"))
 
 
+def test_counts_of_graphs() -> None:
+    text = HEAD.replace("from torch.utils.data import DataLoader", "from {} import DataLoader\nfrom torch.utils.data import") + (
+        "total = 0\nfor data in loader:\n    data = data.to(device)\n    loss = F.mse_loss(model(data.x), data.y)\n    loss.backward()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()\n    total += loss.item() * data.num_graphs\nprint(total)\n"
+    )
+    text = text.replace("import, TensorDataset", "import TensorDataset")
+    known = apply("loss-item-sync", text.replace("{}", "torch_geometric.loader"))
+    assert "unread_total.append((loss.detach(), data.num_graphs))" in known.lines
+    refused(text.replace("{}", "graphs"), "may be more than a number")
+
+
 def test_micro_batches() -> None:
     text = """\
 for x, y in loader:
@@ -406,12 +420,17 @@ def test_globals() -> None:
 
 def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "def long(show):\n    b = 0\n" + "".join(f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400)) + "    print(show)\n"
-    text = (
-        HEAD + long + "def main():\n    long(0)\n" + indented(training("total += loss.item()", "total = 0", "print(total)"), 4) + "main()\n"
-    )
-    assert apply("loss-item-sync", text).fixes
+
+    def script(step: str, end: str = "") -> str:
+        body = training(step, "total, meter = 0, Meter()", "print(total, meter)", end)
+        return HEAD + METER + long + "def main():\n    long(0)\n" + indented(body, 4) + "main()\n"
+
+    stays = script("meter.update(loss.item())\nmean = total / 2\nif i % 2 == 0:\n    print(mean)\ntotal += float(loss)")
+    assert apply("loss-item-sync", stays).fixes
     monkeypatch.setattr("autofast.read.core.BUDGET", 4_000)
-    refused(text, "long() is too large to follow to the end")
+    refused(stays, "long() is too large to follow to the end")  # it may know the meter
+    goes = script("total += loss.item()\nprint(v)", "v = loss.item()")
+    same(goes, "unread_total.append(loss.detach().clone())", "print(v.item())")
 
 
 def test_lists_of_the_caller() -> None:
@@ -524,6 +543,26 @@ def test_a_value_is_added_up_before_it_is_read() -> None:
     )
     assert "        other += v\n" in done.text
     refused(HEAD + training("if i == 3:\n    break\nprint(v, v)", "", "print(v)", "v = loss.item()"), "`v` is used in every step")
+
+
+def test_a_value_that_a_condition_uses_is_read_there() -> None:
+    step = "if writer is not None:\n    print(v)"
+    assert same(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step)).lines == ["v = loss.detach()", "print(v.item())"]
+    assert same(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step + "\n    print(v, v)")).lines == [
+        "v = loss.detach()",
+        "v = v.item()",
+    ]
+    refused(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step + "\nelse:\n    print(v, v)"), "is used in every step")
+
+
+def test_arrays() -> None:
+    text = HEAD + training("v = loss.detach().cpu().numpy()\nif i % 2 == 0:\n    print(total, repr(v))\ntotal += v", "total = 0")
+    same(text, "v = loss.detach()", "print(total, repr(v.cpu().numpy()))", "total += value.cpu().numpy()")
+    step = "total += loss.detach().cpu().numpy()"
+    same(HEAD + training(step, "total = np.zeros(())", "print(repr(total))"), "unread_total.append(loss.detach())")
+    shared = training(f"{step}\nprint(kept)", "total = np.zeros(())\nkept = total", "print(repr(total))")
+    refused(HEAD + shared, "may get another name")  # kept grows too
+    untouched(HEAD + training("total.append(out.detach().cpu().numpy())", "total = []", "print(total)"))  # would fill the GPU's memory
 
 
 ARMS = """\
