@@ -24,9 +24,13 @@ from autofast.read.source import Source
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """What all edits have: ``rule`` is filled in by the plan, ``rank`` decides who goes inside whom (order.py)."""
+    """What all edits have: ``rule`` is filled in by the plan, ``rank`` decides who goes inside whom (order.py).
+
+    ``moot``: nothing is lost where the statement goes altogether (an old spelling that is gone then, too).
+    """
 
     rule: str = field(default="", kw_only=True)
+    moot: bool = field(default=False, kw_only=True)
     rank: Rank = field(default=Rank.LEAF, kw_only=True)
 
 

@@ -183,6 +183,8 @@ def _loses(outer: Edit, inner: Edit, same_node: bool) -> bool:
         return False
     if isinstance(inner, Remove) and isinstance(outer, (Remove, Replace)):
         return False  # gone is gone
+    if inner.moot and isinstance(outer, (Remove, Replace)):
+        return False
     if not same_node:
         return True
     if isinstance(outer, Rewrite):

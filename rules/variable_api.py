@@ -240,7 +240,7 @@ def _old_items(script: Script) -> Iterator[Finding]:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             text = ast.unparse(node)
             message = f"`{text}` is an IndexError since torch 0.4, as a loss has no dimensions"
-            yield Finding(node, message, edits=(Rewrite(node, "{tensor}.item()", {"tensor": node.value.value}),))
+            yield Finding(node, message, edits=(Rewrite(node, "{tensor}.item()", {"tensor": node.value.value}, moot=True),))
 
 
 def _old_reductions(script: Script) -> Iterator[Finding]:

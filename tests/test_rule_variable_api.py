@@ -277,5 +277,7 @@ def test_a_sum_of_numbers_is_read_later() -> None:
     at_once = apply("variable-api loss-item-sync", text).text
     first = apply("variable-api", text).text
     assert "loss.data[0]" not in at_once and "loss.item()" in first
+    old = next(f for f in apply("variable-api loss-item-sync", text).findings if "data[0]" in f.message)
+    assert old.status == "fix", "it is gone, whichever rule has taken the statement away"
     assert at_once == apply("loss-item-sync", first).text == apply("loss-item-sync", text).text
     assert run(at_once)["total"] == run(first)["total"]
