@@ -73,7 +73,9 @@ def test_an_unguarded_script_gets_workers_where_they_are_forked(default: str, mo
     assert loader_workers(text, 4) == 0
 
 
-@pytest.mark.parametrize("reader", ["cv2.imread", "scipy.misc.imread", "scipy.io.loadmat", "matplotlib.image.imread", "tifffile.imread", "numpy.load"])
+@pytest.mark.parametrize(
+    "reader", ["cv2.imread", "scipy.misc.imread", "scipy.io.loadmat", "matplotlib.image.imread", "tifffile.imread", "numpy.load"]
+)
 def test_functions_that_read_files(reader: str) -> None:
     module, _, name = reader.rpartition(".")
     dataset = FILES.replace("torch.load(self.paths[index])", f"torch.as_tensor({name}(self.paths[index]))")
@@ -632,3 +634,12 @@ def test_the_same_items_come_from_workers(text: str, tmp_path: Any, monkeypatch:
         exec(compile(source, "train.py", "exec"), scope)
         seen.append(scope["seen"])
     assert seen[0] == seen[1]
+
+
+def test_an_image_set_that_is_chosen_by_its_name() -> None:
+    choice = "datasets.__dict__[input()]('data', train=True, transform=transforms.Compose([transforms.ToTensor()]))"
+    head = "from torchvision import datasets, transforms\n"
+    found = apply(RULE, script(f"DataLoader({choice}, batch_size=4, num_workers=1)", dataset=head))
+    assert "loader = DataLoader(" in found.text and "num_workers=max(1, loader_workers())" in found.text
+    unknown = choice.replace("transforms.ToTensor()", "transforms.ToTensor(), secret.flip()")
+    assert apply(RULE, script(f"DataLoader({unknown}, batch_size=4, num_workers=1)", dataset=head + "import secret\n")).refusals

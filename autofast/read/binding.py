@@ -372,8 +372,6 @@ class Binding(Core):
             found: Values = NOTHING
             for one_key in index:
                 found |= thing.get(one_key.value) if isinstance(one_key, Const) else thing.any()
-            if key is ... and thing.open:
-                found |= values(Unknown(f"{thing.open}, and the key is computed"))
             known = bool(index) and all(isinstance(one_key, Const) for one_key in index)
             if found or (known and not thing.open):
                 return found  # nothing: where the key is not there, the script does not go on

@@ -59,7 +59,8 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
         home = given.via[0][1].home if given.via else args.call or node
         made.entries[key] = [Entry(given.values, given.expr, home, given.sure)]
         interp.keep(given.values, made, key)
-    made.open = made.open or args.open
+    if args.open:
+        made.widen(args.open)
     revive(made, past)
     return made
 
@@ -123,8 +124,6 @@ def _looked_up(interp: Core, this: Dict, name: str, args: Arguments, node: ast.A
     key = const(args.get(0, "key"))
     default = args.get(1, "default")
     found = this.get(key) if key is not ... else this.any()
-    if this.open and (key is ... or not this.holds(key)):
-        found |= {Unknown(this.open)}
     sure = key is not ... and this.holds(key)
     if name == "setdefault":
         interp.emit("set_item", node, this, args, default)
@@ -151,7 +150,7 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
             pairs[-1].items = (values(Const(k)), pairs[-1].items[1] | this.get(k))
         if this.rest or this.open:
             rest = interp.intern(Seq, (id(node), this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple"))
-            rest.items = (keys, this.any() | {Unknown(this.open)})
+            rest.items = (keys, this.any() or values(Unknown(this.open)))
             pairs.append(rest)
         return values(row_of(interp, (id(node), this, "items"), node, values(*pairs)))
     if name in ("values", "keys"):

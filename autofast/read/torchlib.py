@@ -256,7 +256,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return make(interp, name, args, node)
     if name == "accelerate.Accelerator.prepare":
         return values(Unknown("prepared by Accelerate"))
-    if short[:1].isupper() or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled"):
+    if short[:1].isupper() or name == "torchvision.datasets.*" or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled"):
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
             flag = const(args.get(0, "mode"))
             interp.grad_default = "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"

@@ -258,7 +258,7 @@ class Entry:
 
 @dataclass(eq=False, repr=False)
 class Dict(Numbered):
-    """A dict with string (or constant) keys; ``rest`` are values under keys that are not known."""
+    """A dict with string (or constant) keys; ``rest`` are all values under keys that are not known (one may be Unknown: then anything is)."""
 
     node: ast.AST | None
     entries: dict[Any, list[Entry]] = field(default_factory=dict)
