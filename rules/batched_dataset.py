@@ -17,10 +17,12 @@ from ._batches import SPLIT, Images, held, images, in_order, indexed
 from ._imports import imported
 from ._loaders import counts, given, managed
 from ._torch import torch_in
+from ._windows import cuts
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
 OBJECTS = "each image is made into a PIL object and a tensor by itself, though all lie in memory as bytes"
 OWN = ("collate_fn", "generator", "batch_sampler")  # with one of these, the loader is not a plain one
+WINDOWS = "the windows of a batch are cut out of the data one by one and put together again"
 BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could be taken at once"
 MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of batches takes over
 SAMPLERS = frozenset(f"torch.utils.data.{n}" for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler"))  # they give int
@@ -45,6 +47,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for image_set in images(script).values():
         if isinstance(image_set, Images):
             yield Finding(image_set.call, OBJECTS, edits=_subclass(image_set))
+    for cut in cuts(script):
+        yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal)
 
 
 def _only_collects(loader: Loader) -> bool:
