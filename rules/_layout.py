@@ -33,6 +33,10 @@ DROPOUT = (
     "convnext",
     "*",
 )  # of torchvision: draw masks in forward
+ELEMENTWISE = frozenset(
+    {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "SiLU", "Mish", "Hardswish", "Tanh", "Sigmoid", "Identity"}
+)
+ELEMENTWISE |= {"Dropout", "Dropout2d"}
 LAYOUT_READS = (".stride", ".data_ptr", ".as_strided", ".as_strided_", ".storage", ".untyped_storage", "torch.as_strided", ".numpy")
 DRAWS = (
     "torch.randn_like",
@@ -205,8 +209,11 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
         if short == "Sequential":
             first = thing.args.positional[0].values if thing.args.positional else frozenset()
             inner = [x for t in first for x in (t.any() if hasattr(t, "any") else (t,))]
-            return bool(inner) and len(first) == len(inner) and all(_starts_flat(script, t, seen) for t in inner)
-        return thing.name.startswith("torch.nn.") and short.endswith("2d") and not short.startswith("Dropout")
+            if bool(inner) and len(first) == len(inner) and all(_starts_flat(script, t, seen) for t in inner):
+                return True
+            every = [t for g in thing.args.positional for t in g.values]  # of a list, in an order that is not known
+            return all(_is_flat(t) or _is_elementwise(t) for t in every) and any(_is_flat(t) for t in every)
+        return _is_flat(thing)
     if isinstance(thing, Inst):
         for site in script.log.of("forward"):
             for occurrence in site:
@@ -215,6 +222,17 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
                 if raw and inside and occurrence.this is not None and _starts_flat(script, occurrence.this, seen):
                     return True
     return False
+
+
+def _is_flat(thing: Thing) -> bool:
+    """A layer that wants four dimensions."""
+    short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
+    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and short.endswith("2d") and not short.startswith("Dropout")
+
+
+def _is_elementwise(thing: Thing) -> bool:
+    """A layer that works number by number, on any dimensions."""
+    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and thing.name.rsplit(".", 1)[-1] in ELEMENTWISE
 
 
 def _line(node: ast.AST) -> int:

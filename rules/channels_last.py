@@ -11,7 +11,7 @@ from autofast.read import names
 from autofast.read.build import unwrapped
 from autofast.read.events import Site
 from autofast.read.source import function_of, parent_of, source_of
-from autofast.read.values import Ext, Thing
+from autofast.read.values import Ext, Ref, Thing
 from autofast.script import Model, Script, Transfer
 
 from ._hazards import Code
@@ -20,6 +20,8 @@ from ._torch import torch_in, uses_gpu
 
 MODEL = "a network of 2-D convolutions in NCHW order: tensor cores and oneDNN compute in channels_last and convert each time"
 IMAGES = "images reach the network in NCHW order and are converted to channels_last in its first layer"
+PARALLEL = "torch.nn.DataParallel"
+KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_grad_", "clone"})
 
 
 @rule("channels-last", Effect.ROUNDING, groups=("layout",))
@@ -60,13 +62,17 @@ def trained(script: Script) -> Iterator[Model]:
 def place_of(script: Script, model: Model) -> ast.expr | None:
     """The call that the model is converted at: the only one that moves it to its device, else the one that makes it."""
     moves = [s for s in model.moves if isinstance(s.node, ast.Call)]
-    if (
-        len(moves) == 1
-        and all(o.this is not None and not _is_wrapper(o.this) for o in moves[0])
-        and not _is_wrapped_before(model, moves[0])
-    ):
-        return moves[0].node  # type: ignore[return-value]
-    return model.node if isinstance(model.node, ast.Call) else None
+    made = model.node if isinstance(model.node, ast.Call) else None
+    if len(moves) == 1:
+        move = moves[0].node
+        assert isinstance(move, ast.Call)
+        if all(o.this is not None and not _is_wrapper(o.this) for o in moves[0]) and not _is_wrapped_before(model, moves[0]):
+            return move
+        if made is None or function_of(made) is not function_of(
+            move
+        ):  # rather where the script chooses it than in each function that makes one
+            return move if all(w.name == PARALLEL for w in model.wraps) else made
+    return made
 
 
 def _is_wrapper(thing: Thing) -> bool:
@@ -114,7 +120,7 @@ def _images(script: Script, models: list[Model], effect: Effect | None) -> Itera
     eating = [m for m in models if takes_image(script, m)]
     done: dict[int, list[Transfer]] = {}
     for transfer in script.transfers:
-        if transfer.loaders and transfer.to_device and transfer.how in ("to", "cuda") and _is_image(transfer, eating):
+        if transfer.loaders and transfer.to_device and transfer.how in ("to", "cuda") and _is_image(script, transfer, eating):
             done.setdefault(transfer.node.lineno, []).append(transfer)
     for transfers in done.values():
         for transfer in transfers:
@@ -123,19 +129,46 @@ def _images(script: Script, models: list[Model], effect: Effect | None) -> Itera
             yield Finding(transfer.node, IMAGES, edits=edits, effect=effect)
 
 
-def _is_image(transfer: Transfer, models: list[Model]) -> bool:
+def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
     """It is the first argument of a network that takes images, and nothing else of the batch."""
-    target = _target(transfer.node)
+    node = _outermost(script, transfer.node)
+    target = _target(node)
     for model in models:
         for site in model.forwards:
             call = site.node
             if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
                 continue
-            if call.args[0] is transfer.node:
+            given = call.args[0]
+            while (inner := _passed_on(script, given)) is not None and given is not node:
+                given = inner
+            if given is node:
                 return True
-            if target is not None and function_of(call) is function_of(transfer.node) and ast.dump(call.args[0]) == ast.dump(target):
+            if target is not None and function_of(call) is function_of(node) and ast.dump(given) == ast.dump(target):
                 return True
     return False
+
+
+def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
+    """The tensor in ``Variable(x)`` and ``x.float()``: what comes out lies in memory as it does."""
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if method in KEEPING:
+            return inner
+        case ast.Call(func=func, args=[inner]) if any(
+            isinstance(t, Ref) and t.name == "torch.autograd.Variable" for t in script.values(func)
+        ):
+            return inner
+    return None
+
+
+def _outermost(script: Script, node: ast.expr) -> ast.expr:
+    """The whole of ``Variable(x.cuda())`` and ``x.cuda().float()``, for the copy in them."""
+    while True:
+        parent = parent_of(node)
+        if isinstance(parent, ast.Attribute):
+            parent = parent_of(parent)
+        if not isinstance(parent, ast.Call) or _passed_on(script, parent) is not node:
+            return node
+        node = parent
 
 
 def _target(node: ast.expr) -> ast.expr | None:

@@ -285,3 +285,50 @@ def test_a_view_that_is_not_called_on_the_tensor_keeps_the_layout(flat: str) -> 
 def test_weights_and_gradients_that_are_flattened_are_in_the_other_layout_too(regular: str) -> None:
     found = same(changed("        loss.backward()", f"        loss = loss + 1e-3 * {regular}\n        loss.backward()"))
     assert ".reshape(" in found.text and ".view(" not in found.text
+
+
+# ------------------------------------------------------------------------------------------------ ways to the network
+def test_a_network_that_a_function_makes_is_converted_where_its_wrapper_is_moved():
+    text = changed("model = Net().to(device)", "model = nn.DataParallel(make())\nmodel.to(device)").replace(LOOP[:1], "", 1)
+    text = text.replace("class Net", "def make():\n    return Net()\n\n\nclass Net", 1)
+    done = same(text)
+    assert "model.to(device, memory_format=torch.channels_last)" in done.lines and IMAGES in done.lines
+
+
+def test_one_of_several_networks_is_converted_in_one_place():
+    more = "class Wide(Net):\n    pass\n\n\ndef small():\n    return Net()\n\n\ndef large():\n    return Wide()\n\n\nMAKERS = {'small': small, 'large': large}\n"
+    text = TEXT.replace(
+        "model = Net().to(device)",
+        more + "import sys\nmodel = nn.DataParallel(MAKERS[sys.argv[-1] if len(sys.argv) > 99 else 'small']())\nmodel.to(device)",
+    )
+    done = same(text)
+    assert [line for line in done.lines if "channels_last" in line] == ["model.to(device, memory_format=torch.channels_last)", IMAGES]
+
+
+@pytest.mark.parametrize(
+    ("move", "call", "line"),
+    [
+        ("x = Variable(x.to(device))", "model(x)", "x = Variable(x.to(device, memory_format=torch.channels_last))"),
+        ("x = x.to(device).float()", "model(x)", "x = x.to(device, memory_format=torch.channels_last).float()"),
+        ("x = x.to(device)", "model(Variable(x))", "x = x.to(device, memory_format=torch.channels_last)"),
+        (
+            "pass",
+            "model(x.to(device).detach())",
+            "loss = F.cross_entropy(model(x.to(device, memory_format=torch.channels_last).detach()), y)",
+        ),
+        ("x = x.to(device).flatten(1).view(-1, 3, 8, 8)", "model(x)", ""),
+    ],
+)
+def test_images_that_are_wrapped_on_their_way(move: str, call: str, line: str):
+    text = changed("x, y = x.to(device), y.to(device)", move + "\n        y = y.to(device)").replace("model(x)", call)
+    done = same(text.replace("from torch import nn", "from torch import nn\nfrom torch.autograd import Variable"))
+    assert [x for x in done.lines if "channels_last" in x] == [MODEL, *([line] if line else [])]
+
+
+def test_images_into_a_network_that_is_made_of_a_list_of_layers():
+    layers = "layers = [nn.Conv2d(3, 8, 3), nn.LeakyReLU(0.1)]\n        for _ in range(1):\n            layers.append(nn.Conv2d(8, 8, 3))\n        self.main = nn.Sequential(*layers)"
+    text = changed("self.a = nn.Conv2d(3, 8, 3)\n        self.b = nn.Conv2d(8, 8, 3)", layers)
+    text = text.replace("x = self.b(torch.relu(self.a(x)))", "x = self.main(x)")
+    assert same(text).lines == [MODEL, IMAGES]
+    flat = text.replace("layers = [", "layers = [nn.Flatten(), nn.Unflatten(1, (3, 8, 8)), ")
+    assert same(flat).lines == [MODEL]
