@@ -14,7 +14,7 @@ from autofast.script import Loader, Script
 
 from . import num_workers
 from ._loaders import POSITION, Wish, added, again, counts, first_use, given, lineage, peeks
-from ._shared_state import changed_between, changed_by_items
+from ._shared_state import changed_between, changed_by_items, items
 from ._workers import is_helper
 
 NAME = "persistent_workers"
@@ -123,9 +123,13 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
     """The line that changes the dataset, or a list or tensor it holds, once workers may have been started."""
     start = first_use(script, loader)
     epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
+    side = items(script, loader)
     held = {id(dataset), *(id(t) for values in getattr(dataset, "attrs", {}).values() for t in values)}
     for site in script.log.of("set_attribute", "append", "tensor_write"):
         for occurrence in site:
+            unread = site.kind == "set_attribute" and not side.every and occurrence.data["name"] not in side.loads
+            if unread and occurrence.this is not dataset:
+                continue  # options that the dataset keeps, for example
             late = occurrence.order > start or any(id(frame.node) in epochs for frame in loops(occurrence.stack))
             if id(occurrence.this) in held and late and not _while_made(occurrence.stack, dataset):
                 return getattr(site.node, "lineno", 0)

@@ -318,3 +318,18 @@ def test_living_workers_see_what_was_changed_before(tmp_path: Any, monkeypatch: 
         exec(compile(source, "train.py", "exec"), scope)
         seen.append(scope["seen"])
     assert seen[0] == seen[1]
+
+
+def test_an_object_that_items_read_something_else_of() -> None:
+    """Options that the dataset keeps: the line that sets one of them runs after a first pass over the loader."""
+    dataset = FILES.replace("def __init__(self, n=16):\n", "def __init__(self, args, n=16):\n        self.args = args\n")
+    dataset = dataset.replace("return x, x.sum()", "return x * self.args.scale, x.sum()")
+    dataset = (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--scale', type=int, default=1)\nargs = parser.parse_args()\n"
+        + dataset
+    )
+    for name, fixes in (("start", 1), ("scale", 0)):
+        text = script("DataLoader(Files(args), batch_size=4, num_workers=4)", dataset=dataset, epoch=f"args.{name} = epoch")
+        found = apply(RULE, text)
+        assert len(found.fixes) == fixes, found.refusals
+    assert "would not see it" in found.refusals
