@@ -178,6 +178,8 @@ def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
 
 def _check_backward(script: Script, backward: Backward) -> None:
     call, where = backward.node, at(backward.node)
+    if "apex" in script.frameworks:
+        raise Refused(f"apex.amp scales the loss of the backward on {where}: let apex-amp put torch.amp in its place first, then run this again")
     if backward.framework or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
         raise Refused(f"the backward on {where} is not the plain `loss.backward()`")
     if call.args or any(k.arg not in ("retain_graph",) for k in call.keywords):

@@ -25,7 +25,7 @@ FRAMEWORKS = {
     "lightning": "Lightning has its own place for torch.compile",
     "fabric": "fabric.setup(torch.compile(model)) is its place here",
     "hf-trainer": "pass torch_compile=True to TrainingArguments instead",
-    "apex": "apex.amp changes the functions that are called",
+    "apex": "apex.amp changes the functions that are called, unless apex-amp puts torch.amp in its place",
     "deepspeed": "the DeepSpeed engine compiles",
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
@@ -76,10 +76,10 @@ def _compiles(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(COMPILES.match(node.value))
 
 
-def against_script(script: Script) -> str:
-    """Why nothing in this script should be compiled; empty where nothing speaks against."""
-    if script.frameworks:
-        name, node = next(iter(script.frameworks.items()))
+def against_script(script: Script, leaves: str = "") -> str:
+    """Why nothing in this script should be compiled; empty where nothing speaks against. ``leaves`` is a framework that goes."""
+    if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
+        name, node = next(iter(others.items()))
         return f"{FRAMEWORKS.get(name, name)} (line {line(node)})"
     if pin := rules_out(script, SINCE):
         return f"{pin}, and torch.compile is used from {SINCE[0]}.{SINCE[1]} on here"

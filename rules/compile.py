@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autofast.edits import After, Edit
 from autofast.finding import Effect, Finding, Options, rule
@@ -13,6 +14,8 @@ from autofast.read.source import source_of
 from autofast.read.values import Ext, Inst, Thing
 from autofast.script import Model, Script
 
+from ._apex import KEY as APEX
+from ._apex import apex_goes
 from ._compiled import against, against_script, is_there
 from ._hazards import Code
 from ._layout import draws
@@ -32,7 +35,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compile the model, so that forward and backward run as a few fused kernels."""
     if is_there(script):
         return
-    general = against_script(script)
+    gone = apex_goes(script, options)
+    general = against_script(script, leaves="apex" if gone else "")
     refused: dict[Thing, str] = {}
     places: dict[tuple[int, str], Place] = {}
     for model in trained(script):
@@ -49,7 +53,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         why = next((refused[t] for t in [*(m.thing for m in place.models), *place.things] if t in refused), "")
         if not why and not mine >= place.things:
             why = f"`{place.name}` may also be a model that does not train, or is kept elsewhere"
-        yield Finding(place.node, _message(place.models[0]), refusal=why) if why else _finding(script, place)
+        if why:
+            yield Finding(place.node, _message(place.models[0]), refusal=why)
+        else:
+            yield replace(_finding(script, place), needs=(("apex-amp", APEX),) if gone else ())
 
 
 def _node(model: Model) -> ast.AST:

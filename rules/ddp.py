@@ -132,6 +132,8 @@ def _check_script(script: Script) -> None:
         raise Refused("a notebook runs in one process: export it as a script first")
     if script.unread:
         raise Refused(script.unread)
+    if "apex" in script.frameworks:
+        raise Refused("apex.amp scales the loss: let apex-amp put torch.amp in its place first, then run this again")
     for step in script.steps:
         for backward in step.backwards:
             if backward.framework:

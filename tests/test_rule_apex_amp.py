@@ -81,6 +81,15 @@ def test_with_the_rules_that_apex_stood_in_the_way_of(tmp_path: Path) -> None:
     assert "fused=True" not in apply("fused-optimizer", SCRIPT).text
 
 
+def test_compiled_where_apex_goes() -> None:
+    at_once = apply("apex-amp compile", SCRIPT).text
+    assert at_once == apply("compile", apply("apex-amp", SCRIPT).text).text and "compile(" in at_once
+    kept = apply("apex-amp compile", SCRIPT.replace('"O1"', '"O1", loss_scale=128.0'))
+    assert not kept.fixes and "unless apex-amp puts torch.amp in its place" in kept.refusals
+    for rule in ("compile", "ddp"):
+        assert not apply(rule, SCRIPT).fixes and "apex-amp" in apply(rule, SCRIPT).refusals
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
