@@ -18,6 +18,8 @@ from ._accum_scopes import ROWS, Kind, Scope, Shape
 from ._accum_shapes import Shapes, skipped, unknown, weighted, words
 from ._pace import Refused, at
 
+OLD = ("size_average", "reduce")
+
 
 class Calls(Shapes):
     """Methods of tensors, functions and losses of torch."""
@@ -204,6 +206,7 @@ class Calls(Shapes):
     def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, scope: Scope) -> Shape:
         """A loss of torch."""
         reduction: object = "mean"
+        old: dict[str, object] = {}  # what went before ``reduction``, and goes before it where it is given
         options = list(expr.keywords)
         positional = list(expr.args)
         if made is not None:
@@ -219,11 +222,15 @@ class Calls(Shapes):
             for name, given in made.args.named.items():
                 if name == "reduction":
                     reduction = const(given.values) if given.sure else ...
+                elif name in OLD:
+                    old[name] = const(given.values) if given.sure else ...
                 elif name not in known.fine:
                     raise Refused(weighted(name, made.node or expr))
         for keyword in options:
             if keyword.arg == "reduction":
                 reduction = const(self.script.values(keyword.value))
+            elif keyword.arg in OLD:
+                old[keyword.arg] = const(self.script.values(keyword.value))
             elif keyword.arg in known.inputs:
                 positional.append(keyword.value)
             elif keyword.arg not in known.fine:
@@ -236,6 +243,10 @@ class Calls(Shapes):
             kind = self.shape(given_, scope)
             if isinstance(kind, tuple) or kind not in (*ROWS, Kind.FREE):
                 raise Refused(f"what the loss on {at(expr)} compares is not a value for each sample (`{words(given_)}`)")
+        if any(v is not None and not isinstance(v, bool) for v in old.values()):
+            reduction = ...
+        elif any(v is not None for v in old.values()):
+            reduction = "none" if old.get("reduce") is False else "sum" if old.get("size_average") is False else "mean"
         if reduction in ("mean", "batchmean"):
             return Kind.MEAN
         if reduction == "sum":

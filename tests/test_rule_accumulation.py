@@ -1164,6 +1164,26 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
         assert [f.status for f in plan.findings] == ["fix"], plan.findings[0].refusal
 
 
+# ------------------------------------------------------------------------------------------------ old spellings
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("size_average=False", "criterion(model(x), y) / x.shape[0]"),
+        ("size_average=True", "criterion(model(x), y)"),
+        ("reduce=False", "criterion(model(x), y).mean()"),
+        ("size_average=None, reduction='sum'", "criterion(model(x), y) / len(x)"),
+        ("", "F.cross_entropy(model(x), y, size_average=False) / x.size(0)"),
+    ],
+)
+def test_what_a_reduction_was_called_before(made: str, used: str):
+    done(LOOP.replace("criterion(model(x), y)", used), head=HEAD.replace("CrossEntropyLoss()", f"CrossEntropyLoss({made})"), steps=(2,))
+
+
+def test_an_old_reduction_that_is_not_known():
+    head = HEAD.replace("CrossEntropyLoss()", "CrossEntropyLoss(size_average=bool(EPOCHS - len(data)))")
+    assert "whether the loss on line" in refused(LOOP, head=head)
+
+
 # ------------------------------------------------------------------------------------------------ effort
 def test_what_is_mentioned_twice_is_asked_for_once(monkeypatch: pytest.MonkeyPatch):
     """Each line of such a network mentions the one before twice: 2 ** 16 ways from the loss to the batch."""
