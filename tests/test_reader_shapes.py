@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from autofast.read.values import Const, const
+from autofast.read.values import Const, Ref, const
 from autofast.script import Script
 from tests.reading import HEAD, read
 
@@ -515,3 +516,23 @@ def test_what_cannot_be_called_like_this_is_not_called(tmp_path: Path):
     assert [m.name for m in script.models] == ["Block"] and not script.models[0].unknown
     wanted = read(tmp_path, HEAD + DATA + made.replace("]()", "](2)") + LOADER + "for x, y in loader:\n" + STEP, files={"nets.py": nets})
     assert len(wanted.models) == 2  # the class itself, and what the function makes
+
+
+# ------------------------------------------------------------------------------------------------ from ... import *
+@pytest.mark.parametrize("module", ["math", "random", "torch.nn", "torch.optim", "torchvision.transforms", "tqdm"])
+def test_builtins_beside_what_a_library_binds(module: str, tmp_path: Path):
+    loop = "for i, (x, y) in enumerate(loader):\n"
+    trains_once(read(tmp_path, f"from {module} import *\n" + SETUP + loop + STEP))
+
+
+@pytest.mark.parametrize("more", ["", "from torch.nn import *\n", "from math import *\n"])
+def test_a_library_that_may_bind_anything(more: str, tmp_path: Path):
+    loop = "for i, (x, y) in enumerate(loader):\n"
+    script = read(tmp_path, "from elsewhere import *\n" + more + SETUP + loop + STEP)
+    assert not any(use for loader in script.loaders for use in loader.uses)
+
+
+def test_a_name_of_the_standard_library_that_is_also_a_builtin(tmp_path: Path):
+    script = read(tmp_path, "from math import *\nfrom random import *\na = pow(2, 3)\nb = sqrt(2)\nc = randint(0, 3)\nd = int(c)\n")
+    names = {t.name for node in ast.walk(script.entry.tree) if isinstance(node, ast.Call) for t in script.values(node.func) if isinstance(t, Ref)}
+    assert names == {"math.pow", "math.sqrt", "random.randint", "builtins.int"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from autofast.read import torchlib
+from autofast.read import names, torchlib
 from autofast.read.core import Core, join, values
 from autofast.read.events import LoopFrame
 from autofast.read.kinds import is_classmethod, is_property, is_static
@@ -288,7 +288,7 @@ class Binding(Core):
                 return self.variable(scope, name)
             first = first and scope.kind == "comprehension"
             scope = scope.outer
-        if starred := env.module.starred:
+        if (starred := env.module.starred) and not (name in BUILTINS and starred in names.NO_BUILTINS):
             return values(Unknown(f"`{name}` may come from {starred}"))
         if name in BUILTINS:
             return values(Ref(f"builtins.{name}"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 
-from autofast.read import torchlib
+from autofast.read import names, torchlib
 from autofast.read.core import Record, join, merge, values
 from autofast.read.events import LoopFrame
 from autofast.read.statements import Statements
@@ -50,9 +51,7 @@ class Loops(Statements):
                 if target is not None:
                     self.star(module, env)
                 else:
-                    for name, thing in torchlib.star(node.module or ""):
-                        env.vars[name] = values(thing)
-                    env.module.starred = node.module or "another module"
+                    self.star_of_library(node.module or "", env)
                 continue
             if target is not None and alias.name in module.env.vars:
                 found = module.env.vars[alias.name]
@@ -77,10 +76,20 @@ class Loops(Statements):
         return values(Ref(found))
 
     def star(self, module: Module, env: Env) -> None:
-        names = const(module.env.vars.get("__all__", NOTHING))
+        listed = const(module.env.vars.get("__all__", NOTHING))
         for name, found in list(module.env.vars.items()):
-            if (names is ... and not name.startswith("_")) or (isinstance(names, tuple) and name in names):
+            if (listed is ... and not name.startswith("_")) or (isinstance(listed, tuple) and name in listed):
                 env.vars[name] = found
+
+    def star_of_library(self, name: str, env: Env) -> None:
+        for bound, thing in torchlib.star(name):
+            env.vars[bound] = values(thing)
+        if name in names.STANDARD:
+            found = vars(importlib.import_module(name))
+            for bound in found.get("__all__", [n for n in found if not n.startswith("_")]):
+                env.vars[bound] = values(Ref(torchlib.canonical(f"{name}.{bound}")))
+        elif not env.module.starred or name not in names.NO_BUILTINS:
+            env.module.starred = name or "another module"
 
     def stmt_For(self, node: ast.For | ast.AsyncFor, env: Env) -> None:
         over = self.expr(node.iter, env)

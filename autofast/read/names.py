@@ -74,6 +74,15 @@ NUMBERS = frozenset("size dim numel nelement ndimension element_size stride data
 ONE_TENSOR = tuple(  # of torchvision's models: the others return a dict, a list, or a tuple in training
     "resnet resnext wide_resnet vgg alexnet densenet mobilenet efficientnet squeezenet shufflenet mnasnet regnet convnext vit_ swin_ maxvit".split()
 )
+# of what ``from module import *`` binds: known from the running Python, and libraries that bind no name of a builtin
+STANDARD = frozenset(
+    "math cmath random time datetime os os.path sys collections itertools functools typing copy string json re operator statistics dataclasses "
+    "abc enum pathlib glob argparse pickle struct heapq bisect contextlib".split()
+)
+NO_BUILTINS = frozenset(
+    "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
+    "torchvision.transforms torchvision.models torchvision.datasets tqdm matplotlib.pyplot transformers".split()
+)
 PACKAGES = frozenset("torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split())
 STARRED = {
     "torch.nn": "Module Sequential ModuleList ModuleDict Linear Conv1d Conv2d Conv3d ConvTranspose2d BatchNorm1d BatchNorm2d LayerNorm ReLU LeakyReLU "
