@@ -252,7 +252,7 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
     training = [x for x in script.loaders if "train_dataloader" in hooks(x) or (managed(script, x) and not hooks(x))]
     if not training:
         return "the loader it trains on is not in this project"
-    return next((why for loader in training if (why := varies(loader))), "")
+    return next((why for loader in training if (why := varies(script, loader))), "")
 
 
 # ------------------------------------------------------------------------------------------------ versions

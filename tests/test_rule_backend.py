@@ -267,6 +267,43 @@ def test_items_that_the_default_collate_function_stacks(loader: str, fixed: bool
     assert bool(done.fixes) is fixed
 
 
+COLLATE = """
+def collate(batch):
+    {body}
+
+data = Items()
+"""
+ZIPPED = "images, labels = zip(*batch)\n    images = torch.stack(images, 0)\n    return "
+WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), max(lengths)).long()\n    "
+
+
+@pytest.mark.parametrize(
+    ("body", "fixed"),
+    [
+        (ZIPPED + "images, torch.LongTensor(labels)", True),
+        (ZIPPED + "images, torch.tensor([v / 2 for v in labels])", False),
+        (WORDS + ZIPPED + "images, words[:, 0]", True),
+        ("return torch.stack([item[0] for item in batch]), torch.LongTensor([item[1] for item in batch])", True),
+        (
+            "found = []\n    for item in batch:\n        found.append(item[0])\n    return torch.stack(found), torch.zeros(len(batch)).long()",
+            True,
+        ),
+        ("return torch.stack([item[0] for item in batch if item[1] >= 0]), torch.zeros(len(batch)).long()", False),
+        (ZIPPED + "images[..., : len(batch) * 2], torch.LongTensor(labels)", False),
+        (ZIPPED.replace("torch.stack(images, 0)", "torch.stack([images[0][0], images[0][0]])") + "images, torch.LongTensor(labels)", False),
+        (ZIPPED + "images, torch.zeros(len(batch))", False),  # numbers that may be convolved
+        ("images = nn.utils.rnn.pad_sequence([item[0] for item in batch])\n    return images, torch.zeros(len(batch)).long()", False),
+    ],
+)
+def test_collate_functions_that_stack(body: str, fixed: bool) -> None:
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    made = ITEMS.replace("data = Items()\n", COLLATE.format(body=body).lstrip("\n"))
+    for loader in ("batch_size=4, shuffle=True", "batch_size=4"):
+        done = apply("cudnn-benchmark", HEAD + BODY.replace(data, made).replace("batch_size=4", f"{loader}, collate_fn=collate"))
+        assert bool(done.fixes) is (fixed and "shuffle" in loader)
+        assert done.fixes or "collate_fn" in done.advice
+
+
 def test_items_that_change_their_size() -> None:
     data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
     body = BODY.replace(data, ITEMS + "data.size = 8\n").replace("batch_size=4", "batch_size=4, shuffle=True")
