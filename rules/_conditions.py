@@ -12,7 +12,7 @@ from autofast.edits import Edit, Rewrite
 from autofast.read.values import Tensor
 from autofast.script import Script
 
-from ._later import is_number
+from ._sinks import is_number
 from ._turns import gate_of, is_step, loop_of
 
 RESULTS = frozenset({"min", "max", "sum", "mean", "any", "all"})  # without arguments: one number for the whole tensor

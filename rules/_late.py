@@ -15,9 +15,11 @@ from autofast.read.source import ancestors, function_of, parent_of, source_of, s
 from autofast.read.values import Const, Ref
 from autofast.script import Script
 
-from ._later import Unfit, needs_of, put_off, sink_of
+from ._later import put_off
+from ._needs import needs_of
 from ._places import block, index
 from ._reads import Read, kept, reading
+from ._sinks import Unfit, sink_of
 from ._turns import Loop, binds, declared, first_in, follows, gate_of, is_step, loop_of, mentions, position, within, works_between
 
 

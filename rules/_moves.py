@@ -21,6 +21,7 @@ from autofast.script import Script
 from ._places import block, index
 from ._turns import declared, gate_of, in_body, is_step, loaded_in, loop_of, mentions, stored_in, within, works_between
 
+NAME = "loss-item-sync"
 PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
@@ -37,21 +38,20 @@ class Move:
     edits: tuple[Edit, ...]
 
 
-_MOVES: WeakKeyDictionary[Script, dict[str, dict[int, Move]]] = WeakKeyDictionary()
+_MOVES: WeakKeyDictionary[Script, dict[int, Move]] = WeakKeyDictionary()
 
 
-def moves(script: Script, rule: str) -> dict[int, Move]:
+def moves(script: Script) -> dict[int, Move]:
     """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
-    known = _MOVES.setdefault(script, {})
-    if rule not in known:
+    if script not in _MOVES:
         found = () if script.unread else _find(script)  # what runs in between may be missing
-        known[rule] = {id(m.statement): m for m in found if not is_spared(m.statement, rule)}
-    return known[rule]
+        _MOVES[script] = {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
+    return _MOVES[script]
 
 
-def move_around(script: Script, rule: str, node: ast.AST) -> Move | None:
+def move_around(script: Script, node: ast.AST) -> Move | None:
     """The statement that ``node`` stands in, where that can be moved."""
-    return next((m for m in moves(script, rule).values() if within(node, m.statement)), None)
+    return next((m for m in moves(script).values() if within(node, m.statement)), None)
 
 
 def _find(script: Script) -> Iterator[Move]:

@@ -11,9 +11,10 @@ from autofast.read.source import Source, ancestors, source_of
 from autofast.read.values import Const, Tensor
 from autofast.script import Script
 
-from ._later import Sink, Unfit, swapped
+from ._later import swapped
 from ._places import block, index
 from ._reads import Read, is_scalar
+from ._sinks import Sink, Unfit
 from ._torch import torch_in
 from ._turns import loaded_in, position, stored_in, within, works_between
 

@@ -13,8 +13,10 @@ from autofast.read.values import Bound, Func
 from autofast.script import Script
 
 from ._late import keep, read_at_use, variable_of
-from ._later import Unfit, needs_of, put_off, sink_of
+from ._later import put_off
+from ._needs import needs_of
 from ._reads import Read, reading
+from ._sinks import Unfit, sink_of
 from ._turns import is_step, loop_of, mentions, runs_in_steps
 
 

@@ -20,10 +20,11 @@ from autofast.read.source import source_of
 from autofast.read.values import Tensor
 from autofast.script import Script
 
-from ._later import Sink, Unfit, sink_of, swapped
+from ._later import swapped
 from ._once import free_names, is_always, is_float, may_move, several_gpus
 from ._places import block, index
 from ._reads import Read, is_scalar
+from ._sinks import Sink, Unfit, sink_of
 from ._torch import only_cuda, torch_in
 from ._turns import Loop, loaded_in, works_between
 

@@ -14,12 +14,14 @@ from autofast.script import Script
 
 from ._conditions import combined
 from ._late import Variable, delayed, delayed_arms, in_arms, keep, logged, read_at_use
-from ._later import NAME, Needs, Sink, Unfit, needs_of, put_off, sink_of
-from ._moves import moves
+from ._later import put_off
+from ._moves import NAME, moves
+from ._needs import Needs, needs_of
 from ._once import Repeated, is_always, read_once, read_together
 from ._places import block, index
 from ._reads import Read, by_statement, reads
 from ._returned import hand_on, results_of
+from ._sinks import Sink, Unfit, sink_of
 from ._sums import grouped
 from ._torch import uses_gpu
 from ._turns import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
@@ -115,7 +117,7 @@ def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
 def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
     """Statements that read in every step what is shown in few."""
     for statement, mine in by_statement(every):
-        if (move := moves(script, NAME).get(id(statement))) is not None:
+        if (move := moves(script).get(id(statement))) is not None:
             yield Finding(statement, said(mine), edits=move.edits), {id(r.node) for r in mine}
 
 
@@ -142,7 +144,7 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     """The reads of each turn of a loop over batches, or of each call of a function that such a loop calls."""
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
     for read in every:
-        if id(read.statement) in moves(script, NAME):
+        if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
         if gate_of(read.node, loop) is None and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
