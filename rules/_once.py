@@ -11,6 +11,7 @@ from autofast.read.source import Source, ancestors, source_of
 from autofast.read.values import Const, Tensor
 from autofast.script import Script
 
+from ._floats import holds_floats
 from ._later import swapped
 from ._places import block, index
 from ._reads import Read, is_scalar
@@ -127,7 +128,7 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
     cores = [origins.get(id(r.node), r).core for r in reads]
     if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(script):
         raise Unfit("")
-    if not all(is_float(script, core) and is_scalar(script, core, 0) for core in cores):
+    if not all(is_number(script, core) and is_float(script, core) for core in cores):
         raise Unfit("")
     if len({frozenset(t.device for t in script.values(core) if isinstance(t, Tensor)) for core in cores}) != 1:
         raise Unfit("")
@@ -138,7 +139,8 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
         distinct.setdefault(read.key, read)
     names = _names(source, list(distinct.values()))
     holes = {f"c{n}": r.core for n, r in enumerate(distinct.values())}
-    code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join('{' + h + '}' for h in holes)})).tolist()"
+    parts = [one_number(script, core, hole) for hole, core in holes.items()]
+    code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
     edits: list[Edit] = [*imports, Before(statement, code, holes=holes)]
     return edits + [Rewrite(r.node, names[r.key]) for r in reads]
 
@@ -157,7 +159,19 @@ def free_names(source: Source, stems: Sequence[str]) -> list[str]:
     return names
 
 
+def one_number(script: Script, core: ast.expr, hole: str) -> str:
+    """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that may have dimensions loses them."""
+    return "{" + hole + "}" + ("" if is_scalar(script, core, 0) else ".reshape(1)")
+
+
+def is_number(script: Script, core: ast.expr) -> bool:
+    """Whether what is read as one number is known well enough to be read with others."""
+    return is_scalar(script, core, 0) or holds_floats(script, core)
+
+
 def is_float(script: Script, core: ast.expr) -> bool:
+    if holds_floats(script, core):
+        return True
     values = [t for t in script.values(core) if isinstance(t, Tensor)]
     known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
     return bool(values) and known and not any(t.dtype == "complex" for t in values)

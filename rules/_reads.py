@@ -140,14 +140,14 @@ def _makes_fresh(script: Script, call: ast.Call, loop: Loop | None, depth: int) 
 
 
 def _gives_fresh(script: Script, callee: Thing, depth: int) -> bool:
-    if functions := _code(callee):
+    if functions := code_of(callee):
         return all(_returns_fresh(script, f, depth) for f in functions)
     if not isinstance(callee, (Ref, Ext)) or not callee.name.startswith("torch."):
         return False
     return callee.name.rsplit(".", 1)[-1] not in VIEWS | {"as_tensor", "from_numpy", "atleast_1d"}
 
 
-def _code(callee: Thing) -> list[Func]:
+def code_of(callee: Thing) -> list[Func]:
     """The project's functions that a call of ``callee`` runs."""
     if isinstance(callee, Bound):
         return [callee.func]
@@ -258,12 +258,12 @@ def is_scalar(script: Script, expr: ast.expr, depth: int) -> bool:
     if isinstance(expr, ast.Call):
         return _calls_scalar(script, expr, depth)
     if isinstance(expr, ast.Name) and depth < 5:
-        made = _reaching(expr)
+        made = reaching(expr)
         return bool(made) and all(_makes_scalar(script, n, statement_of(n), depth + 1) for n in made)
     return False
 
 
-def _reaching(name: ast.Name) -> list[ast.Name]:
+def reaching(name: ast.Name) -> list[ast.Name]:
     """The assignments that may have given a variable the value it has at ``name``."""
     stores = sorted((n for n in mentions(function_of(name), name.id) if isinstance(n.ctx, ast.Store)), key=position)
     before = [n for n in stores if position(n) < position(name)]
@@ -303,7 +303,7 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
         elif isinstance(thing, Ref) and thing.name in ("torch.mean", "torch.sum", "torch.max", "torch.min"):
             if not plain or len(call.args) != 1:
                 return False
-        elif functions := _code(thing):
+        elif functions := code_of(thing):
             if depth >= 4 or not all(_returns_scalar(script, f, depth + 1) for f in functions):
                 return False
         else:

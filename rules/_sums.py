@@ -21,9 +21,9 @@ from autofast.read.values import Tensor
 from autofast.script import Script
 
 from ._later import swapped
-from ._once import free_names, is_always, is_float, may_move, several_gpus
+from ._once import free_names, is_always, is_float, is_number, may_move, one_number, several_gpus
 from ._places import block, index
-from ._reads import Read, is_scalar
+from ._reads import Read
 from ._sinks import Sink, Unfit, sink_of
 from ._torch import only_cuda, torch_in
 from ._turns import Loop, loaded_in, works_between
@@ -56,7 +56,7 @@ def _sum(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> S
     fine = isinstance(sink.holder, ast.Name) and isinstance(statement, (ast.AugAssign, ast.Expr))
     if not fine or (isinstance(statement, ast.AugAssign) and sink.kind != "number"):
         return None
-    return sink if is_scalar(script, mine[0].core, 0) and _kind(script, mine[0].core) else None
+    return sink if is_number(script, mine[0].core) and _kind(script, mine[0].core) else None
 
 
 def _kind(script: Script, core: ast.expr) -> str:
@@ -122,7 +122,10 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
     mixed = len(set(kinds.values())) > 1
     names = dict(zip(reads, free_names(source, [_stem(s) for s in _of(group, reads)]), strict=True))
     holes = {f"c{n}": read.core for n, read in enumerate(reads.values())}
-    parts = ["{" + hole + "}" + (".double()" if mixed and kinds[key] == "int" else "") for hole, key in zip(holes, reads, strict=True)]
+    parts = [
+        one_number(script, read.core, hole) + (".double()" if mixed and kinds[key] == "int" else "")
+        for hole, (key, read) in zip(holes, reads.items(), strict=True)
+    ]
     code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
     edits: list[Edit] = [*imports, Before(last, code, holes=holes)]
     for sink in group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import textwrap
 
 import pytest
 
@@ -496,12 +497,11 @@ def test_cuda_graphs_overwrite_their_outputs() -> None:
 
 # ------------------------------------------------------------------------------------------------ read late
 def test_a_value_that_is_shown_seldom() -> None:
-    done = same(
-        HEAD + training("value = loss.item()\nif i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"),
-        "value = loss.detach()",
-        "value.item()",
-    )
-    assert "{value.item():.6f}" in done.text
+    shown = "if i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"
+    done = same(HEAD + training("value = loss.item()\n" + shown))
+    assert "            value = loss.item()\n            print(f" in done.text  # it moves
+    done = same(HEAD + training(shown, before_backward="value = loss.item()"), "value = loss.detach()", "value.item()")
+    assert "{value.item():.6f}" in done.text  # work for the device is between
 
 
 def test_a_value_that_is_shown_after_the_loop() -> None:
@@ -695,6 +695,22 @@ def test_what_is_shown_together_is_copied_at_once() -> None:
     )
     done = same(HEAD + text, "loss_value = loss.item()")
     assert done.text.count("loss.item()") == 1
+
+
+def test_tensors_of_one_element_that_may_have_dimensions() -> None:
+    accuracy = """\
+        def accuracy(out, y, topk):
+            correct = out.topk(max(topk), 1)[1].t().eq(y.view(1, -1))
+            return [correct[:k].reshape(-1).float().sum(0, keepdim=True).mul_(100 / len(y)) for k in topk]
+
+        """
+    step = "top1, top2 = accuracy(out, y, (1, 2))\nlosses.update(loss.item(), len(x))\na.update(top1.item())\nb.update(top2.item())\n"
+    text = HEAD + METER + textwrap.dedent(accuracy) + training(step + "print(losses, a, b)", "losses, a, b = Meter(), Meter(), Meter()")
+    same(text, "(loss, top1.reshape(1), top2.reshape(1))", "b.update(top2_value)")
+    whole = text.replace(".float().sum(", ".sum(").replace(".mul_(100 / len(y))", "")  # counts stay integers
+    assert "hstack" not in apply("loss-item-sync", whole).text
+    more = text.replace(" for k in topk]", " for k in topk] if len(topk) else None")
+    assert "hstack" not in apply("loss-item-sync", more).text
 
 
 @pytest.mark.parametrize(
