@@ -37,11 +37,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if place is not None:
             places.setdefault(id(place), (place, []))[1].append(model)
     for place, models in places.values():
-        finding = _convert(script, place, models)
-        yield finding
-        if finding.edits:
-            accepted += models
-            effect = effect or finding.effect  # the layout of the images alone changes what dropout draws, too
+        for finding, converted in _conversions(script, place, models):
+            yield finding
+            if finding.edits:
+                accepted += converted
+                effect = effect or finding.effect  # the layout of the images alone changes what dropout draws, too
     yield from _images(script, accepted, effect)
 
 
@@ -82,6 +82,18 @@ def _is_wrapper(thing: Thing) -> bool:
 def _is_wrapped_before(model: Model, move: Site) -> bool:
     wraps = {id(w.node) for w in model.wraps}
     return bool(wraps) and any(id(n) in wraps for n in ast.walk(move.node))
+
+
+def _conversions(script: Script, place: ast.expr, models: list[Model]) -> Iterator[tuple[Finding, list[Model]]]:
+    """All models in one place; or, where one of several is refused, each where it is made."""
+    finding = _convert(script, place, models)
+    made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
+    if not finding.refusal or len(made) < 2:
+        yield finding, models
+        return
+    for node in made.values():
+        mine = [m for m in models if m.node is node]
+        yield _convert(script, node, mine), mine
 
 
 def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:

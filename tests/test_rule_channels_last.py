@@ -305,6 +305,15 @@ def test_one_of_several_networks_is_converted_in_one_place():
     assert [line for line in done.lines if "channels_last" in line] == ["model.to(device, memory_format=torch.channels_last)", IMAGES]
 
 
+def test_where_one_of_several_networks_is_refused_the_others_are_converted_where_they_are_made():
+    odd = "class Odd(Net):\n    def forward(self, x):\n        print(self.a(x).stride())\n        return super().forward(x)\n\n\n"
+    more = odd + "def small():\n    return Net()\n\n\ndef large():\n    return Odd()\n\n\nMAKERS = {'small': small, 'large': large}\n"
+    made = "model = nn.DataParallel(MAKERS[sys.argv[-1] if len(sys.argv) > 99 else 'small']())\nmodel.to(device)"
+    done = same("import sys\n" + TEXT.replace("model = Net().to(device)", more + made))
+    assert "    return Net().to(memory_format=torch.channels_last)" in done.text
+    assert "looks at how values are laid out" in done.refusals
+
+
 @pytest.mark.parametrize(
     ("move", "call", "line"),
     [
