@@ -112,7 +112,6 @@ def test_lightning_evaluates_without_gradients_itself() -> None:
 
 # ------------------------------------------------------------------------------------------------ what leaves
 KEEP = [
-    ("return total / len(loader.dataset)", "return out", "evaluate() returns a tensor"),
     ("out = model(x.to(device))", "out = model(x.to(device)); kept.append(out)", "changes something that outlives"),
     ("out = model(x.to(device))", "out = model(x.to(device)); table['last'] = out", "changes something that outlives"),
     ("out = model(x.to(device))", "out = model(x.to(device)); model.last = out", "keeps a tensor"),
@@ -130,6 +129,110 @@ KEEP = [
 def test_a_tensor_that_leaves_keeps_no_grad(old: str, new: str, reason: str) -> None:
     names = "kept, table, state, latest, extra = [], {}, torch.zeros(3), None, nn.Module()\nfrom somewhere import unknown_thing\n"
     refused(HEAD + names + EVALUATE.replace(old, new) + TRAIN + CALL, reason)
+
+
+METER = """\
+class Meter(object):
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.value, self.sum, self.count = 0, 0, 0
+
+    def update(self, value, n=1):
+        self.value = value
+        self.sum += value * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+    def __str__(self):
+        return f"{self.value:.3f} ({self.avg:.3f})"
+
+
+def accuracy(out, y, topk=(1,)):
+    _, best = out.topk(max(topk), 1, True, True)
+    correct = best.t().eq(y.view(1, -1))
+    return [correct[:k].reshape(-1).float().sum().mul_(100.0 / y.size(0)) for k in topk]
+
+
+def save(state, name):
+    kept.append(state["best"].item() if torch.is_tensor(state["best"]) else state["best"])
+
+
+kept, best = [], 0
+"""
+METERED = """\
+def evaluate(model, loader):
+    top = Meter()
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            out = model(x.to(device))
+            top.update(accuracy(out, y.to(device))[0], len(y))
+            print(top)
+    return top.avg
+"""
+BEST = """\
+    hits = evaluate(model, test_loader)
+    better = hits > best
+    best = max(hits, best)
+    save({"epoch": epoch, "best": best}, "x.pt")
+losses += kept
+"""
+
+
+def test_meters_that_keep_tensors_of_an_evaluation() -> None:
+    """They are read by the callers, compared, and saved: what a training meter of the same class does is something else."""
+    trained = TRAIN.replace("losses = []\n", "losses = []\nmine = Meter()\n") + "        mine.update(loss.item(), len(y))\n"
+    done = check(HEAD + METER + METERED + trained + BEST, "with torch.inference_mode():")
+    assert len(run(done.text)["kept"]) == 2
+
+
+def test_a_meter_that_training_goes_on_with() -> None:
+    text = METERED.replace("    top = Meter()\n", "").replace("    return top.avg", "    return float(top.avg)")
+    shared = METER + "top = Meter()\n" + text
+    trained = TRAIN + "        top.update(loss.item(), len(y))\n" + BEST
+    refused(HEAD + shared + trained, "`self.value` keeps a tensor made here")
+    with pytest.raises(RuntimeError, match="[Ii]nference"):
+        run((HEAD + shared + trained).replace("torch.no_grad", "torch.inference_mode"))
+
+
+def test_a_meter_whose_value_is_trained_with() -> None:
+    weighted = TRAIN.replace("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y) * scale").replace(
+        "losses = []", "losses, scale = [], 1.0"
+    )
+    refused(HEAD + METER + METERED + weighted + "    scale = evaluate(model, test_loader)\n", "may need gradients")
+    check(HEAD + METER + METERED + weighted + "    scale = 1 + evaluate(model, test_loader)\n", "with torch.inference_mode():")
+
+
+def test_outputs_that_functions_get_afterwards() -> None:
+    body = """\
+        with torch.no_grad():
+            out = model(x)
+        losses.append(accuracy(out, y)[0].item())
+        losses.append(measured(out, y).item())
+"""
+    more = "def measured(out, y, scale=2.0):\n    loss = F.cross_entropy(out, y)\n    loss /= scale\n    return loss\n"
+    check(HEAD + METER + more + TRAIN + body, "with torch.inference_mode():")
+    refused(HEAD + METER + more.replace("    loss =", "    out += 1\n    loss =") + TRAIN + body, "`out` is changed in place")
+
+
+def test_lists_that_a_model_gathers_its_parts_in() -> None:
+    module = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 3) for _ in range(2))
+
+    def forward(self, x):
+        found = []
+        for part in self.parts:
+            found.append(part(x))
+        return torch.stack(found).sum(0)
+
+"""
+    text = HEAD.replace("model = nn.Sequential", module + "model = Net().to(device)\nother = nn.Sequential")
+    check(text + TRAIN + "    losses.append(model(data.tensors[0].to(device)).max().item())\n", "with torch.inference_mode():")
 
 
 def test_used_by_training_afterwards() -> None:
@@ -182,6 +285,37 @@ class Net(nn.Module):
     check(text + EVALUATE + TRAIN + CALL, "inference_mode")  # training has made the table before
     with pytest.raises(RuntimeError, match="[Ii]nference"):
         run((text + EVALUATE + first + TRAIN).replace("no_grad", "inference_mode"))
+
+
+def test_tables_kept_by_a_helper_of_the_model() -> None:
+    """Not a module, so that only its uses tell."""
+    helper = """\
+class Table:
+    def __init__(self):
+        self.kept = None
+
+    def of(self, x):
+        if self.kept is None:
+            self.kept = torch.linspace(1, 2, x.shape[1], device=x.device)
+        return {result}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.table = nn.Linear(4, 3), Table()
+
+    def forward(self, x):
+        x = self.inner(x)
+        return x * self.table.of(x)
+
+"""
+    for result in ("self.kept", "self.kept[None]", "self.kept.view(1, -1)"):
+        text = HEAD.replace("model = nn.Sequential", helper.format(result=result) + "model = Net().to(device)\nother = nn.Sequential")
+        text += EVALUATE + "print(evaluate(model, test_loader))\n" + TRAIN
+        refused(text + CALL, "keeps a tensor")
+        with pytest.raises(RuntimeError, match="[Ii]nference"):
+            run(text.replace("no_grad", "inference_mode"))
 
 
 def test_remembered_results() -> None:
@@ -241,8 +375,13 @@ def test_a_function_without_a_loop() -> None:
 
 
 def test_a_function_that_returns_a_tensor_gets_no_grad() -> None:
+    """Where callers train with it; a result that they only read does no harm."""
     text = "def predict(model, rows):\n    model.eval()\n    return model(rows.to(device))\n"
-    check(HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]).mean().item())\n", "@torch.no_grad()")
+    check(HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]).mean().item())\n", "@torch.inference_mode()")
+    soft = TRAIN.replace("        optimizer.zero_grad()\n", "        soft = predict(model, x).detach()\n        optimizer.zero_grad()\n")
+    check(HEAD + text + soft.replace("F.cross_entropy(model(x), y)", "F.mse_loss(model(x), soft)"), "@torch.no_grad()")
+    changed = "    soft = predict(model, data.tensors[0])\n    soft += 1\n    losses.append(soft.mean().item())\n"
+    check(HEAD + text + TRAIN + changed, "@torch.no_grad()")
 
 
 def test_statements_after_the_update() -> None:

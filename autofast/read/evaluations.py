@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.read import torchlib
 from autofast.read.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.read.kinds import is_autocast, is_optimizer
-from autofast.read.leaks import YIELDS, Region, carries, leak
+from autofast.read.leaks import YIELDS, Region, carries, is_local, leak, root_of
 from autofast.read.names import WRAPPERS
 from autofast.read.source import ancestors, function_of, statement_of
 from autofast.read.tensors import tensors_in
@@ -378,8 +378,14 @@ def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]
             if here and isinstance(part, (ast.Assign, ast.Return)) and part.value is not None:
                 yield part.value, script.values(part.value)
     for site, occurrence in region.sites(script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"):
-        if isinstance(site.node, (ast.expr, ast.AugAssign)):
+        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not _ends_with_call(site.node, region):
             yield site.node.target if isinstance(site.node, ast.AugAssign) else site.node, occurrence.result
+
+
+def _ends_with_call(node: ast.expr | ast.AugAssign, region: Region) -> bool:
+    """It goes into a variable of a function that the region calls, which can hand it on by its result only."""
+    root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
+    return root is not None and not region.holds(node) and not isinstance(function_of(root), ast.Module) and is_local(root)
 
 
 def _line(node: ast.AST) -> int:

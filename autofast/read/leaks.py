@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from autofast.read.events import CallFrame, Occurrence, Site, Stack
 from autofast.read.kinds import is_loss, is_module
 from autofast.read.source import ancestors, block_of, function_of, parent_of, source_of, statement_of
-from autofast.read.values import Bound, Cls, Dict, Ext, Func, Inst, Method, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
 from autofast.script import Script
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -29,7 +29,14 @@ READS = frozenset({
     "builtins.print", "builtins.float", "builtins.int", "builtins.bool", "builtins.str", "builtins.repr", "builtins.format", "builtins.len",
     "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hash", "torch.save",
 })
+CHOOSES = frozenset({"builtins.max", "builtins.min", "builtins.sorted"})  # of several things, without computing with them
 PASS_ON = frozenset({"random", "heapq", "queue", "multiprocessing", "threading", "collections", "itertools", "functools", "operator"})
+FRESH = frozenset({  # a tensor of their own, made where they run
+    "eq", "ne", "lt", "gt", "le", "ge", "sum", "mean", "argmax", "argmin", "topk", "max", "min", "mul", "add", "sub", "div", "pow", "exp",
+    "log", "softmax", "log_softmax", "sigmoid", "tanh", "relu", "sqrt", "square", "norm", "std", "var", "prod", "abs", "neg", "clone", "cat",
+    "stack", "sort", "argsort", "cumsum", "matmul", "mm", "bmm", "round", "floor", "ceil", "where", "isnan", "isinf", "isfinite",
+    "nonzero", "gather", "index_select", "masked_select", "repeat", "one_hot", "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "bincount",
+})
 KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault"})
 # fmt: on
 CLIMB = (ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Slice, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, *COMPREHENSIONS)
@@ -94,6 +101,7 @@ class _Leaks:
     def __init__(self, script: Script, region: Region):
         self.script, self.region = script, region
         self.seen: set[int] = set()
+        self.keepers: set[int] = set()  # objects that only keep numbers, as far as they have been followed
 
     def reasons(self) -> Iterator[str]:
         region = self.region
@@ -111,13 +119,15 @@ class _Leaks:
     def kept(self) -> Iterator[str]:
         """Stores other than in local variables, here and in the functions called here."""
         for site, occurrence in self.region.sites(self.script, "set_attribute", "set_elsewhere"):
-            if carries(occurrence.result) and not self.born_inside(occurrence.this):
-                yield f"`{ast.unparse(site.node)}` keeps a tensor made here (line {_line(site.node)})"
+            if carries(occurrence.result) and not self.born_inside(occurrence.this) and (why := self.keeper(occurrence.this)):
+                yield f"`{ast.unparse(site.node)}` keeps a tensor made here (line {_line(site.node)}){why}"
         for site, occurrence in self.region.sites(self.script, "append", "set_item", "tensor_write", "inplace"):
             if site.kind != "inplace" and not carries(occurrence.result) or self.born_inside(occurrence.this):
                 continue
-            root = _root(site.node)
-            if (root is not None and self.is_local(root)) or self.local_names(occurrence.this):
+            root = root_of(site.node)
+            if site.kind == "inplace" and _is_computed(site.node):
+                continue
+            if (root is not None and is_local(root)) or self.local_names(occurrence.this):
                 continue  # followed as a variable
             yield f"line {_line(site.node)} changes something that outlives this place"
         for function in self.functions():
@@ -127,6 +137,29 @@ class _Leaks:
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
                         yield f"the global `{part.id}` may keep a tensor made here (line {part.lineno})"
+
+    def keeper(self, thing: Thing | None) -> str:
+        """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read."""
+        if not isinstance(thing, Inst) or is_module(thing) or thing.open or thing.cls.external - {"builtins.object"}:
+            return ": what is done with it is not followed"
+        if id(thing) in self.keepers:
+            return ""
+        self.keepers.add(id(thing))
+        for site in self.script.log.of("set_attribute", "set_elsewhere"):
+            for occurrence in site:
+                in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(occurrence.result)
+                if in_place and occurrence.this is thing and not self.region.meets(site, occurrence):
+                    return f", and it is changed on line {_line(site.node)} too"
+        for site in self.script.log.of("call_unknown"):
+            for occurrence in site:
+                if occurrence.args is not None and any(thing in given for given in occurrence.args.all()):
+                    return f": line {_line(site.node)} gives it to something that is not known"
+        names = {name for name, values in thing.attrs.items() if carries(values)}
+        for node in (n for source in self.script.sources for n in ast.walk(source.tree)):
+            if isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load) and not self.region.holds(node):
+                if thing in self.script.values(node.value) and (why := self.use(node)):
+                    return f": {why}"
+        return ""
 
     def functions(self) -> list[ast.AST]:
         """The project's functions that run in the region."""
@@ -146,21 +179,13 @@ class _Leaks:
         node = getattr(thing, "node", None)
         return (isinstance(node, ast.AST) and self.region.holds(node)) or (isinstance(made, tuple) and self.region.reaches(made))
 
-    def is_local(self, name: ast.Name) -> bool:
-        """A variable of the function that it stands in: what it holds ends with that function, or is bound to another name."""
-        scope = function_of(name)
-        if isinstance(scope, ast.Module):
-            return True
-        stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store))
-        return not _is_parameter(scope, name.id) and name.id not in _declared(scope) and any(function_of(n) is scope for n in stores)
-
     def local_names(self, thing: Thing | None) -> list[ast.Name]:
         """The variables of the scope (no parameters) that hold this container."""
         if not isinstance(thing, (Seq, Dict)):
             return []
         scope = self.region.scope
         names = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))]
-        return [n for n in names if function_of(n) is scope and self.is_local(n)]
+        return [n for n in names if function_of(n) is scope and is_local(n)]
 
     # ------------------------------------------------------------------------------------------------ names
     def tainted(self) -> dict[str, ast.AST]:
@@ -174,10 +199,10 @@ class _Leaks:
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and function_of(part) is region.scope:
                     found.setdefault(part.id, part)
         for site, occurrence in region.sites(self.script, "append", "set_item", "tensor_write", "inplace", "set_attribute"):
-            root = _root(site.node) if region.holds(site.node) else None
+            root = root_of(site.node) if region.holds(site.node) else None
             names = [root] if root is not None else self.local_names(occurrence.this)
             for name in names:
-                if function_of(name) is region.scope and self.is_local(name):
+                if function_of(name) is region.scope and is_local(name):
                     found.setdefault(name.id, name)
         return found
 
@@ -219,9 +244,10 @@ class _Leaks:
                     return f"`{_text(expr)}` is changed in place on line {_line(expr)}" if self.is_tensor(expr) else ""
                 return self.operand(parent, [p for p in (parent.value, parent.slice) if p is not expr]) or self.use(parent)
             case ast.BinOp():
-                return self.operand(parent, [p for p in (parent.left, parent.right) if p is not expr]) or self.use(parent)
+                why = self.operand(parent, [p for p in (parent.left, parent.right) if p is not expr])
+                return why or ("" if self.is_plain(expr) else self.use(parent))
             case ast.Compare():
-                return self.use(parent)
+                return ""
             case ast.IfExp() if parent.test is expr:
                 return ""
             case ast.NamedExpr():
@@ -256,6 +282,8 @@ class _Leaks:
         """
         for part in parts:
             for tensor in self.script.values(part):
+                if isinstance(tensor, Unknown) and function_of(parent) is not self.region.scope:
+                    return f"line {_line(parent)} combines it with something that is not known"
                 if isinstance(tensor, Tensor) and tensor.dtype != "int" and (tensor.grad or tensor.models or tensor.param):
                     return f"line {_line(parent)} combines it with a tensor that may need gradients"
         return ""
@@ -272,7 +300,12 @@ class _Leaks:
             return f"line {_line(expr)} needs its gradient"
         if name.endswith("_") and not name.endswith("__"):
             return f"`{_text(expr)}` is changed in place on line {_line(expr)}"
-        return self.operand(call, [*call.args, *(k.value for k in call.keywords)]) or self.use(call)
+        why = self.operand(call, [*call.args, *(k.value for k in call.keywords)])
+        return why or ("" if name in FRESH and self.is_plain(expr) else self.use(call))
+
+    def is_plain(self, expr: ast.expr) -> bool:
+        """Certainly a tensor or a number: what is computed of it outside is a tensor like any other."""
+        return all(isinstance(t, (Tensor, Const, Num)) for t in self.script.values(expr))
 
     def argument(self, expr: ast.expr, call: ast.AST | None) -> str:
         assert isinstance(call, ast.Call)
@@ -293,7 +326,10 @@ class _Leaks:
                 return f"line {_line(expr)} makes it a part of an object"
             if thing.name.split(".")[0] in PASS_ON:
                 return f"`{text}` passes it on (line {_line(expr)})"
-            return self.operand(call, others) or self.use(call)
+            if thing.name in CHOOSES:
+                return self.use(call)
+            fresh = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FRESH
+            return self.operand(call, others) or ("" if fresh else self.use(call))
         if isinstance(thing, Method):
             if isinstance(thing.this, (Seq, Dict)):
                 return self.stored(call)
@@ -305,9 +341,10 @@ class _Leaks:
                 return f"`{text}` gets it on line {_line(expr)}, and is not known: {thing.this.why}"
             return self.use(call)
         if isinstance(thing, (Func, Bound)):
-            return f"{text}() gets it on line {_line(expr)}"
+            name = _parameter_of(thing, expr, call)
+            return f"{text}() gets it on line {_line(expr)}" if name is None else self.loads(name, _function(thing).node, call)
         if is_loss(thing):
-            return self.operand(call, others) or self.use(call)
+            return self.operand(call, others)
         if isinstance(thing, Unknown):
             return f"`{text}` gets it on line {_line(expr)}, and is not known: {thing.why}"
         kind = "class" if isinstance(thing, (Cls, Partial)) else "object"
@@ -315,7 +352,7 @@ class _Leaks:
 
     def stored(self, call: ast.Call) -> str:
         """It is put into a container."""
-        root = _root(call)
+        root = root_of(call)
         if root is None or _is_parameter(function_of(root), root.id):
             return f"line {_line(call)} keeps it"
         return self.loads(root.id, function_of(root), call)
@@ -329,16 +366,22 @@ class _Leaks:
         if isinstance(target, ast.Starred):
             return self.target(target.value, at)
         if isinstance(target, ast.Subscript):
-            root = _root(target)
+            root = root_of(target)
             if root is not None and not _is_parameter(function_of(root), root.id):
                 return self.loads(root.id, function_of(root), at)
+        owners = self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
+        if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners):
+            return ""
         return f"`{_text(target)}` keeps it (line {_line(target)})"
 
     def loads(self, name: str, scope: ast.AST, at: ast.AST) -> str:
-        if name in _declared(scope):
-            return f"the global `{name}` keeps it (line {_line(at)})"
-        for node in ast.walk(scope):
+        everywhere = name in _declared(scope)
+        if everywhere and _is_nonlocal(scope, name):
+            return f"`{name}` of the function around it keeps it (line {_line(at)})"
+        for node in ast.walk(source_of(scope).tree if everywhere else scope):
             if isinstance(node, ast.Name) and node.id == name and not self.region.holds(node):
+                if everywhere and not isinstance(function_of(node), ast.Module) and _is_own(function_of(node), name):
+                    continue
                 if isinstance(node.ctx, ast.Load) and may_follow(node, name, at):
                     if why := self.use(node):
                         return why
@@ -347,11 +390,26 @@ class _Leaks:
         return ""
 
     def returned(self, node: ast.Return) -> str:
-        """Callers are not followed: a result that holds a tensor leaves."""
+        """A result that holds a tensor is followed to the places that call the function."""
         site = self.script.log.at("return", node)
         if site is None or not any(carries(o.result) for o in site):
             return ""
-        return f"{getattr(function_of(node), 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
+        function, calls = function_of(node), []
+        leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
+        for other in (n for source in self.script.sources for n in ast.walk(source.tree)):
+            if isinstance(other, (ast.Name, ast.Attribute)) and isinstance(other.ctx, ast.Load):
+                if any(isinstance(t, (Func, Bound)) and _function(t).node is function for t in self.script.values(other)):
+                    call = parent_of(other)
+                    if not isinstance(call, ast.Call) or call.func is not other:
+                        return leaves  # handed on: who calls it is not known
+                    calls.append(call)
+        if (
+            not calls
+            or not isinstance(function, ast.FunctionDef)
+            or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
+        ):
+            return leaves
+        return next((f"{leaves}: {why}" for c in calls if not self.region.holds(c) and (why := self.use(c))), "")
 
 
 # ------------------------------------------------------------------------------------------------ order in the text
@@ -420,7 +478,46 @@ def _in_body(node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ small questions
-def _root(node: ast.AST) -> ast.Name | None:
+def _function(thing: Func | Bound) -> Func:
+    return thing.func if isinstance(thing, Bound) else thing
+
+
+def _parameter_of(thing: Func | Bound, expr: ast.expr, call: ast.Call) -> str | None:
+    """The name of the parameter that gets ``expr``; None where that is not plain."""
+    node = _function(thing).node
+    if not isinstance(node, ast.FunctionDef) or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+        return None
+    if any(ast.unparse(d) not in ("staticmethod", "classmethod", "torch.no_grad()") for d in node.decorator_list):
+        return None
+    names = [p.arg for p in (*node.args.posonlyargs, *node.args.args)][1 if isinstance(thing, Bound) else 0 :]
+    for keyword in call.keywords:
+        if keyword.value is expr:
+            return keyword.arg if keyword.arg in {*names, *(p.arg for p in node.args.kwonlyargs)} else None
+    position = next((n for n, a in enumerate(call.args) if a is expr), len(names))
+    plain = position < len(names) and not any(isinstance(a, ast.Starred) for a in call.args[: position + 1])
+    return names[position] if plain else None
+
+
+def _is_computed(node: ast.AST) -> bool:
+    """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
+    made = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    return isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in FRESH
+
+
+def _is_nonlocal(scope: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Nonlocal) and name in n.names for n in ast.walk(scope))
+
+
+def is_local(name: ast.Name) -> bool:
+    """A variable of the function that it stands in: what it holds ends with that function, or is bound to another name."""
+    scope = function_of(name)
+    if isinstance(scope, ast.Module):
+        return True
+    stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store))
+    return not _is_parameter(scope, name.id) and name.id not in _declared(scope) and any(function_of(n) is scope for n in stores)
+
+
+def root_of(node: ast.AST) -> ast.Name | None:
     """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value
