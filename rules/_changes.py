@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.read.leaks import assigns
 from autofast.read.source import ancestors, function_of, live, parent_of, source_of
 from autofast.read.values import Arg, Bound, Cls, Const, Func, Inst, Method, Num, Partial, Ref, Thing, Values, ordered
+from autofast.read.variables import assigns
 from autofast.script import Script
 
 BINDERS = (ast.Global, ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias, ast.ExceptHandler, ast.Name)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from autofast.read import torchlib
 from autofast.read.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.read.kinds import is_autocast, is_optimizer
-from autofast.read.leaks import YIELDS, Region, carries, is_local, leak, root_of
+from autofast.read.leaks import YIELDS, Region, carries, leak
 from autofast.read.names import WRAPPERS
 from autofast.read.source import ancestors, function_of, statement_of
 from autofast.read.tensors import tensors_in
 from autofast.read.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
+from autofast.read.variables import is_local, root_of
 from autofast.script import Evaluation, Script
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Iterator
 
 from autofast.read.events import CallFrame, Occurrence, Site, Stack
 from autofast.read.kinds import is_loss, is_module
-from autofast.read.source import ancestors, block_of, function_of, parent_of, source_of, statement_of
+from autofast.read.source import function_of, parent_of, source_of, statement_of
 from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.read.variables import COMPREHENSIONS, FUNCTIONS, declared, is_local, is_nonlocal, is_own, is_parameter, may_follow, root_of
 from autofast.script import Script
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # fmt: off
 NUMBERS = frozenset({
     "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "element_size", "stride", "is_floating_point", "is_contiguous",
@@ -132,7 +130,7 @@ class _Leaks:
             yield f"line {_line(site.node)} changes something that outlives this place"
         for function in self.functions():
             for part in ast.walk(function):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in _declared(function_of(part)):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in declared(function_of(part)):
                     value = getattr(statement_of(part), "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
@@ -212,7 +210,7 @@ class _Leaks:
         for node in ast.walk(scope):
             if not isinstance(node, ast.Name) or node.id != name or self.region.holds(node):
                 continue
-            if function_of(node) is not scope and _is_own(function_of(node), name):
+            if function_of(node) is not scope and is_own(function_of(node), name):
                 continue
             if isinstance(node.ctx, ast.Load) and may_follow(node, name, self.region.node):
                 if why := self.use(node):
@@ -353,7 +351,7 @@ class _Leaks:
     def stored(self, call: ast.Call) -> str:
         """It is put into a container."""
         root = root_of(call)
-        if root is None or _is_parameter(function_of(root), root.id):
+        if root is None or is_parameter(function_of(root), root.id):
             return f"line {_line(call)} keeps it"
         return self.loads(root.id, function_of(root), call)
 
@@ -367,7 +365,7 @@ class _Leaks:
             return self.target(target.value, at)
         if isinstance(target, ast.Subscript):
             root = root_of(target)
-            if root is not None and not _is_parameter(function_of(root), root.id):
+            if root is not None and not is_parameter(function_of(root), root.id):
                 return self.loads(root.id, function_of(root), at)
         owners = self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
         if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners):
@@ -375,12 +373,12 @@ class _Leaks:
         return f"`{_text(target)}` keeps it (line {_line(target)})"
 
     def loads(self, name: str, scope: ast.AST, at: ast.AST) -> str:
-        everywhere = name in _declared(scope)
-        if everywhere and _is_nonlocal(scope, name):
+        everywhere = name in declared(scope)
+        if everywhere and is_nonlocal(scope, name):
             return f"`{name}` of the function around it keeps it (line {_line(at)})"
         for node in ast.walk(source_of(scope).tree if everywhere else scope):
             if isinstance(node, ast.Name) and node.id == name and not self.region.holds(node):
-                if everywhere and not isinstance(function_of(node), ast.Module) and _is_own(function_of(node), name):
+                if everywhere and not isinstance(function_of(node), ast.Module) and is_own(function_of(node), name):
                     continue
                 if isinstance(node.ctx, ast.Load) and may_follow(node, name, at):
                     if why := self.use(node):
@@ -412,71 +410,6 @@ class _Leaks:
         return next((f"{leaves}: {why}" for c in calls if not self.region.holds(c) and (why := self.use(c))), "")
 
 
-# ------------------------------------------------------------------------------------------------ order in the text
-def may_follow(load: ast.Name, name: str, node: ast.AST) -> bool:
-    """Whether the value that ``name`` got in ``node`` may still be there at ``load``: not assigned again on every way."""
-    if function_of(load) is not function_of(node) and not any(a is node for a in ancestors(load)):
-        return True  # another function may run at any time
-    around = {id(a) for a in ancestors(node)}
-    here: ast.AST = load
-    for outer in ancestors(load):
-        if isinstance(here, ast.stmt):
-            for sibling in reversed(_before(here)):
-                if sibling is node or any(n is node for n in ast.walk(sibling)):
-                    return True
-                if assigns(sibling, name):
-                    return False
-        if isinstance(outer, COMPREHENSIONS) and any(_binds(g.target, name) for g in outer.generators):
-            return any(n is node for n in ast.walk(outer))
-        if isinstance(outer, LOOPS):
-            if isinstance(outer, (ast.For, ast.AsyncFor)) and _binds(outer.target, name) and _in_body(load, outer):
-                return outer is node
-            if outer is node or id(outer) in around:
-                return True  # once more around
-        if isinstance(outer, (*FUNCTIONS, ast.Module)):
-            return False
-        here = outer
-    return False
-
-
-def assigns(statement: ast.stmt, name: str) -> bool:
-    """Whether the statement gives the name a new value on every way through it."""
-    if isinstance(statement, ast.Assign):
-        return any(_binds(t, name) for t in statement.targets)
-    if isinstance(statement, ast.AnnAssign):
-        return statement.value is not None and _binds(statement.target, name)
-    if isinstance(statement, (ast.With, ast.AsyncWith)):
-        return any(i.optional_vars is not None and _binds(i.optional_vars, name) for i in statement.items) or _any(statement.body, name)
-    if isinstance(statement, ast.If):
-        return _any(statement.body, name) and _any(statement.orelse, name)
-    return isinstance(statement, ast.Delete) and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
-
-
-def _any(block: list[ast.stmt], name: str) -> bool:
-    return any(assigns(s, name) for s in block)
-
-
-def _binds(target: ast.expr, name: str) -> bool:
-    if isinstance(target, ast.Name):
-        return target.id == name
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return any(_binds(t, name) for t in target.elts)
-    return isinstance(target, ast.Starred) and _binds(target.value, name)
-
-
-def _before(statement: ast.stmt) -> list[ast.stmt]:
-    try:
-        block = block_of(statement)
-    except ValueError:
-        return []
-    return block[: next(i for i, s in enumerate(block) if s is statement)]
-
-
-def _in_body(node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
-    inside = {id(s) for s in (*loop.body, *loop.orelse)}
-    return any(id(a) in inside for a in (node, *ancestors(node)))
-
-
 # ------------------------------------------------------------------------------------------------ small questions
 def _function(thing: Func | Bound) -> Func:
     return thing.func if isinstance(thing, Bound) else thing
@@ -502,50 +435,6 @@ def _is_computed(node: ast.AST) -> bool:
     """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
     made = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     return isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in FRESH
-
-
-def _is_nonlocal(scope: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Nonlocal) and name in n.names for n in ast.walk(scope))
-
-
-def is_local(name: ast.Name) -> bool:
-    """A variable of the function that it stands in: what it holds ends with that function, or is bound to another name."""
-    scope = function_of(name)
-    if isinstance(scope, ast.Module):
-        return True
-    stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store))
-    return not _is_parameter(scope, name.id) and name.id not in _declared(scope) and any(function_of(n) is scope for n in stores)
-
-
-def root_of(node: ast.AST) -> ast.Name | None:
-    """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        node = node.func.value
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
-
-
-def _is_parameter(scope: ast.AST, name: str) -> bool:
-    spec = getattr(scope, "args", None)
-    if not isinstance(spec, ast.arguments):
-        return False
-    every = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *(a for a in (spec.vararg, spec.kwarg) if a)]
-    return any(a.arg == name for a in every)
-
-
-def _is_own(scope: ast.AST, name: str) -> bool:
-    """Whether a function has a variable of its own with this name."""
-    if _is_parameter(scope, name):
-        return True
-    stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store))
-    return name not in _declared(scope) and any(function_of(n) is scope for n in stores)
-
-
-def _declared(scope: ast.AST) -> set[str]:
-    if isinstance(scope, ast.Module):
-        return set()
-    return {n for s in ast.walk(scope) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
 
 
 def _line(node: ast.AST | None) -> int:
