@@ -56,9 +56,9 @@ def line(node: ast.AST) -> int:
 
 
 # ------------------------------------------------------------------------------------------------ the script as a whole
-def is_there(script: Script) -> bool:
-    """The script knows about torch.compile already, perhaps behind an option."""
-    return any(_compiles(node) for source in script.sources for node in ast.walk(source.tree))
+def is_there(script: Script) -> ast.AST | None:
+    """Where the script knows about torch.compile already, perhaps behind an option."""
+    return next((node for source in script.sources for node in ast.walk(source.tree) if _compiles(node)), None)
 
 
 def _compiles(node: ast.AST) -> bool:

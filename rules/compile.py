@@ -27,19 +27,26 @@ from ._torch import torch_in
 COST = "; compiling takes minutes and pays back in long runs only, which `autofast verify` measures"
 NORMS = "; torch 2.10 to 2.13 may compute wrong gradients for chained LayerNorms (TORCHINDUCTOR_MIX_ORDER_REDUCTION=0 avoids it)"
 PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.data_parallel", "torch.nn.parallel.replicate", "torch.nn.parallel.parallel_apply")
+MESSAGE = "one kernel runs for each operation of {}"
 NEVER = 10**12
 
 
 @rule("compile", Effect.ROUNDING, default=False, option="--compile")
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compile the model, so that forward and backward run as a few fused kernels."""
-    if is_there(script):
+    asked = "compile" in options.asked  # what was asked for and is not done has its reason said
+    if there := is_there(script):
+        if asked:
+            yield Finding(there, MESSAGE.format("the model"), refusal="the script knows torch.compile already, perhaps behind an option")
         return
     gone = apex_goes(script, options)
     general = against_script(script, leaves="apex" if gone else "")
     refused: dict[Thing, str] = {}
     places: dict[tuple[int, str], Place] = {}
-    for model in trained(script):
+    models = list(trained(script))
+    if asked and not models and script.steps:
+        yield Finding(script.steps[0].loop, MESSAGE.format("the model"), refusal="no module with weights that an optimizer gets is seen to train")
+    for model in models:
         why = general or against(script, model, Code(script, (), (model.thing,)))
         place = place_of(script, model)
         if isinstance(place, Place):
@@ -64,7 +71,7 @@ def _node(model: Model) -> ast.AST:
 
 
 def _message(model: Model) -> str:
-    return f"one kernel runs for each operation of {model.name if model.name != '*' else 'the model'}"
+    return MESSAGE.format(model.name if model.name != "*" else "the model")
 
 
 def trained(script: Script) -> Iterator[Model]:

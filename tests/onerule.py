@@ -50,8 +50,10 @@ class Applied:
         return [line.strip() for line in self.text.splitlines() if line not in old]
 
 
-def apply(rule: str, text: str, *, target: str = "cuda", precision: str = "auto", files: Mapping[str, str] | None = None) -> Applied:
-    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``."""
+def apply(
+    rule: str, text: str, *, target: str = "cuda", precision: str = "auto", files: Mapping[str, str] | None = None, asked: bool = False
+) -> Applied:
+    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name."""
     names = rule.split()
     rules = [all_rules()[name] for name in names]
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +63,7 @@ def apply(rule: str, text: str, *, target: str = "cuda", precision: str = "auto"
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(textwrap.dedent(content).lstrip("\n"), "utf-8")
         entry = root / "train.py"
-        options = Options(precision, target, frozenset(names))
+        options = Options(precision, target, frozenset(names), asked=frozenset(names if asked else ()))
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
         plan.check(reread=lambda texts: read_script(entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}))
         new = {source.rel: made for source, made in plan.texts().items()}

@@ -384,6 +384,33 @@ def test_knows_it_already(line: str) -> None:
     assert not result.findings
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("model = torch.compile(model)", "the script knows torch.compile already"),
+        ("model = lambda x: x @ weight", "no module with weights that an optimizer gets is seen to train"),
+    ],
+)
+def test_says_why_nothing_is_done_where_it_was_asked_for(line: str, said: str) -> None:
+    text = f"""
+        import torch
+        from torch import nn
+
+        weight = torch.zeros(4, 1, requires_grad=True)
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+        {line}
+        optimizer = torch.optim.SGD([weight, *getattr(model, "parameters", list)()], lr=0.1)
+        for _ in range(3):
+            loss = (model(torch.ones(2, 4)) * weight.sum()).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """
+    (found,) = apply("compile", text, asked=True).findings
+    assert not found.edits and said in found.refusal
+    assert not apply("compile", text).findings
+
+
 def test_other_compilers_are_no_matter() -> None:
     text = with_(("import copy\n", "import copy\nimport re\nPATTERN = re.compile('a')\n"))
     assert done(text).lines == ["model.compile()"]
