@@ -19,6 +19,7 @@ from ._places import happens_in, nodes_of
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
 FP16_MOST = 65504.0
 FP16_LEAST = 6e-8  # what is smaller becomes 0 in fp16
+SAMPLING = ("torch.nn.functional.grid_sample", "torch.nn.functional.affine_grid", "torch.grid_sampler", "torch.affine_grid_generator")
 BANNED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")  # an error under CUDA autocast
 LINALG = frozenset(
     [
@@ -315,6 +316,8 @@ class Code:
                     return f"line {_line(site)} computes with {CHOSEN[tensor.dtype]} data by choice"
         for site, _ in self.events(*(f"torch.{n}" for n in LINALG), *(k for k in self._kinds() if k.startswith("torch.fft."))):
             return f"line {_line(site)} does linear algebra or a Fourier transform, which needs fp32"
+        for site, _ in self.events(*SAMPLING):
+            return f"line {_line(site)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
         return ""
 
     def _structure(self) -> str:
