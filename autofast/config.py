@@ -44,10 +44,16 @@ class Config:
         return tuple(name for name, wanted in asked.items() if wanted)
 
 
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
 def find_root(path: Path) -> Path:
-    """The git work tree around ``path``, else its own folder. No git is run: a ``.git`` of any kind marks the root."""
+    """The git work tree around ``path`` (no git is run: a ``.git`` of any kind marks the root), else the nearest folder that packaging takes
+    for a project, as in a downloaded archive; else its own folder."""
     folder = path.resolve() if path.is_dir() else path.resolve().parent
-    return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), folder)
+    around = (folder, *folder.parents)
+    found = next((f for f in around if (f / ".git").exists()), None)
+    return found or next((f for f in around if any((f / name).is_file() for name in PROJECT_FILES)), folder)
 
 
 def load(root: Path) -> Config:

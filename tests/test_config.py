@@ -77,5 +77,7 @@ def test_root_is_the_work_tree_else_the_folder(tmp_path: Path) -> None:
     script.parent.mkdir(parents=True)
     script.write_text("")
     assert find_root(script) == script.parent
+    (tmp_path / "a" / "setup.py").write_text("")  # as in a downloaded archive
+    assert find_root(script) == find_root(script.parent) == tmp_path / "a"
     (tmp_path / ".git").write_text("gitdir: elsewhere")  # as in a linked work tree or a submodule
     assert find_root(script) == find_root(script.parent) == tmp_path
