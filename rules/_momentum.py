@@ -2,38 +2,42 @@
 
 SGD makes a buffer at a parameter's first gradient. The fused kernel (torch 2.13) makes all of them in its first step, and does not set
 them where a GradScaler skips that step; and it takes all of them or none, so that a parameter which gets its first gradient later is an
-error. Neither can happen to buffers that exist from the start, and for SGD without dampening a buffer of zeros is as good as none.
+error. Neither can happen to buffers that exist before the step, and for SGD without dampening a buffer of zeros is as good as none. They
+are made in a hook that runs before each step, for parameters that have a gradient and no buffer: whatever happened to the parameters or to
+the state since the last step (moved, cast, replaced, loaded, groups added), it finds them as SGD itself would.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from autofast.edits import After, Edit, Helper
 from autofast.finding import Options
 from autofast.order import Rank
-from autofast.read.build import unwrapped
-from autofast.read.events import Occurrence, Stack
-from autofast.read.kinds import is_loss, is_scaler
+from autofast.read.kinds import is_scaler
 from autofast.read.source import block_of, parent_of, source_of, statement_of
-from autofast.read.values import Const, Unknown
+from autofast.read.values import Const, Dict, Inst, Seq, Thing
 from autofast.script import Optimizer, Script
 
 from ._amp import only_without_bf16
 from ._gradients import comes_late
-from ._parts import parts_of
-from ._places import happens_in, index, nodes_of, shared
+from ._places import index
 from ._torch import torch_in
 
 FRAMEWORKS = ("accelerate", "lightning", "fabric", "hf-trainer", "apex")
 FROM_ZERO = '''def {name}(optimizer):
-    """Start all momentum at zero: fused SGD cannot start it in a step that a GradScaler skips, or for one parameter at a time."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if optimizer.state[parameter].get("momentum_buffer") is None:
-                optimizer.state[parameter]["momentum_buffer"] = {torch}.zeros_like(parameter)
+    """Have momentum start at zero: fused SGD cannot start it in a step that a GradScaler skips, or for one parameter at a time."""
+
+    def start(optimizer, args, kwargs):
+        for group in optimizer.param_groups:
+            for parameter in group["params"] if group["momentum"] else []:
+                if parameter.grad is not None and optimizer.state[parameter].get("momentum_buffer") is None:
+                    optimizer.state[parameter]["momentum_buffer"] = {torch}.zeros_like(parameter)
+
+    optimizer.register_step_pre_hook(start)
 '''
+COPIES = ("copy.deepcopy", "copy.copy", "pickle.dump", "pickle.dumps", "torch.save")  # the copy of an optimizer has no hooks
 
 
 def has_momentum(script: Script, optimizer: Optimizer) -> bool:
@@ -54,8 +58,8 @@ def starts(script: Script, optimizer: Optimizer, options: Options) -> tuple[Edit
     late = "" if trouble else _late(script, optimizer)
     if not trouble and not late:
         return ()
-    place = _against(script, optimizer, options) or _place(script, optimizer, bool(late))
-    return f"{trouble or late}, and {place}" if isinstance(place, str) else _edits(optimizer, place)
+    why = _against(script, optimizer, options)
+    return f"{trouble or late}, and {why}" if why else _edits(optimizer)
 
 
 # ------------------------------------------------------------------------------------------------ what it cannot do by itself
@@ -82,91 +86,61 @@ def _late(script: Script, optimizer: Optimizer) -> str:
 
 # ------------------------------------------------------------------------------------------------ whether it can start at zero
 def _against(script: Script, optimizer: Optimizer, options: Options) -> str:
-    """Why buffers cannot be made, filled with zeros, where the optimizer is made."""
+    """Why buffers cannot be made, filled with zeros, before the steps of the optimizer."""
     args = optimizer.args
     if args.open or not args.get(3, "dampening") <= {Const(0), Const(0.0)} or _is_said(script, "dampening"):
         return "with dampening, its momentum cannot start at zero"
     if any(f in FRAMEWORKS for f in script.frameworks):
-        return "the framework may move the parameters after the optimizer is made"
+        return "the framework may take another optimizer in its place"
     if "dataparallel-to-ddp" in options.asked:
         return "DataParallel, for which it would be, goes"
     if _is_said(script, "momentum_buffer") or any(_reads_state(script, optimizer, s.tree) for s in script.sources):
         return "the script handles the optimizer's state itself"
-    return ""
-
-
-def _place(script: Script, optimizer: Optimizer, late: bool) -> ast.stmt | str:
-    """The statement after which the optimizer is made and its parameters are where they stay; or why there is none.
-
-    Where gradients come ``late``, a state that was saved before may lack buffers, so that it has to be loaded by then, too.
-    """
-    target, statement = _target(optimizer), statement_of(optimizer.node)
-    if target is None:
+    if any(u.closure for u in optimizer.updates):
+        return "its steps compute the gradients themselves, with a closure"
+    for site in script.calls(*COPIES):
+        if any(_holds(g.values, optimizer) for o in site if o.args is not None for g in o.args.positional):
+            return f"the optimizer is copied on line {_line(site.node)}"
+    if _target(optimizer) is None:
         return "its momentum could only start at zero where the optimizer is put into a variable of its own"
-    here, place = block_of(statement), statement
-    for node, stack in _changes(script, optimizer, late):
-        frames = [id(f.node) for f in stack]
-        after = next((s for s in here[index(here, statement) + 1 :] if nodes_of([s]) & {id(node), *frames}), None)
-        if after is None:
-            return f"line {_line(node)} changes its parameters or its state after it was made"
-        if index(here, after) > index(here, place):
-            place = after
-    between = here[index(here, statement) + 1 : index(here, place) + 1]
-    inside = nodes_of(between)
-    if any(happens_in(o, s.node, inside) for s in script.methods("backward", "step") for o in s):
-        return f"line {_line(place)} changes its parameters and trains"
-    spelled = ast.unparse(target)
-    if any(
-        isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and ast.unparse(n) == spelled
-        for s in between
-        for n in ast.walk(s)
-    ):
-        return f"`{spelled}` is something else after line {_line(place)}"
-    return place
-
-
-def _changes(script: Script, optimizer: Optimizer, late: bool) -> Iterator[tuple[ast.AST, Stack]]:
-    """The places that may add, move or cast its parameters after it was made: buffers that are there already would stay behind."""
-    for site in script.methods("add_param_group", *(("load_state_dict",) if late else ())):
-        adds = site.kind == ".add_param_group"
-        for o in site:
-            if any(o.this is t for t in optimizer.things) or (adds and isinstance(o.this, Unknown)):
-                yield site.node, o.stack
-    models = [x for p in optimizer.params for x in unwrapped(p)]
-    known = bool(models) and not any(isinstance(x, Unknown) for x in models)
-    mine = parts_of(*models).keys()
-    makes = [o for s in script.log.of("new") if s.node is optimizer.node for o in s]
-    for site in script.log.of("move_model"):
-        for o in site:
-            if (
-                o.this is not None
-                and not is_loss(o.this)
-                and (not known or mine & parts_of(*unwrapped(o.this)).keys())
-                and _follows(o, makes)
-            ):
-                yield site.node, o.stack
-    for transfer in script.transfers:
-        for o in transfer.site:
-            if transfer.unknown and not transfer.loops and _follows(o, makes):
-                yield transfer.node, o.stack
-
-
-def _follows(occurrence: Occurrence, makes: list[Occurrence]) -> bool:
-    """It comes after the optimizer was made, on the way that both have in common."""
-    depths = [shared(occurrence.stack, made.stack) for made in makes]
-    return any(occurrence.order > made.order for made, depth in zip(makes, depths, strict=True) if depth == max(depths))
+    return ""
 
 
 def _reads_state(script: Script, optimizer: Optimizer, tree: ast.AST) -> bool:
     return any(
-        isinstance(n, ast.Attribute) and n.attr == "state" and any(t in optimizer.things for t in script.values(n.value))
+        isinstance(n, ast.Attribute)
+        and n.attr in ("state", "__init__", "__setstate__")
+        and any(t in optimizer.things for t in script.values(n.value))
         for n in ast.walk(tree)
     )
 
 
 def _is_said(script: Script, word: str) -> bool:
-    """A constant that may be the key of a parameter group or of a state."""
-    return any(isinstance(n, ast.Constant) and n.value == word for source in script.sources for n in ast.walk(source.tree))
+    """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group or of a state."""
+    for node in (n for source in script.sources for n in ast.walk(source.tree)):
+        if isinstance(node, ast.Constant) and node.value == word:
+            return True
+        if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) in ("dict", "update"):
+                return True
+    return False
+
+
+def _holds(values: Iterable[Thing], optimizer: Optimizer) -> bool:
+    """One of the values is the optimizer, or keeps it."""
+    todo, seen = list(values), set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if any(thing is t for t in optimizer.things):
+            return True
+        if isinstance(thing, (Seq, Dict)):
+            todo += thing.any()
+        elif isinstance(thing, Inst):
+            todo += [t for found in thing.attrs.values() for t in found]
+    return False
 
 
 def _target(optimizer: Optimizer) -> ast.expr | None:
@@ -178,8 +152,8 @@ def _target(optimizer: Optimizer) -> ast.expr | None:
 
 
 # ------------------------------------------------------------------------------------------------ edits
-def _edits(optimizer: Optimizer, statement: ast.stmt) -> tuple[Edit, ...]:
-    target = _target(optimizer)
+def _edits(optimizer: Optimizer) -> tuple[Edit, ...]:
+    target, statement = _target(optimizer), statement_of(optimizer.node)
     assert target is not None
     source = source_of(statement)
     torch, imports = torch_in(source)

@@ -101,6 +101,9 @@ def against(script: Script, optimizer: Optimizer, options: Options) -> str:
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
             return f"its step() is replaced on line {_line(site.node)}"
+    for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
+        if any(o.this is t for o in site for t in optimizer.things):
+            return f"its hooks (line {_line(site.node)}) would run in steps that a GradScaler skips, too"
     return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
 
 
