@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from autofast.edits import Edit, Rewrite
 from autofast.origin import assigned, only_value
 from autofast.read.events import CallFrame, LoopFrame, Stack
-from autofast.read.source import function_of, source_of
+from autofast.read.source import block_of, function_of, parent_of, source_of, statement_of
 from autofast.read.values import Arg, Const, Num, Ref, Seq, Tensor, const
 from autofast.script import Script
 
@@ -95,6 +95,8 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
         case ast.Call(args=[inner], keywords=[]) if _is(script, expr.func, "torch.from_numpy"):
             return _window(script, inner, index)
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in NUMPY_CASTS | TORCH_CASTS:
+            if any(k.arg in ("order", None) for k in expr.keywords) or (method in NUMPY_CASTS and len(expr.args) > (method == "astype")):
+                return None  # all windows together would lie in memory in another order
             arguments = [n for a in (*expr.args, *(k.value for k in expr.keywords)) for n in ast.walk(a)]
             return None if any(isinstance(n, ast.Name) and n.id == index for n in arguments) else _window(script, inner, index)
     return None
@@ -211,6 +213,8 @@ def _inside(script: Script, windows: Windows) -> str:
         if not isinstance(n.ctx, ast.Load)
     ):
         raise unknown  # it is another one when the windows are cut
+    if _is_touched(starts, call):
+        raise Unproven(f"`{starts.id}` may be changed after it was drawn")
     given = {k.arg: k.value for k in call.keywords}
     size = given.pop("size", None)
     if given.keys() - {"low", "high", "dtype", "generator"} or (names == {"torch.randint"} and "dtype" in given):
@@ -232,6 +236,16 @@ def _inside(script: Script, windows: Windows) -> str:
     if beyond.terms or beyond.number > 1:
         raise unknown
     return DRAWN[names.pop()]
+
+
+def _is_touched(starts: ast.Name, call: ast.Call) -> bool:
+    """Something other than windows is made of the starts before they are used: a name, a view or a function that may change them."""
+    once = block_of(statement_of(call)) is block_of(statement_of(starts))
+    return any(
+        position(call) < position(n) and not (once and position(n) > position(starts))
+        for n in mentions(function_of(starts), starts.id)
+        if isinstance(n.ctx, ast.Load) and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)
+    )
 
 
 def _is_flat(script: Script, size: ast.expr) -> bool:
@@ -264,8 +278,14 @@ def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
             names = {t.name for t in script.values(func) if isinstance(t, Ref)}
             if len(names) == 1 and (name := next(iter(names))) in ROWS:
                 shaped = name == "numpy.memmap" and (len(args) > 4 or any(k.arg in ("shape", None) for k in keywords))
-                return "" if shaped else ROWS[name]
+                return (
+                    ""
+                    if shaped or any(_has_rows(n) for n in (*args[1:2], *(k.value for k in keywords if k.arg == "dtype")))
+                    else ROWS[name]
+                )
             if len(names) == 1 and (name := next(iter(names))) in MADE and args:
+                if any(k.arg in ("ndmin", None) for k in keywords):
+                    return ""
                 numbers = all(isinstance(t, Seq) and _holds_numbers(t) for t in script.values(args[0])) and bool(script.values(args[0]))
                 return MADE[name] if numbers or _row(script, args[0], stack, depth + 1) else ""
             if names == {"torch.from_numpy"} and args:
@@ -275,6 +295,13 @@ def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
                 casts = NUMPY_CASTS if inner_kind == "numpy" else TORCH_CASTS
                 return inner_kind if func.attr in casts else "numpy" if inner_kind and func.attr == "numpy" else ""
     return ""
+
+
+def _has_rows(dtype: ast.expr) -> bool:
+    """A dtype such as ``"2u2"`` or ``(np.uint16, (2,))``, each item of which is a row."""
+    if isinstance(dtype, ast.Constant) and isinstance(dtype.value, str):
+        return not dtype.value.lstrip("<>=|")[:1].isalpha() or "," in dtype.value
+    return isinstance(dtype, (ast.Tuple, ast.List))
 
 
 def _same(kinds: Iterator[str]) -> str:

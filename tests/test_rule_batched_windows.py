@@ -145,6 +145,9 @@ def test_a_row_that_is_passed_to_the_function() -> None:
         (SPLIT.replace("torch.tensor(encode(text), dtype=torch.long)", "torch.load('x.pt')"), "", "", "one dimension"),
         (SPLIT + "train_data.unsqueeze_(1)", "", "", "one dimension"),
         (SPLIT + "torch.set_default_device('cpu')", "", "", "another device"),
+        (SPLIT, "    x =", "    ix.fill_(-4)\n    x =", "may be changed"),
+        (SPLIT, "    x =", "    same = ix.view(-1)\n    same -= 4\n    x =", "may be changed"),
+        (SPLIT, "    x =", "    ix[0] = len(data) - 2\n    x =", "may be changed"),
     ],
 )
 def test_what_is_not_certain_is_left_alone(setup: str, old: str, new: str, why: str) -> None:
@@ -159,6 +162,26 @@ def test_windows_that_depend_on_more_than_their_start_are_no_windows() -> None:
         batch = CHOICE.replace("data[i:i+block_size]", cut).replace("y = torch.stack([data[i+1:i+block_size+1] for i in ix])", "y = x")
         found = applied(SPLIT, batch.replace("{high}", "len(data) - block_size"))
         assert found.text == found.before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('dtype=np.uint16, mode="r"', 'dtype="2u2", mode="r"'),
+        ('dtype=np.uint16, mode="r"', 'dtype=(np.uint16, (2,)), mode="r"'),
+        ("astype(np.int64)", "astype(np.int64, order='F')"),
+        ('np.memmap(path, dtype=np.uint16, mode="r")', "np.array(encode(text), ndmin=2)"),
+    ],
+)
+def test_arrays_that_are_no_rows_or_come_in_another_order(old: str, new: str) -> None:
+    found = applied(FILE, MEMMAP.replace(old, new))
+    assert found.text == found.before
+
+
+def test_starts_that_are_drawn_once_and_change_with_each_batch() -> None:
+    batch = CHOICE.replace("{high}", "len(data) - block_size").replace("    x =", "    for _ in range(3):\n      x =")
+    found = applied(SPLIT, batch.replace("    y =", "      y =") + "      ix.sub_(1)\n")
+    assert found.text == found.before and "may be changed" in found.refusals
 
 
 def test_windows_outside_loops_are_left_alone() -> None:
