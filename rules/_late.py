@@ -21,6 +21,7 @@ from ._places import block, index
 from ._reads import Read, kept, reading
 from ._sinks import Unfit, sink_of
 from ._turns import Loop, binds, declared, first_in, follows, gate_of, is_step, loop_of, mentions, position, within, works_between
+from ._unnamed import is_spelled, shows_names
 
 
 # ------------------------------------------------------------------------------------------------ variables
@@ -52,6 +53,8 @@ def variable_of(
     found = Variable(target.id, statement, loop, how)
     if target.id in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, target.id)):
         raise Unfit(f"`{target.id}` is a global")
+    if shows_names(scope):
+        raise Unfit(f"`{target.id}` may be shown by locals() or the like")
     elsewhere: list[ast.Name] = []
     for node in sorted(mentions(scope, target.id), key=position):
         inside = within(node, loop) if loop is not None else True
@@ -70,22 +73,11 @@ def variable_of(
         else:
             gate = gate_of(node, loop)
             (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
-        if isinstance(node.ctx, ast.Load) and _spells_its_name(node):
+        if isinstance(node.ctx, ast.Load) and is_spelled(node):
             raise Unfit(f"line {node.lineno} prints the expression itself")
     if found.outside and elsewhere:
         raise Unfit(f"`{target.id}` gets other values too (line {elsewhere[0].lineno})")
     return found
-
-
-def _spells_its_name(node: ast.Name) -> bool:
-    """``f"{loss=}"``, where another expression would print another text."""
-    part = parent_of(node)
-    string = parent_of(part) if isinstance(part, ast.FormattedValue) else None
-    if not isinstance(string, ast.JoinedStr):
-        return False
-    n = next(i for i, v in enumerate(string.values) if v is part)
-    before = string.values[n - 1] if n else None
-    return isinstance(before, ast.Constant) and str(before.value).rstrip().endswith(f"{node.id}=")
 
 
 def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
@@ -229,6 +221,8 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
     name = base.id
     if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
         raise Unfit(f"`{name}` is a global")
+    if shows_names(scope):
+        raise Unfit(f"`{name}` may be shown by locals() or the like")
     numbers = {id(r.node): r for r in reads}
     made: list[ast.Assign] = []
     values: list[ast.expr] = []

@@ -22,8 +22,8 @@ from autofast.read.source import ancestors, function_of, parent_of, source_of
 from autofast.script import Script
 
 from ._needs import Needs
-from ._reads import kept
-from ._sinks import Sink
+from ._reads import gives_the_same, kept
+from ._sinks import Sink, Unfit
 from ._turns import Loop, first_in, within
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
@@ -34,7 +34,10 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
     source = sinks[0].source
     payload: list[ast.expr] = []
     for sink in sinks:
-        payload += [p for p in sink.payload if not any(ast.dump(p) == ast.dump(q) for q in payload)]
+        new = [p for p in sink.payload if not any(ast.dump(p) == ast.dump(q) for q in payload)]
+        if not all(p in new or gives_the_same(script, p) for p in sink.payload):
+            raise Unfit("something that each of several statements computes anew is kept")
+        payload += new
     cores = {r.key for sink in sinks for r in sink.reads}
     tensors = [p for p in payload if ast.dump(p) in cores]
     payload = [*tensors, *(p for p in payload if ast.dump(p) not in cores)]

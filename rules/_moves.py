@@ -14,12 +14,15 @@ from weakref import WeakKeyDictionary
 from autofast.edits import Before, Edit, Remove
 from autofast.ignores import is_spared
 from autofast.order import Rank
-from autofast.read.source import function_of, parent_of
-from autofast.read.values import Const, Num, Ref, Tensor
+from autofast.read.source import function_of
+from autofast.read.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script
 
 from ._places import block, index
-from ._turns import declared, gate_of, in_body, is_step, loaded_in, loop_of, mentions, stored_in, within, works_between
+from ._reads import is_fresh
+from ._sinks import not_a_keeper
+from ._turns import declared, gate_of, in_body, is_step, loop_of, mentions, stored_in, tries_around, within, works_between
+from ._unnamed import shows_names
 
 NAME = "loss-item-sync"
 PLAIN = (
@@ -73,7 +76,7 @@ def _find(script: Script) -> Iterator[Move]:
 def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
     """The condition, further below in the block, that holds every use of what the statement computes."""
     scope = function_of(target)
-    if target.id in declared(scope):
+    if target.id in declared(scope) or shows_names(scope):
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]
@@ -109,28 +112,71 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
 
 
 def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
-    """Whether nothing between the statement and the condition changes what it computes with."""
+    """Whether nothing between the statement and the condition, or in the condition itself, changes what it computes with."""
     here = block(statement)
-    between = here[index(here, statement) + 1 : index(here, gate)]
-    if works_between(script, statement, gate):
+    between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
+    if works_between(script, statement, gate) or next(tries_around(statement, loop_of(statement)), None) is not None:
         return False
     names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
     needed = {n.id for n in names}
-    objects = {n.id for n in names if not all(isinstance(t, (Num, Const)) for t in script.values(n)) or not script.values(n)}
-    attributes = any(isinstance(n, ast.Attribute) and not _is_of_call(n) for n in ast.walk(statement.value))
-    for other in between:
-        if needed & stored_in(other):
-            return False
-        for node in ast.walk(other):
-            if isinstance(node, ast.Call) and (attributes or objects & loaded_in(node)):
+    if any(needed & stored_in(other) for other in between):
+        return False
+    rebound = {n for s in script.sources for f in ast.walk(s.tree) if isinstance(f, (ast.Global, ast.Nonlocal)) for n in f.names}
+    things: set[Thing] = {t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))}
+    open_to_change = not all(_is_fixed(script, n) for n in names)
+    for node in (n for other in between for n in ast.walk(other)):
+        if isinstance(node, ast.Call) and not _is_quiet(script, node):
+            if needed & rebound or (open_to_change and not _is_elsewhere(script, node, names, things)):
                 return False
-            if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-                if attributes or objects & loaded_in(node):
-                    return False
+        if open_to_change and isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            base = script.values(node.value)
+            apart = bool(base) and all(isinstance(t, (Inst, Seq, Dict)) and t not in things for t in base)
+            if not apart or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
+                return False
+        if open_to_change and isinstance(node, ast.AugAssign) and not _is_number(script, node.target):
+            return False
     return True
 
 
-def _is_of_call(node: ast.Attribute) -> bool:
-    """``loss.item`` of ``loss.item()``."""
-    parent = parent_of(node)
-    return isinstance(parent, ast.Call) and parent.func is node
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    return bool(script.values(expr)) and all(isinstance(t, (Num, Const)) for t in script.values(expr))
+
+
+def _is_object(script: Script, expr: ast.expr) -> bool:
+    return bool(script.values(expr)) and all(isinstance(t, (Inst, Seq, Dict)) for t in script.values(expr))
+
+
+def _is_fixed(script: Script, name: ast.Name) -> bool:
+    """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor that nothing changes in place."""
+    found = script.values(name)
+    if bool(found) and all(isinstance(t, (Num, Const, Ref, Func)) for t in found):
+        return True
+    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name, loop_of(name), 0)
+
+
+def _is_quiet(script: Script, call: ast.Call) -> bool:
+    """Whether a call changes nothing that is there."""
+    if script.log.at("sync", call) is not None:
+        return True
+    found = script.values(call.func)
+    if any(k.arg == "out" for k in call.keywords):
+        return False
+    if isinstance(call.func, ast.Attribute) and script.values(call.func.value):
+        of = script.values(call.func.value)
+        if all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
+            return not call.func.attr.endswith("_")
+    names = [t.name for t in found if isinstance(t, Ref)]
+    quiet = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
+    return len(names) == len(found) > 0 and all(
+        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not n.endswith("_")) for n in names
+    )
+
+
+def _is_elsewhere(script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]) -> bool:
+    """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those that are needed."""
+    if not isinstance(call.func, ast.Attribute) or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
+        return False
+    of = script.values(call.func.value)
+    if not of or not all(isinstance(t, (Inst, Seq)) and t not in things for t in of):
+        return False
+    return not not_a_keeper(script, call.func)

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.read.events import TryFrame
+from autofast.read.events import CallFrame
+from autofast.read.kinds import is_module
 from autofast.read.source import ancestors, function_of, parent_of
-from autofast.read.values import Bound, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
+from autofast.read.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.script import Script
 
+from ._caught import catchers
 from ._moves import Move, move_around
 from ._sinks import PURE, Sink, Unfit, text_of
 from ._turns import (
@@ -24,9 +26,11 @@ from ._turns import (
     leaves_early,
     loop_of,
     mentions,
-    tries_around,
     within,
 )
+from ._unnamed import shows_names
+
+SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
 
 
 @dataclass(eq=False)
@@ -62,7 +66,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         raise Unfit(script.unread)
     if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop)):
         raise Unfit("the loop hands over to its caller in between")
-    for attempt in tries_around(sink.statement, loop):
+    for attempt in catchers(script, sink.statement, loop):
         raise Unfit(f"it is tried (line {attempt.lineno}): an error would show later")
     outside: list[ast.AST] = []
     for node in _lookers(script, sink, loop):
@@ -94,16 +98,31 @@ def _goes_on(sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
     return not any(within(n, s) and isinstance(getattr(n, "ctx", None), ast.Store) for n in outside for s in begins)
 
 
-def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.Try | None:
+def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
     for site in script.log.of("sync", "return"):
         if any(site.node is r.node for r in sink.reads):
             for occurrence in site:
                 for frame in occurrence.stack:
                     if frame.node is loop:
                         break
-                    if isinstance(frame, TryFrame) and frame.part == "body" and isinstance(frame.node, ast.Try) and frame.node.handlers:
-                        return frame.node
+                    if isinstance(frame, CallFrame):
+                        for attempt in catchers(script, frame.node):
+                            if not isinstance(attempt, ast.Try) or attempt.handlers or _looks(script, attempt.finalbody, sink):
+                                return attempt
     return None
+
+
+def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
+    """Whether the ``finally`` of a caller may look at what the loop fills."""
+    name = sink.holder.attr if isinstance(sink.holder, ast.Attribute) else ""
+    for node in (n for s in statements for n in ast.walk(s)):
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            return True
+        if isinstance(node, ast.Call) and any(isinstance(t, (Bound, Func)) for t in script.values(node.func)):
+            return True
+        if isinstance(node, ast.expr) and script.values(node) & script.values(sink.holder):
+            return True
+    return False
 
 
 def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Sequence[ast.AST]) -> None:
@@ -117,8 +136,10 @@ def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Se
         )
         if sink.kind != "number" and seen and (leaving := leaves_early(loop)) is not None:
             raise Unfit(f"line {leaving.lineno} leaves the loop before the rest could be read")
-        for attempt in tries_around(loop):
+        for attempt in catchers(script, loop):
             early = [n for n in outside if getattr(n, "lineno", 0) < loop.lineno or any(within(n, s) for s in attempt.body)]
+            if isinstance(attempt, (ast.With, ast.AsyncWith)):
+                early = []  # what stands below it would see too little
             if sink.kind != "number" or len(early) < len(outside):
                 raise Unfit(f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read")
     if not needs.gates and _is_endless(script, loop):
@@ -165,8 +186,12 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
     name = holder.id
     if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
         raise Unfit(f"`{name}` is a global")
+    if shows_names(scope):
+        raise Unfit(f"`{name}` may be shown by locals() or the like")
     if is_parameter(scope, name) and sink.kind != "number":
         raise Unfit(f"`{name}` belongs to the caller")
+    if sink.kind == "object" and (other := _under_another_name(script, holder, loop)) is not None:
+        raise Unfit(f"`{name}` may get another name on line {getattr(other, 'lineno', 0)}")
     for node in mentions(scope, name):
         if function_of(node) is not scope:
             raise Unfit(f"`{name}` is used in a function of its own (line {node.lineno})")
@@ -176,10 +201,45 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
         yield node
 
 
+def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST | None:
+    """A place in the loop, or in a function that it runs, where a list or dict is known by another name than ``holder``."""
+    scope = function_of(holder)
+    objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
+    views = [n for n in mentions(scope, holder.id) if isinstance(n.ctx, ast.Store) and _is_part(parent_of(n))]
+    if not objects:
+        return next(iter(views), None)  # an array that may be a part of another one
+    holding = _holding(script, frozenset(objects))
+    running = functions_in(script, loop)
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(node, ast.Name) and node.id == holder.id and function_of(node) is scope:
+                continue
+            seen = script.values(node)
+            parent = parent_of(node)
+            whole = not isinstance(parent, ast.Attribute) or parent.value is not node
+            if not (objects & seen or (whole and holding & seen)):
+                continue
+            if within(node, loop) or id(function_of(node)) in running:
+                return node
+    return None
+
+
+def _is_part(statement: ast.AST | None) -> bool:
+    """``row = table[0]``, ``a = b = np.zeros(3)``, ``kept = other``."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    return len(statement.targets) > 1 or isinstance(statement.value, (ast.Subscript, ast.Attribute, ast.Name))
+
+
 def _gives_another_name(node: ast.Name) -> bool:
     """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another name would be seen too early."""
     parent = parent_of(node)
-    if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Subscript) and parent.value is node):
+    if isinstance(parent, ast.Attribute):
+        call = parent_of(parent)
+        return not (isinstance(call, ast.Call) and call.func is parent) and parent.attr not in ("shape", "size", "ndim", "dtype")
+    if isinstance(parent, ast.Subscript) and parent.value is node:
         return False
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id not in PURE | {"print"}
@@ -188,8 +248,13 @@ def _gives_another_name(node: ast.Name) -> bool:
 
 def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator[ast.AST]:
     running = functions_in(script, loop)
+    base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
     for source in script.sources:
         for node in ast.walk(source.tree):
+            if base and _is_shown_whole(script, node, base) and (within(node, loop) or id(function_of(node)) in running):
+                if not within(node, loop):
+                    raise Unfit(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
+                yield node
             if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
                 raise Unfit(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
             if isinstance(node, ast.Attribute) and node.attr == holder.attr:
@@ -199,11 +264,23 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
                 yield node
 
 
+def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
+    """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its attributes."""
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+        return False
+    parent = parent_of(node)
+    if not objects & script.values(node) or (isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node):
+        return False
+    call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
+    callees = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
+    return not callees or not all(isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees)
+
+
 def _shows_all(script: Script, node: ast.AST) -> bool:
     """``vars(x)``, ``x.__dict__``, ``getattr(x, name)``: what comes to attributes without their names."""
     if isinstance(node, ast.Attribute):
         return node.attr == "__dict__"
-    return isinstance(node, ast.Call) and any(t in (Ref("builtins.vars"), Ref("builtins.getattr")) for t in script.values(node.func))
+    return isinstance(node, ast.Call) and any(t in SHOWS for t in script.values(node.func))
 
 
 def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST]:

@@ -7,17 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edits import Before, Edit, Remove, Rewrite
-from autofast.read.source import Source, ancestors, source_of
+from autofast.read.source import Source, ancestors, function_of, source_of
 from autofast.read.values import Const, Tensor
 from autofast.script import Script
 
+from ._caught import catchers
 from ._floats import holds_floats
 from ._later import swapped
 from ._places import block, index
-from ._reads import Read, is_scalar
+from ._reads import Read, gives_the_same, is_fresh, is_scalar
 from ._sinks import Sink, Unfit
 from ._torch import torch_in
-from ._turns import loaded_in, position, stored_in, within, works_between
+from ._turns import declared, loaded_in, loop_of, mentions, position, stored_in, within, works_between
 
 SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -73,7 +74,11 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         moved.append(sink)
         first = fixed[0]
     start = min(repeated.statements, key=position)
-    if _changes(core.id, here[index(here, start) : index(here, repeated.statements[-1]) + 1]):
+    span = here[index(here, start) : index(here, repeated.statements[-1]) + 1]
+    adjoining = len(span) == len(repeated.statements)
+    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core, loop_of(core), 0)):
+        raise Unfit("")
+    if moved and next(catchers(script, start, loop_of(core)), None) is not None:
         raise Unfit("")
     how = repeated.reads[0]
     shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
@@ -98,6 +103,10 @@ def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
         return False
     here = block(sink.statement)
     between = [s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine]
+    scope = function_of(sink.holder)
+    shared = sink.holder.id in declared(scope) or any(function_of(n) is not scope for n in mentions(scope, sink.holder.id))
+    if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
+        return False  # a function may look at it
     needed = loaded_in(sink.statement)
     return not any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between) and not any(
         isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)) for s in between for n in ast.walk(s)
@@ -134,6 +143,8 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
         raise Unfit("")
     source = source_of(statement)
     torch, imports = torch_in(source)
+    if len({r.key for r in reads}) < len(reads) and not all(gives_the_same(script, core) for core in cores):
+        raise Unfit("")
     distinct: dict[str, Read] = {}
     for read in reads:
         distinct.setdefault(read.key, read)

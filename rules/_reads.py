@@ -11,6 +11,7 @@ from autofast.read.values import Bound, Const, Ext, Func, Inst, Method, Ref, Ten
 from autofast.script import Script
 
 from ._turns import Loop, binds, loop_of, mentions, position, within
+from ._unnamed import is_spelled
 
 # fmt: off
 VIEWS = frozenset({  # attributes and methods whose result shares its memory with the tensor
@@ -76,7 +77,8 @@ def reads(script: Script) -> list[Read]:
         elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
             found.append(Read(node, _peeled(node.args[0]), how))
     # what may be None besides would be an error at this place already
-    return [r for r in found if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(r.core))]
+    found = [r for r in found if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(r.core))]
+    return [r for r in found if not is_spelled(r.node)]
 
 
 def _on_device(thing: object) -> bool:
@@ -188,7 +190,8 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
     if made is None:
         return False
     for node in every:
-        if position(made) <= position(node) <= position(name) or (loop is not None and not within(node, loop)):
+        early = position(made) <= position(node) <= position(name)
+        if node is name or (early and not isinstance(node.ctx, ast.Load)) or (loop is not None and not within(node, loop)):
             continue
         if isinstance(parent_of(node), ast.AugAssign) and isinstance(node.ctx, ast.Store):
             return False
@@ -322,3 +325,19 @@ def by_statement(found: list[Read]) -> list[tuple[ast.stmt, list[Read]]]:
     for read in found:
         groups.setdefault(id(read.statement), (read.statement, []))[1].append(read)
     return list(groups.values())
+
+
+def gives_the_same(script: Script, expr: ast.expr) -> bool:
+    """Whether an expression gives the same when it is computed twice: nothing in it draws numbers, or takes the next of something."""
+    for node in ast.walk(expr):
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield)):
+            return False
+        if isinstance(node, ast.Call):
+            of = script.values(node.func.value) if isinstance(node.func, ast.Attribute) else frozenset()
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            tensors = (
+                bool(of) and all(isinstance(t, Tensor) for t in of) and not name.endswith("_") and name not in ("bernoulli", "multinomial")
+            )
+            if not tensors and name not in ("len", "size", "numel", "float", "int"):
+                return False
+    return True

@@ -15,6 +15,7 @@ from autofast.script import Script
 from ._late import keep, read_at_use, variable_of
 from ._later import put_off
 from ._needs import needs_of
+from ._places import block
 from ._reads import Read, reading
 from ._sinks import Unfit, sink_of
 from ._turns import is_step, loop_of, mentions, runs_in_steps
@@ -31,7 +32,7 @@ class Result:
 def results_of(function: ast.FunctionDef, reads: list[Read]) -> tuple[ast.Return, list[Result]] | None:
     """What ``function`` reads only to return it."""
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and function_of(n) is function]
-    if len(returns) != 1 or returns[0].value is None:
+    if len(returns) != 1 or returns[0].value is None or not _is_at_end(returns[0], function):
         return None
     value = returns[0].value
     numbers = {id(r.node): r for r in reads}
@@ -48,6 +49,19 @@ def results_of(function: ast.FunctionDef, reads: list[Read]) -> tuple[ast.Return
     return (returns[0], found) if found else None
 
 
+def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
+    """Whether a function ends by a ``return`` whenever it ends: it never gives None instead."""
+    here: ast.stmt = result
+    while block(here)[-1] is here:
+        outer = parent_of(here)
+        if outer is function:
+            return True
+        if not isinstance(outer, (ast.With, ast.AsyncWith)):
+            return False
+        here = outer
+    return False
+
+
 def hand_on(script: Script, function: ast.FunctionDef, statement: ast.Return, results: list[Result]) -> list[Edit]:
     """The edits by which a function returns tensors, and its callers read them; raises :class:`Unfit`."""
     site = script.log.at("return", statement)
@@ -57,6 +71,9 @@ def hand_on(script: Script, function: ast.FunctionDef, statement: ast.Return, re
     edits: list[Edit] = [keep(script, r.read) for r in results]
     gains = False
     for call in _calls(script, function, occurrences):
+        callees = [t.func if isinstance(t, Bound) else t for t in script.values(call.func)]
+        if not all(isinstance(t, Func) and t.node is function for t in callees):
+            raise Unfit(f"another function may be called instead of {function.name}() (line {call.lineno})")
         more, gained = _at_caller(script, call, statement, results)
         edits += more
         gains |= gained

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.read.events import inside
 from autofast.read.kinds import is_module
-from autofast.read.source import Source, function_of, live, parent_of, source_of
-from autofast.read.values import Arg, Bound, Const, Ext, Func, Inst, Num, Ref, Seq, Tensor
+from autofast.read.source import Source, function_of, live, parent_of, source_of, statement_of
+from autofast.read.values import Arg, Bound, Cls, Const, Dict, Ext, Func, Inst, Module, Num, Ref, Seq, Tensor
 from autofast.script import Script
 
-from ._reads import Read
-from ._turns import Loop, mentions, stored_in
+from ._reads import Read, gives_the_same
+from ._turns import Loop, binds, mentions, stored_in
 
 PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})  # of Python's builtins
 SIZES = frozenset({"size", "numel", "dim", "nelement"})
@@ -52,7 +53,7 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
     match statement:
         case ast.AugAssign(target=ast.Name() as target, value=value):
             sink, parts = Sink(statement, reads, target, _kind(script, target)), [value]
-            if any(r.how == "numpy" for r in reads) and not _begins_as_number(target):
+            if _begins_as_unknown(script, target) or (any(r.how == "numpy" for r in reads) and not _begins_as_number(target)):
                 sink.kind = "object"  # an array, which is added to in place
         case ast.AugAssign(target=ast.Attribute() as target, value=value):
             sink, parts = Sink(statement, reads, target, "attribute"), [value]
@@ -63,17 +64,39 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
                 raise Unfit("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
-            if why := _not_a_keeper(script, func):
+            if why := not_a_keeper(script, func):
                 raise Unfit(why)
             sink, parts = Sink(statement, reads, func.value, "object"), [*args, *(k.value for k in keywords)]
         case _:
             raise Unfit("")
+    if _does_more(script, statement):
+        raise Unfit(f"`{text_of(sink.holder)}` does something of its own with it")
     collector = _Collector(script, sink, loop, passed)
     if not isinstance(sink.holder, ast.Name) and not collector.is_one(sink.holder):
         raise Unfit(f"`{text_of(sink.holder)}` may be another one in each step")
     for part in parts:
         collector.visit(part)
     return sink
+
+
+def _does_more(script: Script, statement: ast.stmt) -> bool:
+    """Whether an object of the project adds, or sets, by a method of its own."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, ast.AugAssign) else []
+    for target in targets:
+        if isinstance(target, ast.Name):
+            same = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == target.id]
+            if any(isinstance(t, Inst) for n in same for t in script.values(n)):
+                return True
+        if not isinstance(target, (ast.Attribute, ast.Subscript)):
+            continue
+        names = ["__setattr__", target.attr] if isinstance(target, ast.Attribute) else ["__setitem__"]
+        for thing in script.values(target.value):
+            if isinstance(thing, Module):
+                return True  # its functions see the variable under another name
+            members = [t for n in names for t in thing.cls.find(n) or ()] if isinstance(thing, Inst) else []
+            if any(isinstance(t, Func) for t in members):
+                return True
+    return False
 
 
 def _kind(script: Script, expr: ast.expr) -> str:
@@ -89,11 +112,25 @@ def _begins_as_number(target: ast.Name) -> bool:
     return plain and all(isinstance(v, (ast.Constant, ast.BinOp, ast.UnaryOp)) for v in made)
 
 
+def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
+    """Whether a variable may begin as an array, which ``+=`` changes in place: ``total = np.zeros(1)``."""
+    for node in mentions(function_of(target), target.id):
+        statement = parent_of(node)
+        if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
+            found = script.values(statement.value)
+            known = bool(found) and all(isinstance(t, (Num, Const, Arg)) for t in found)
+            made = script.values(statement.value.func) if isinstance(statement.value, ast.Call) else frozenset()
+            known = known and not any(isinstance(t, Ref) and t.name.startswith("numpy.") for t in made)
+            if not known and not isinstance(statement.value, (ast.Constant, ast.BinOp, ast.UnaryOp)):
+                return True
+    return False
+
+
 def _names(node: ast.AST, name: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
 
 
-def _not_a_keeper(script: Script, func: ast.Attribute) -> str:
+def not_a_keeper(script: Script, func: ast.Attribute) -> str:
     """Why a method may do more than keep its arguments; empty for ``list.append`` and for the ``update`` of an average meter."""
     things = script.values(func.value)
     if things and all(isinstance(t, Seq) for t in things) and func.attr == "append":
@@ -120,11 +157,65 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
             node, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Raise, ast.With, ast.Try, ast.Delete, ast.Import)
         ):
             return False
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store) and _bottom(node) != me:
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            if _bottom(node) != me or (isinstance(node, ast.Attribute) and _is_set_by_code(func, node.attr)):
+                return False
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and not binds(func.node, node.id)
+            and not _is_constant(script, node)
+        ):
+            return False
+        if (
+            isinstance(node, ast.Attribute)
+            and _bottom(node) == me
+            and isinstance(node.value, ast.Name)
+            and _is_from_outside(script, func, node.attr)
+        ):
             return False
         if isinstance(node, ast.Call) and not _is_plain_call(script, func, node, me, seen):
             return False
     return True
+
+
+def _is_set_by_code(func: Func, name: str) -> bool:
+    """By a property, or by ``__setattr__``."""
+    members = [t for n in (name, "__setattr__") for t in (func.owner.find(n) if func.owner is not None else None) or ()]
+    return any(isinstance(t, Func) for t in members)
+
+
+def _is_constant(script: Script, name: ast.Name) -> bool:
+    """Whether a name of a module means the same whenever it is looked at."""
+    if hasattr(builtins, name.id):
+        return True
+    found = script.values(name)
+    if all(isinstance(t, (Ref, Func, Cls)) for t in found):
+        return bool(found)
+    stores = [n for n in ast.walk(source_of(name).tree) if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)]
+    return all(isinstance(t, Const) for t in found) and len(stores) == 1 and isinstance(parent_of(statement_of(stores[0])), ast.Module)
+
+
+def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
+    """Whether an attribute holds an object that was handed over, which others may change: ``self.state = state``."""
+    classes = [func.owner, *func.owner.ancestors()] if func.owner is not None else []
+    for node in (n for c in classes for n in ast.walk(c.node)):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == attr for t in node.targets):
+            for name in _handed_over(node.value):
+                if any(isinstance(t, (Inst, Seq, Dict, Ext)) for t in script.values(name)):
+                    return True
+    return False
+
+
+def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
+    """The objects in an expression that stay what they are, and are not only used to compute something."""
+    if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+        if not (isinstance(value, ast.Attribute) and _bottom(value) == "self"):
+            yield value
+    elif isinstance(value, (ast.BoolOp, ast.IfExp, ast.Tuple, ast.List, ast.Dict)):
+        for child in ast.iter_child_nodes(value):
+            if isinstance(child, ast.expr):
+                yield from _handed_over(child)
 
 
 def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[int]) -> bool:
@@ -208,6 +299,8 @@ class _Collector:
     def keep(self, core: ast.expr) -> None:
         if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):
             self.sink.payload.append(core)
+        elif not gives_the_same(self.script, core):
+            raise Unfit(f"`{text_of(core)}` is computed twice")
 
     def keep_number(self, expr: ast.expr) -> None:
         if not is_number(self.script, expr) and not self.is_graph_count(expr):

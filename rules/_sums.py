@@ -20,13 +20,14 @@ from autofast.read.source import source_of
 from autofast.read.values import Tensor
 from autofast.script import Script
 
+from ._caught import catchers
 from ._later import swapped
 from ._once import free_names, is_always, is_float, is_number, may_move, one_number, several_gpus
 from ._places import block, index
-from ._reads import Read
+from ._reads import Read, gives_the_same
 from ._sinks import Sink, Unfit, sink_of
 from ._torch import only_cuda, torch_in
-from ._turns import Loop, loaded_in, works_between
+from ._turns import Loop, loaded_in, loop_of, works_between
 
 MOST = 6  # statements that wait for the last of them
 
@@ -78,6 +79,10 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
         return False
     if {_kind(script, c) for c in cores} == {"float", "int"} and not only_cuda(script):
         return False  # not every device computes in float64
+    if next(catchers(script, last, loop_of(last)), None) is not None:
+        return False  # what is added before an error would be missing
+    if len({ast.dump(c) for c in cores}) < len(cores) and not all(gives_the_same(script, c) for c in cores):
+        return False
     between = here[index(here, group[0].statement) + 1 : index(here, last)]
     mine = {id(s.statement) for s in group}
     for sink in group[:-1]:

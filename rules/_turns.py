@@ -129,7 +129,12 @@ def declared(scope: ast.AST) -> set[str]:
 def stored_in(node: ast.AST) -> set[str]:
     """Names that ``node`` may bind."""
     found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    return found | {h.name for h in ast.walk(node) if isinstance(h, ast.ExceptHandler) and h.name}
+    for n in ast.walk(node):
+        if isinstance(n, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and n.name:
+            found.add(n.name)
+        elif isinstance(n, ast.alias):
+            found.add(n.asname or n.name.split(".")[0])
+    return found
 
 
 def loaded_in(node: ast.AST) -> set[str]:

@@ -971,3 +971,174 @@ def test_an_assertion_fails_as_before() -> None:
 )
 def test_conditions_that_stay(step: str) -> None:
     assert " & " not in apply("loss-item-sync", HEAD + "def check():\n    return 3\n" + training(step)).text
+
+
+# ------------------------------------------------------------------------------------------------ what sees or changes a value in other ways
+INFO_2 = "if i % 2 == 0:\n    print(info)"
+UPDATES = "class Keeper:\n    def __init__(self, state=None, lr=None):\n        self.log, self.state, self.lr = {}, state, lr\n"
+OTHERWISE = {  # (in front of the training, before each epoch, before the backward, in each step, after the loop)
+    "reset": (
+        "total = 0\ndef reset():\n    global total\n    total = 0\n",
+        "",
+        "",
+        "total += 1\ninfo = loss.item(), total\nreset()\n" + INFO_2,
+        "",
+    ),
+    "gate": ("", "n = 0", "", "info = loss.item(), n\nif (n := n + 1) % 2 == 0:\n    print(info)", ""),
+    "gate that calls": (
+        "n = 0\ndef more():\n    global n\n    n += 1\n    return n\n",
+        "",
+        "",
+        "info = loss.item(), n\nif more() % 2 == 0:\n    print(info)",
+        "",
+    ),
+    "alias": ("", "", "part = loss.detach()", "info = loss.item()\npart += 1\n" + INFO_2, ""),
+    "kept alias": ("", "total = 0", "part = loss.detach()", "total += loss.item()\npart += 1", "print(total)"),
+    "weights": (
+        "w = model[0].weight\n",
+        "",
+        "",
+        "info = w.mean().item()\nfor p in model.parameters():\n    p.data.clamp_(-0.1, 0.1)\n" + INFO_2,
+        "",
+    ),
+    "list": ("", "a = []\nb = a", "", "info = loss.item(), len(b)\na.append(i)\n" + INFO_2, ""),
+    "match": ("", "n = 1", "", "info = loss.item(), n\nmatch i + 5:\n    case n:\n        pass\n" + INFO_2, ""),
+    "locals": ("", "", "v = loss.item()", "if i % 2 == 0:\n    print('{v}'.format(**locals()), v)", ""),
+    "globals": ("def show():\n    print(globals()['v'])\n", "", "v = loss.item()", "if i % 2 == 0:\n    show()\n    print(v)", ""),
+    "eval": ("", "", "v = loss.item()", "if i % 2 == 0:\n    print(eval('v'), v)", ""),
+    "sum by locals": ("", "total = 0", "", "total += loss.item()\nprint('{total}'.format(**locals()))", "print(total)"),
+    "f-string": ("", "", "v = loss.item()", "if i % 2 == 0:\n    print(f'{v = } {v * 100=:.3f}')", ""),
+    "f-string of reads": ("", "", "", "print(f'{loss.item()=} {out.mean().item()=:.3f}')", ""),
+    "list under two names": ("", "a = b = []", "", "b.append(loss.item())\nprint(len(a))", ""),
+    "list in a dict": ("", "kept = {'a': []}\nlosses = kept['a']", "", "losses.append(loss.item())\nprint(len(kept['a']))", ""),
+    "bound method": ("", "losses = []\nput = losses.append", "", "losses.append(loss.item())\nput(1)", "print(losses)"),
+    "array under two names": ("", "total = np.zeros(1)\nkept = total", "", "total += loss.item()\nprint(kept)", "print(total)"),
+    "row": ("table = np.zeros((2, 9))\n", "total = table[0]", "", "total[i] = loss.item()\nprint(table.sum())", ""),
+    "global sum": (
+        "total = n = 0\ndef show():\n    print('s', total)\n",
+        "",
+        "",
+        "total += loss.item()\nshow()\nhits = out.argmax(1) == y\nn += hits.sum().item()\nprint(total, n)",
+        "",
+    ),
+    "tried sums": (
+        "def check():\n    raise ValueError\n",
+        "total = n = 0",
+        "",
+        "try:\n    total += loss.item()\n    if i == 2: check()\n    n += out.argmax(1).eq(y).sum().item()\n    print(total, n)\n"
+        "except ValueError:\n    print('bad', total, n)",
+        "",
+    ),
+    "read twice": ("", "", "", "print(loss.item())\nloss.data *= 2\nprint(loss.item())", ""),
+    "reduced": ("def reduce(t):\n    t.data /= 2\n", "", "", "print(loss.item())\nreduce(loss)\nprint(loss.item())", ""),
+    "drawn": ("", "total = 0", "", "total += torch.rand((), device=device).item() * torch.rand((), device=device).item()", "print(total)"),
+    "next": (
+        "c = iter(['a', 'bb', 'ccc'] * 9)\n",
+        "total = []",
+        "",
+        "total.append((len(next(c)), len(next(c)), loss.item()))",
+        "print(total)",
+    ),
+    "state": (
+        "class State: step = 0\nstate = State()\n" + UPDATES + "    def update(self, v):\n        self.log[state.step] = v\nk = Keeper()\n",
+        "",
+        "",
+        "k.update(loss.item())\nstate.step += 1",
+        "print(k.log)",
+    ),
+    "state that is handed over": (
+        "class State: step = 0\nstate = State()\n"
+        + UPDATES
+        + "    def update(self, v):\n        self.log[self.state.step] = v\nk = Keeper()\n"
+        "k.state = state\nclass Other(Keeper):\n    def __init__(self, s):\n        self.log = {}\n        self.state = s\nk = Other(state)\n",
+        "",
+        "",
+        "k.update(loss.item())\nstate.step += 1",
+        "print(k.log)",
+    ),
+    "weight": (
+        "W = 1\nclass Sum:\n    s = 0\n    def update(self, v):\n        self.s += v * W\nk = Sum()\n",
+        "",
+        "",
+        "k.update(loss.item())\nW = i",
+        "print(k.s)",
+    ),
+    "setter": (
+        "class Loud(dict):\n    def __setitem__(self, k, v):\n        print(k, v)\nk = Loud()\n",
+        "",
+        "",
+        "k[i] = loss.item()\nprint(i)",
+        "",
+    ),
+    "operator": (
+        "class Loud:\n    def __add__(self, v):\n        print(v)\n        return self\nk = Loud()\n",
+        "",
+        "",
+        "k = k + loss.item()\nprint(i)",
+        "",
+    ),
+    "shown whole": (
+        "import dataclasses\n@dataclasses.dataclass\nclass State:\n    total: float = 0.0\ns = State()\n",
+        "",
+        "",
+        "s.total += loss.item()\nprint(s)",
+        "",
+    ),
+    "namespace": ("import argparse\ns = argparse.Namespace(total=0.0)\n", "", "", "s.total += loss.item()\nprint(s)", ""),
+    "setattr": ("class S: total = 0.0\ns = S()\n", "", "", "s.total += loss.item()\nsetattr(s, 'total', 0.0)", "print(s.total)"),
+}
+
+
+@pytest.mark.parametrize("way", OTHERWISE)
+def test_what_is_seen_or_changed_in_other_ways(way: str) -> None:
+    front, start, before, step, end = OTHERWISE[way]
+    text = HEAD + METER + front + training(step, start, end, before)
+    assert output(apply("loss-item-sync", text).text) == output(text)
+
+
+QUIET_EXIT = "class Quiet:\n    def __enter__(self):\n        return self\n    def __exit__(self, *error):\n        return True\n"
+REPORT = "class Report:\n    def __enter__(self):\n        return self\n    def __exit__(self, *error):\n        print(kept)\n"
+
+
+@pytest.mark.parametrize("around", ["contextlib.suppress(ValueError)", "Quiet()", "Report()", "quiet()"])
+@pytest.mark.parametrize("called", [False, True])
+def test_contexts_that_see_exceptions(around: str, called: bool) -> None:
+    loop = training("kept.update(loss.item())\nif i == 3:\n    raise ValueError")
+    quiet = "@contextlib.contextmanager\ndef quiet():\n    try:\n        yield\n    except ValueError:\n        pass\n"
+    text = HEAD + METER + "import contextlib\n" + QUIET_EXIT + REPORT + quiet + "kept = Meter()\n"
+    text += "def train():\n" + indented(loop, 4) if called else ""
+    inner = "train()\n" if called else loop
+    text += "with contextlib.suppress(ValueError):\n" if around == "Report()" else ""
+    by = 4 if around == "Report()" else 0
+    text += indented(f"with {around}:\n" + indented(inner, 4), by) + "print(kept)\n"
+    assert output(apply("loss-item-sync", text).text) == output(text)
+
+
+def test_a_caller_that_shows_it_at_the_end_of_all() -> None:
+    loop = "def train():\n" + indented(training("kept.update(loss.item())\nif i == 3:\n    raise SystemExit"), 4)
+    text = (
+        HEAD
+        + METER
+        + "kept = Meter()\n"
+        + loop
+        + "try:\n    try:\n        train()\n    finally:\n        print(kept)\nexcept SystemExit:\n    pass\n"
+    )
+    assert output(apply("loss-item-sync", text).text) == output(text)
+    plain = "kept = Meter()\ndef end():\n    pass\n" + loop.replace("if i == 3", "if i == 30")
+    assert (
+        "unread_kept.append(" in apply("loss-item-sync", HEAD + METER + plain + "try:\n    train()\nfinally:\n    pass\nprint(kept)\n").text
+    )
+
+
+@pytest.mark.parametrize("use", ["kept.append(step(x, y))", "v = step(x, y)\n    if i % 5 == 0:\n        print(v)"])
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_functions_that_may_return_something_else(use: str, epochs: int) -> None:
+    one = "def step(x, y):\n    loss = F.cross_entropy(model(x.to(device)), y.to(device))\n    loss.backward()\n"
+    two = (
+        f"import sys\nepochs = {epochs} + len(sys.argv[99:])\nif epochs:\n"
+        + indented(one + "    return loss.item()\n", 4)
+        + "else:\n    def step(x, y):\n        return 0.5\n"
+    )
+    for made in (one + "    if len(x) == 8:\n        return loss.item()\n", two):
+        text = HEAD + "kept = []\n" + made + f"for i, (x, y) in enumerate(loader):\n    {use}\nprint(kept)\n"
+        assert output(apply("loss-item-sync", text).text) == output(text)
