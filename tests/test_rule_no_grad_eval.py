@@ -530,3 +530,49 @@ out = model(torch.ones(4, 4).to(device)).sum().item()
 def test_parameters_may_be_asked() -> None:
     ask = "count = sum(p.numel() for p in model.parameters() if p.requires_grad)\n"
     check(HEAD + ask + "out = model(torch.ones(4, 4).to(device)).sum().item()\n" + TRAIN, "with torch.inference_mode():")
+
+
+# ------------------------------------------------------------------------------------------------ ways to autograd that are easily missed
+OUTS = """\
+@torch.no_grad()
+def outs():
+    model.eval()
+    return model(data.tensors[0].to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("[*[outs()]]", "(model(x) * kept[0][:len(x)]).sum()"),
+        ("TensorDataset(outs())", "(model(x) * kept[0:len(x)][0]).sum()"),
+        ("nn.Embedding.from_pretrained(outs(), freeze=False)", "(model(x) - kept.weight[:len(x)]).sum()"),
+        ("F.relu(outs(), inplace=True)", "0"),
+        ("F.dropout(outs(), 0.5, True, True)", "0"),
+        ("torch.clamp_(outs(), 0, 1)", "0"),
+        ("nn.init.zeros_(outs())", "0"),
+        ("outs()._version", "0"),
+        ("outs().is_inference()", "0"),
+    ],
+)
+def test_ways_to_autograd(made: str, used: str) -> None:
+    untouched(HEAD + OUTS + f"kept = {made}\n" + TRAIN.replace("(model(x), y)", f"(model(x), y) + {used}"))
+
+
+def test_masks_that_are_made_in_the_place_itself() -> None:
+    for mask in ("out.max(1).values > 0", "(p := torch.max(out, 1).values) > 0", "(out.sort(1).values[:, 0] > 0) * 1.0"):
+        block = f"with torch.no_grad():\n    out = model(data.tensors[0].to(device))\n    kept = {mask}\n"
+        untouched(HEAD + block + TRAIN.replace("(model(x), y)", "(model(x), y) + (model(x)[:, 0] * kept[:len(x)]).sum()"))
+
+
+def test_a_result_in_a_dict_that_is_changed_in_place() -> None:
+    outs = OUTS.replace("return model(data.tensors[0].to(device))", "return {'a': model(data.tensors[0].to(device)).sum()}")
+    for body in ("d['a'] /= 2", "for k in d:\n    d[k] /= 2"):
+        untouched(HEAD + outs + TRAIN + f"d = outs()\n{body}\nlosses.append(d['a'].item())\n")
+    check(HEAD + outs + TRAIN + "d = outs()\nlosses.append(d['a'].item())\n", "@torch.inference_mode()")
+
+
+def test_hooks_may_keep_what_a_model_makes() -> None:
+    hook = "acts = {}\nmodel[0].register_forward_hook(lambda m, i, o: acts.setdefault('a', o.detach()))\n"
+    used = TRAIN.replace("(model(x), y)", "(model(x), y) + (acts['a'] * model[0].weight.sum()).mean()")
+    refused(HEAD + hook + EVALUATE + "evaluate(model, test_loader)\n" + used, "the hook of line")

@@ -35,6 +35,7 @@ FRESH = frozenset({  # a tensor of their own, made where they run
     "stack", "sort", "argsort", "cumsum", "matmul", "mm", "bmm", "round", "floor", "ceil", "where", "isnan", "isinf", "isfinite",
     "nonzero", "gather", "index_select", "masked_select", "repeat", "one_hot", "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "bincount",
 })
+COUNTED = frozenset({"is_inference", "_version"})
 KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault"})
 # fmt: on
 CLIMB = (ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Slice, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, *COMPREHENSIONS)
@@ -105,6 +106,8 @@ class _Leaks:
         region = self.region
         if region.yields:
             yield YIELDS
+        for site in self.script.methods("register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"):
+            yield f"the hook of line {_line(site.node)} may keep it"
         yield from self.kept()
         for name, node in self.tainted().items():
             yield self.name(name, node)
@@ -231,7 +234,7 @@ class _Leaks:
         values = self.script.values(expr)
         if values and not carries(values):
             return ""
-        if not values:
+        if not values and not isinstance(expr, (ast.Starred, ast.Slice)):
             return "" if self.is_dead(expr) else f"line {_line(expr)} is not followed by the reader"
         parent = parent_of(expr)
         match parent:
@@ -239,7 +242,8 @@ class _Leaks:
                 return self.attribute(expr, parent)
             case ast.Subscript():
                 if isinstance(parent.ctx, ast.Store):
-                    return f"`{_text(expr)}` is changed in place on line {_line(expr)}" if self.is_tensor(expr) else ""
+                    added = isinstance(parent_of(parent), ast.AugAssign) and self.is_tensor(parent)
+                    return f"`{_text(expr)}` is changed in place on line {_line(expr)}" if added or self.is_tensor(expr) else ""
                 return self.operand(parent, [p for p in (parent.value, parent.slice) if p is not expr]) or self.use(parent)
             case ast.BinOp():
                 why = self.operand(parent, [p for p in (parent.left, parent.right) if p is not expr])
@@ -290,6 +294,8 @@ class _Leaks:
         call, name = parent_of(parent), parent.attr
         if name in FACTS:
             return ""
+        if name in COUNTED and self.is_tensor(expr):
+            return f"line {_line(expr)} asks in which mode it was made"
         if not isinstance(call, ast.Call) or call.func is not parent:
             return self.use(parent)
         if name in NUMBERS or name in KEEPERS and not self.is_tensor(expr):
@@ -320,8 +326,12 @@ class _Leaks:
         """``expr`` is an argument of a call of ``thing``."""
         text = _text(call.func)
         if isinstance(thing, Ref):
-            if thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer") or thing.name == "builtins.setattr":
+            if thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer", "from_pretrained") or thing.name == "builtins.setattr":
                 return f"line {_line(expr)} makes it a part of an object"
+            if thing.name.startswith("torch.") and _writes(thing.name, call):
+                return f"`{text}` changes it in place (line {_line(expr)})"
+            if thing.name.startswith("torch.") and any(isinstance(t, Ext) for t in self.script.values(call)):
+                return f"`{text}` keeps it (line {_line(expr)})"
             if thing.name.split(".")[0] in PASS_ON:
                 return f"`{text}` passes it on (line {_line(expr)})"
             if thing.name in CHOOSES:
@@ -429,6 +439,13 @@ def _parameter_of(thing: Func | Bound, expr: ast.expr, call: ast.Call) -> str | 
     position = next((n for n, a in enumerate(call.args) if a is expr), len(names))
     plain = position < len(names) and not any(isinstance(a, ast.Starred) for a in call.args[: position + 1])
     return names[position] if plain else None
+
+
+def _writes(name: str, call: ast.Call) -> bool:
+    """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
+    flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
+    placed = name.startswith("torch.nn.functional.") and len(call.args) > 1 and bool(flags) and "dropout" in name
+    return name.endswith("_") or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
 
 
 def _is_computed(node: ast.AST) -> bool:

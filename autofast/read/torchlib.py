@@ -27,6 +27,7 @@ from autofast.read.kinds import (
 from autofast.read.methods import call_method, moved, super_method, tensor_method
 from autofast.read.modules import forward, loss, module_method
 from autofast.read.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD, WRAPPERS, canonical
+from autofast.read.source import parent_of
 from autofast.read.tensors import binary, device_kinds, dtype_of, factory, is_device, is_dtype, mixed, target_of, tensors_in
 from autofast.read.values import (
     NOTHING,
@@ -127,6 +128,9 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             )
         if name in ("shape", "ndim", "dtype", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
+        call = parent_of(node) if node is not None and name in ("values", "indices") else None
+        if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):  # of `x.max(1)`, which is read as `x`
+            return values(thing if name == "values" else replace(thing, grad=False, dtype="int"))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
             return _super_attribute(interp, thing, name, node)
