@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autofast.discover import looks_like_training, scripts
+from autofast.read.notebook import Notebook
 from autofast.read.source import BadInput
 
 TRAINING = "import torch\nloss.backward()\n"
@@ -88,3 +89,9 @@ def test_each_file_once_and_no_endless_links(tmp_path: Path) -> None:
 def test_missing_path(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such file or folder"):
         list(scripts([tmp_path / "no.py"], tmp_path))
+
+
+@pytest.mark.parametrize("cells", ["3", "[3]", '[{"cell_type": "code", "source": null}]', '[{"cell_type": "code", "source": {}}]'])
+def test_notebooks_with_cells_that_are_none(cells: str) -> None:
+    with pytest.raises(BadInput, match="not a Jupyter notebook"):
+        Notebook(Path("a.ipynb"), "a.ipynb", f'{{"nbformat": 4, "cells": {cells}}}'.encode())

@@ -49,7 +49,7 @@ def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
     try:
         data = json.loads(raw.decode("utf-8"))
         cells = data["cells"]
-        assert isinstance(cells, list)
+        assert isinstance(cells, list) and all(isinstance(c, dict) and isinstance(c.get("source", ""), (str, list)) for c in cells)
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise BadInput(f"{rel}:1: not a Jupyter notebook of format 4 ({type(error).__name__}); open and save it with Jupyter") from None
     indent = re.match(rb"\{\r?\n([ \t]+)", raw)
