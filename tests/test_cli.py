@@ -273,6 +273,12 @@ def test_without_an_output_option_the_diff_is_shown(project: Path) -> None:
     assert files(project) == before
 
 
+def test_several_processes_are_verified_beside_one(project: Path) -> None:
+    start = '--launch-rewritten "torchrun --nproc-per-node=2"\n'
+    assert f"To verify: autofast verify train.py --ddp {start}" in autofast("rewrite", "train.py", "--ddp").err
+    assert f"To verify: autofast verify train.py fast.py {start}" in autofast("rewrite", "train.py", "--ddp", "-o", "fast.py").err
+
+
 def test_in_place(project: Path) -> None:
     expected = rewritten()
     (project / "train.py").chmod(0o755)
