@@ -274,7 +274,7 @@ def test_without_an_output_option_the_diff_is_shown(project: Path) -> None:
 
 
 def test_several_processes_are_verified_beside_one(project: Path) -> None:
-    (project / "train.py").write_text(SCRIPT.replace("evaluate(model, loader", "evaluate(model, DataLoader(data, batch_size=32)"))
+    (project / "train.py").write_text(SCRIPT.replace("epoch, evaluate(model, loader", "epoch, evaluate(model, DataLoader(data, batch_size=32)"))
     start = '--launch-rewritten "torchrun --nproc-per-node=2"\n'
     assert f"To verify: autofast verify train.py --ddp {start}" in autofast("rewrite", "train.py", "--ddp").err
     assert f"To verify: autofast verify train.py fast.py {start}" in autofast("rewrite", "train.py", "--ddp", "-o", "fast.py").err
