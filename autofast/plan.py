@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autofast import postcheck
+from autofast import postcheck, shadowing
 from autofast.attribution import hunks_of
 from autofast.edits import Edit, EditConflict
 from autofast.finding import Effect, Finding, Options, Rule
@@ -69,6 +69,7 @@ class Plan:
         found = [ignores.apply(_stamped(f, r.name)) for r in chosen for f in r.find(script, options)]
         effects = {rule.name: rule.effect for rule in chosen}
         found = [_limited(f, effects[f.rule], max(effect, effects[f.rule]) if f.rule in options.asked else effect) for f in found]
+        found = [_refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f for f in found]
         settled, pool = _settled(sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f))))
         return cls(
             script,

@@ -51,7 +51,14 @@ class Applied:
 
 
 def apply(
-    rule: str, text: str, *, target: str = "cuda", precision: str = "auto", files: Mapping[str, str] | None = None, asked: bool = False
+    rule: str,
+    text: str,
+    *,
+    target: str = "cuda",
+    precision: str = "auto",
+    files: Mapping[str, str] | None = None,
+    asked: bool = False,
+    accumulate: int = 0,
 ) -> Applied:
     """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name."""
     names = rule.split()
@@ -63,7 +70,7 @@ def apply(
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(textwrap.dedent(content).lstrip("\n"), "utf-8")
         entry = root / "train.py"
-        options = Options(precision, target, frozenset(names), asked=frozenset(names if asked else ()))
+        options = Options(precision, target, frozenset(names), asked=frozenset(names if asked else ()), accumulate=accumulate)
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
         plan.check(reread=lambda texts: read_script(entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}))
         new = {source.rel: made for source, made in plan.texts().items()}

@@ -1,0 +1,74 @@
+"""New code does not use functions of Python where the script has made something else of their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onerule import apply
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{before}
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train():
+    {inside}
+    for x, y in loader:
+        loss = ((model(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+train()
+"""
+
+
+def refusals(before: str = "", inside: str = "pass") -> str:
+    result = apply(
+        "accumulation",
+        SCRIPT.format(before=before, inside=inside),
+        asked=True,
+        accumulate=2,
+        files={"own.py": "def len(x):\n    return 3\n"},
+    )
+    return "" if result.fixes else result.refusals
+
+
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ("len = lambda x: 3", "pass"),
+        ("def len(x):\n    return 3", "pass"),
+        ("from own import *", "pass"),
+        ("from own import len", "pass"),
+        ("import own as len", "pass"),
+        ("", "len = 3"),
+        ("", "for len in range(2):\n        pass"),
+        ("", "global len\n    len = 3"),
+        ("def elsewhere():\n    global len\n    len = 3", "pass"),
+    ],
+)
+def test_what_is_taken_is_not_used(before: str, inside: str) -> None:
+    assert "`len` is not Python's own in train.py" in refusals(before, inside)
+
+
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ("", "pass"),
+        ("def elsewhere(len):\n    return len", "pass"),
+        ("class Sized:\n    def len(self):\n        return 3", "pass"),
+        ("sizes = [len for len in (1, 2)]", "pass"),
+        ("", "size = dict(len=3)"),
+        ("", "model.len = 3"),
+    ],
+)
+def test_other_places_are_no_matter(before: str, inside: str) -> None:
+    assert refusals(before, inside) == ""
