@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from autofast import __version__
+from autofast.commands.faults import REPORT, internal
 from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
-from autofast.faults import REPORT, internal
-from autofast.postcheck import PostConditionError
-from autofast.read.source import BadInput
+from autofast.edit.postcheck import PostConditionError
+from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
+    from autofast.commands.output import Mode
     from autofast.config import Config
-    from autofast.output import Mode
 
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
@@ -129,10 +129,10 @@ def rewrite_command(
 
 
 def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, Any]) -> None:
-    from autofast.output import Destination, deliver
+    from autofast.commands.output import Destination, deliver
+    from autofast.commands.rewriting import rewrite
     from autofast.report.style import for_stream
     from autofast.report.summary import summary
-    from autofast.rewriting import rewrite
 
     script, raw = _entry(entry, given["stdin_filename"])
     root = _root(given["root"], script)
@@ -162,7 +162,7 @@ def check_command(paths: tuple[str, ...], output_format: str, exit_zero: bool, s
 
     Exit code: 0 nothing found, 1 something found, 2 something could not be read.
     """
-    from autofast.checking import check
+    from autofast.commands.checking import check
     from autofast.report import json, text
     from autofast.report.style import for_stream
 
@@ -311,7 +311,7 @@ def _configured(root: Path, given: dict[str, Any]) -> Config:
     from dataclasses import replace
 
     from autofast.config import load
-    from autofast.finding import Effect
+    from autofast.rule import Effect
 
     config = load(root)
     changes = {key: given[key] for key in ("target", *PLAIN) if given[key] is not None}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from autofast.finding import Effect
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
+from autofast.rule import Effect
 
 EFFECTS = tuple(effect.name.lower() for effect in Effect)
 PRECISIONS = ("auto", "bf16", "fp16")

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from autofast.finding import REGISTRY, Rule
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
+from autofast.rule import REGISTRY, Rule
 
 ALL = "all"  # as a group: also the rules that are off unless asked for
 

@@ -28,11 +28,11 @@ from typing import Any
 
 from autofast import registry
 from autofast.config import Config
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
+from autofast.model.script import Script
+from autofast.model.source import BadInput, source_of
 from autofast.read import read_script
-from autofast.read.source import BadInput, source_of
-from autofast.script import Script
+from autofast.rule import Effect, Options
 
 LARGEST = 4_000_000  # bytes of a project that a case carries
 KEPT = {".py", ".ipynb", ".toml", ".cfg", ".txt", ".yaml", ".yml", ".json"}
@@ -235,9 +235,9 @@ def main(arguments: list[str]) -> int:
             print(f"{len(results)} plans, {total} findings, {seconds:.0f} s of CPU, {time.time() - started:.0f} s")
         case ["diff", old, new]:
             found = list(differences(*(json.loads(Path(p).read_text(encoding="utf-8")) for p in (old, new))))
-            for rule, key, what in found:
-                print(f"{rule}\t{key}\t{what}")
-            print(Counter(rule for rule, _, _ in found), f"in {len({key for _, key, _ in found})} plans", file=sys.stderr)
+            for name, key, what in found:
+                print(f"{name}\t{key}\t{what}")
+            print(Counter(name for name, _, _ in found), f"in {len({key for _, key, _ in found})} plans", file=sys.stderr)
             return 1 if found else 0
         case ["show", folder, key]:
             case_ = json.loads((Path(folder) / f"{key}.json").read_text(encoding="utf-8"))

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from rich.progress import track
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan, PostConditionError
+from autofast.edit.plan import Plan, PostConditionError
 from autofast.registry import all_rules
+from autofast.rule import Effect, Options
 from benchmarks.pages import put
 from tests.fixture import ALL, Fixture, strongest
 from tests.harness import HARNESS, compare

@@ -67,7 +67,9 @@ def main() -> int:
         speed, parity = result.speed, result.parity
         timed = "not measured"
         if speed is not None:
-            timed = f"{speed.verdict.name} {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f}), {speed.ratio.pairs} pairs"
+            timed = (
+                f"{speed.verdict.name} {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f}), {speed.ratio.pairs} pairs"
+            )
         same = "not tested" if parity is None else f"{parity.verdict.name}: {parity.summary}"
         rows.append(f"| {subject.name} | {', '.join(result.rules)} | {result.steps or 'all'} | {timed} | {same} |")
     table = [

@@ -79,14 +79,18 @@ def main() -> int:
                 assert text.count(old) == 1, old
                 text = text.replace(old, new)
             second.write_text(text)
-            request = Request(first, second, Path(folder), Config(target="cpu"), effect=effect.kind, budget=args.budget, cwd=None, threads=1)
+            request = Request(
+                first, second, Path(folder), Config(target="cpu"), effect=effect.kind, budget=args.budget, cwd=None, threads=1
+            )
             result = verify(request, lambda line: print(f"  {line}", file=sys.stderr))
         assert result.speed is not None and result.parity is not None
         wrong += result.speed.verdict is not effect.expected
         print(effect.name, sentence(result), sep=": ", flush=True)
         speed = result.speed
         ratio = f"{speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
-        rows.append(f"| {effect.name} | {speed.verdict.name} | {ratio} | {speed.ratio.pairs} | {result.parity.verdict.name} | {result.parity.summary} |")
+        rows.append(
+            f"| {effect.name} | {speed.verdict.name} | {ratio} | {speed.ratio.pairs} | {result.parity.verdict.name} | {result.parity.summary} |"
+        )
     table = [
         f"{date.today().isoformat()}, CPU, 1 thread, torch {version('torch')}.",
         "",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.script import Script
-
-from ._accum import accumulated
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.accumulation.accumulated import accumulated
 
 MESSAGE = "the gradients of several batches can be gathered for one update"
 

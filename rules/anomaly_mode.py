@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import DropKeyword, Header, Remove
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.events import Site, TryFrame
-from autofast.read.source import ancestors, parent_of, source_of
-from autofast.read.values import Ref, const
-from autofast.script import Script
-
-from ._switches import line, whole_statement, with_every_step
+from autofast.edit.edits import DropKeyword, Header, Remove
+from autofast.facts.switches import whole_statement, with_every_step
+from autofast.model.events import Site, TryFrame
+from autofast.model.script import Script
+from autofast.model.source import ancestors, line_of, parent_of, source_of
+from autofast.model.values import Ref, const
+from autofast.rule import Effect, Finding, Options, rule
 
 MODES = tuple(f"torch.autograd.{where}{name}" for where in ("", "anomaly_mode.") for name in ("set_detect_anomaly", "detect_anomaly"))
 PROFILERS = ("torch.profiler.profile", "torch.autograd.profiler.profile", "torch.autograd.profiler.emit_nvtx")
@@ -68,7 +67,7 @@ def _caught(script: Script) -> str:
             for occurrence in backward.site:
                 for frame in occurrence.stack:
                     if isinstance(frame, TryFrame) and frame.part == "body" and isinstance(frame.node, ast.Try) and _catches(frame.node):
-                        return f"the error it raises at a NaN may be what line {line(frame.node)} catches"
+                        return f"the error it raises at a NaN may be what line {line_of(frame.node)} catches"
     return ""
 
 
@@ -90,10 +89,10 @@ def _launches(script: Script) -> Iterator[Finding]:
     message = "makes the host wait for every kernel"
     for stmt in _settings(script):
         if script.deterministic:
-            where = line(script.deterministic[0])
+            where = line_of(script.deterministic[0])
             yield Finding(stmt, message, refusal=f"determinism is asked for on line {where}, and for RNNs this was once part of it")
         elif clocks := script.calls(*CLOCKS):
-            place = f"{source_of(clocks[0].node).rel}:{line(clocks[0].node)}"
+            place = f"{source_of(clocks[0].node).rel}:{line_of(clocks[0].node)}"
             yield Finding(stmt, message, refusal=f"times are taken ({place}): without waiting they would be those of launching only")
         else:
             yield Finding(stmt, message, edits=(Remove(stmt),))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.ignores import is_spared
-from autofast.script import Script
-
-from ._apex import KEY, without_apex
+from autofast.edit.ignores import is_spared
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.precision.apex import KEY, without_apex
 
 NAME = "apex-amp"
 MESSAGE = "apex.amp is no longer developed: torch.amp does what its opt_level O1 does, and the other rules can see through it"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.script import Script
-
-from ._amp import KEY, amp
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.precision.amp import KEY, amp
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
 MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"

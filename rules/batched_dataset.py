@@ -5,19 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.source import function_of, source_of, statement_of
-from autofast.read.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
-from autofast.script import Dataset, Loader, Script
-
-from ._accum_window import is_share
-from ._aliases import is_new, learned, written_after
-from ._batches import SPLIT, Images, held, images, in_order, indexed
-from ._imports import imported
-from ._loaders import counts, given, managed
-from ._torch import torch_in
-from ._windows import cuts
+from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
+from autofast.facts.aliases import is_new, learned, written_after
+from autofast.facts.datasets import SPLIT, Images, held, images, in_order, indexed
+from autofast.facts.loaders import counts, given, managed
+from autofast.model.script import Dataset, Loader, Script
+from autofast.model.source import function_of, source_of, statement_of
+from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.windows import cuts
+from autofast.write.imports import imported
+from autofast.write.share_helper import is_share
+from autofast.write.spelling import torch_in
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
 OBJECTS = "each image is made into a PIL object and a tensor by itself, though all lie in memory as bytes"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Edit, Keyword, Wrap
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read import names
-from autofast.read.build import unwrapped
-from autofast.read.events import Site
-from autofast.read.source import function_of, parent_of, source_of
-from autofast.read.values import Ext, Ref, Thing
-from autofast.script import Model, Script, Transfer
-
-from ._hazards import Code
-from ._layout import against, draws, is_convolutional, reshapes, takes_image
-from ._torch import torch_in, uses_gpu
+from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.facts.layout import against, draws, is_convolutional, takes_image
+from autofast.facts.precision.hazards import Code
+from autofast.model import names
+from autofast.model.events import Site
+from autofast.model.script import Model, Script, Transfer
+from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.values import Ext, Ref, Thing
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.layout.reshapes import reshapes
+from autofast.write.spelling import torch_in, uses_gpu
 
 MODEL = "a network of 2-D convolutions in NCHW order: tensor cores and oneDNN compute in channels_last and convert each time"
 IMAGES = "images reach the network in NCHW order and are converted to channels_last in its first layer"

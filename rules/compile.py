@@ -6,23 +6,22 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autofast.edits import After, Edit
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.build import unwrapped
-from autofast.read.names import MODULE_BASES
-from autofast.read.source import source_of
-from autofast.read.values import Ext, Inst, Thing
-from autofast.script import Model, Script
-
-from ._apex import KEY as APEX
-from ._apex import apex_goes
-from ._compiled import against, against_script, is_there
-from ._hazards import Code
-from ._layout import draws
-from ._objects import against_replaced_forward
-from ._parts import parts_of
-from ._ready import Place, place_of
-from ._torch import torch_in
+from autofast.edit.edits import After, Edit
+from autofast.facts.layout import draws
+from autofast.facts.model_objects import against_replaced_forward
+from autofast.facts.parts import parts_of
+from autofast.facts.precision.hazards import Code
+from autofast.model.names import MODULE_BASES
+from autofast.model.script import Model, Script
+from autofast.model.source import source_of
+from autofast.model.values import Ext, Inst, Thing
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.compiling.legality import against, against_script, is_there
+from autofast.techniques.precision.apex import KEY as APEX
+from autofast.techniques.precision.apex import apex_goes
+from autofast.write.model_setup import Place, place_of
+from autofast.write.spelling import torch_in
 
 COST = "; compiling takes minutes and pays back in long runs only, which `autofast verify` measures"
 NORMS = "; torch 2.10 to 2.13 may compute wrong gradients for chained LayerNorms (TORCHINDUCTOR_MIX_ORDER_REDUCTION=0 avoids it)"
@@ -45,7 +44,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     places: dict[tuple[int, str], Place] = {}
     models = list(trained(script))
     if asked and not models and script.steps:
-        yield Finding(script.steps[0].loop, MESSAGE.format("the model"), refusal="no module with weights that an optimizer gets is seen to train")
+        yield Finding(
+            script.steps[0].loop, MESSAGE.format("the model"), refusal="no module with weights that an optimizer gets is seen to train"
+        )
     for model in models:
         why = general or against(script, model, Code(script, (), (model.thing,)))
         place = place_of(script, model)
@@ -81,7 +82,9 @@ def trained(script: Script) -> Iterator[Model]:
     inside = {part for t in owned.values() for part in parts_of(t)}
     open_ended = any(not o.params for o in script.optimizers) or not script.optimizers
     for model in script.models:
-        if id(model.thing) in used and (id(model.thing) in inside or (model.layers and (open_ended or owned.keys() & parts_of(model.thing)))):
+        if id(model.thing) in used and (
+            id(model.thing) in inside or (model.layers and (open_ended or owned.keys() & parts_of(model.thing)))
+        ):
             yield model
 
 

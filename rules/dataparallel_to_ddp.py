@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Edit, Keyword, Wrap
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.values import Ref
-from autofast.script import Script
-
-from ._ddp_names import Ranks, Refused, at
-from ._pace import Refused as OtherRefused
-from .ddp import edits_for, quiet
+from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.model.script import Script
+from autofast.model.values import Ref
+from autofast.rule import Effect, Finding, Options, Refusal, at, rule
+from autofast.techniques.accumulation.exchange import quiet
+from autofast.techniques.ddp.names import Ranks
+from autofast.techniques.ddp.planned import edits_for
 
 MESSAGE = "DataParallel copies the model to every GPU at every step, in one process; DistributedDataParallel has a process for each"
 
@@ -27,7 +26,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         for call in calls:
             _check(script, call)
         edits, note, wrapped = edits_for(script, options, lambda ranks: [e for c in calls for e in _held_to_one(ranks, c)])
-    except (Refused, OtherRefused) as why:
+    except Refusal as why:
         for call in calls:
             yield Finding(call, MESSAGE, refusal=str(why))
     else:
@@ -52,11 +51,11 @@ def _check(script: Script, call: ast.Call) -> None:
     made = {id(t) for t in script.values(call)}
     trained = [m for m in script.models if any(id(w) in made for w in m.wraps)]
     if not trained:
-        raise Refused(f"which model DataParallel on {at(call)} is put around is not known")
+        raise Refusal(f"which model DataParallel on {at(call)} is put around is not known")
     if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-        raise Refused(f"the arguments of DataParallel on {at(call)} are not spelled out")
+        raise Refusal(f"the arguments of DataParallel on {at(call)} are not spelled out")
     if len(call.args) > 3 or any(k.arg == "dim" for k in call.keywords):
-        raise Refused(f"DataParallel on {at(call)} cuts batches along another dimension than the first")
+        raise Refusal(f"DataParallel on {at(call)} cuts batches along another dimension than the first")
 
 
 def _held_to_one(ranks: Ranks, call: ast.Call) -> Iterator[Edit]:

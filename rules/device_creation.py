@@ -6,16 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edits import Edit, Keyword, Remove, Rewrite
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.events import CallFrame, LoopFrame, Site, Stack, inside
-from autofast.read.names import FACTORIES, LEGACY_TENSORS
-from autofast.read.source import block_of, source_of, statement_of
-from autofast.read.tensors import is_dtype
-from autofast.read.values import Const, Num, Ref, Seq, Tensor, Unknown, Values, const
-from autofast.script import Script, Transfer
-
-from ._torch import spelled
+from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
+from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
+from autofast.model.names import FACTORIES, LEGACY_TENSORS
+from autofast.model.script import Script, Transfer
+from autofast.model.source import block_of, source_of, statement_of
+from autofast.model.tensors import is_dtype
+from autofast.model.values import Const, Num, Ref, Seq, Tensor, Unknown, Values, const
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.write.spelling import spelled
 
 KEEPS = frozenset(  # methods that do the same on every device
     ["float", "double", "half", "bfloat16", "long", "int", "bool", "view", "reshape", "unsqueeze", "squeeze", "expand", "repeat", "flatten"]

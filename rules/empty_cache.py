@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Remove
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.events import Site, inside
-from autofast.read.source import block_of, statement_of
-from autofast.read.values import Const, const
-from autofast.script import Script
-
-from ._switches import in_every_iteration, line, whole_statement
+from autofast.edit.edits import Remove
+from autofast.facts.switches import in_every_iteration, whole_statement
+from autofast.model.events import Site, inside
+from autofast.model.script import Script
+from autofast.model.source import block_of, line_of, statement_of
+from autofast.model.values import Const, const
+from autofast.rule import Effect, Finding, Options, rule
 
 EMPTY = ("torch.cuda.empty_cache", "torch.mps.empty_cache", "torch.xpu.empty_cache", "torch.accelerator.empty_cache")
 WAIT = ("torch.cuda.synchronize", "torch.mps.synchronize", "torch.xpu.synchronize", "torch.accelerator.synchronize")
@@ -62,17 +61,17 @@ def _needed(script: Script, site: Site) -> str:
     found = in_every_iteration(script, site)
     for clock in script.calls(*CLOCKS):
         if found is not None and any(inside(o.stack, found[0]) for o in clock):
-            return f"the time is taken in the same loop (line {line(clock.node)}): without waiting it would be that of launching only"
+            return f"the time is taken in the same loop (line {line_of(clock.node)}): without waiting it would be that of launching only"
     for other in script.calls(*OWN_ORDER):
-        return f"line {line(other.node)} works with streams of its own, which this may keep in order"
+        return f"line {line_of(other.node)} works with streams of its own, which this may keep in order"
     for transfer in script.transfers:
         if "cpu" in transfer.kinds and transfer.kinds <= {"cpu"} and "non_blocking" in transfer.args.named:
             return f"line {transfer.node.lineno} copies to the host without waiting: the values are read after this"
     for other in script.log.of(".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"):
-        return f"line {line(other.node)} communicates in the background"
+        return f"line {line_of(other.node)} communicates in the background"
     for _, other in script.log.each():
         if any(o.args is not None and "async_op" in o.args.named and const(o.args.named["async_op"].values) is not False for o in other):
-            return f"line {line(other.node)} communicates in the background"
+            return f"line {line_of(other.node)} communicates in the background"
     return ""
 
 

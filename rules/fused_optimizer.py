@@ -5,26 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Edit
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.place import Home, room
-from autofast.read.events import Occurrence
-from autofast.read.kinds import is_module
-from autofast.read.source import source_of
-from autofast.read.tensors import dtype_of, tensors_in
-from autofast.read.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
-from autofast.script import Optimizer, Script
-
-from ._apex import KEY as APEX
-from ._apex import apex_goes
-from ._momentum import has_momentum, starts
-from ._pins import at_least, rules_out
-from ._torch import cuda_test, requires_cuda, torch_in, uses_gpu
+from autofast.edit.edits import Edit
+from autofast.facts.optimizers import SINCE, sparse
+from autofast.model.events import Occurrence
+from autofast.model.kinds import is_module
+from autofast.model.script import Optimizer, Script
+from autofast.model.source import line_of, source_of
+from autofast.model.tensors import dtype_of, tensors_in
+from autofast.model.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.optimizer.momentum import has_momentum, starts
+from autofast.techniques.precision.apex import KEY as APEX
+from autofast.techniques.precision.apex import apex_goes
+from autofast.write.arguments import Home, room
+from autofast.write.requirements import at_least, rules_out
+from autofast.write.spelling import cuda_test, requires_cuda, torch_in, uses_gpu
 
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
-SINCE = (2, 4)  # fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction
 ADAGRAD_CUDA = (2, 8)
-SPARSE = ("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding", "torch.nn.functional.embedding_bag")
 
 NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])  # of Lightning
 COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
@@ -94,46 +92,24 @@ def against(script: Script, optimizer: Optimizer, options: Options) -> str:
     if pin := rules_out(script, SINCE):
         return f"{pin}, and fused=True is safe since {SINCE[0]}.{SINCE[1]}"
     for site in script.methods("share_memory"):
-        return f"the model is shared between processes (line {_line(site.node)}), which update it without locks"
+        return f"the model is shared between processes (line {line_of(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
         if framework in script.frameworks and not (framework == "apex" and apex_goes(script, options)):
-            return f"{framework} changes the optimizer (line {_line(script.frameworks[framework])})"
+            return f"{framework} changes the optimizer (line {line_of(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
-            return f"its step() is replaced on line {_line(site.node)}"
+            return f"its step() is replaced on line {line_of(site.node)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this is t for o in site for t in optimizer.things):
-            return f"its hooks (line {_line(site.node)}) would run in steps that a GradScaler skips, too"
+            return f"its hooks (line {line_of(site.node)}) would run in steps that a GradScaler skips, too"
     return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
-
-
-def _line(node: ast.AST) -> int:
-    return getattr(node, "lineno", 0)
-
-
-def sparse(script: Script) -> str:
-    for site in script.log.of("new", *SPARSE):
-        for occurrence in site:
-            name = getattr(occurrence.this, "name", "")
-            at = 7 if name.endswith(".embedding_bag") else 6
-            flag = occurrence.args.given(at, "sparse") if occurrence.args is not None and name in SPARSE else None
-            if flag is not None and const(flag.values) is not False:
-                return f"the embedding of line {_line(site.node)} may have sparse gradients, which no fused kernel takes"
-    for node in (n for source in script.sources for n in ast.walk(source.tree)):
-        if isinstance(node, ast.Call):
-            pretrained = isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
-            for keyword in node.keywords:
-                asked = keyword.arg == "sparse_grad" or (pretrained and keyword.arg == "sparse")
-                if asked and const(script.values(keyword.value)) is not False:
-                    return f"line {node.lineno} may give sparse gradients, which no fused kernel takes"
-    return ""
 
 
 def _complex(script: Script, optimizer: Optimizer) -> str:
     """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that dtype."""
     for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         if any(_is_complex(script, site.node, o) for o in site):
-            return f"the parameter of line {_line(site.node)} is complex, which no fused kernel takes"
+            return f"the parameter of line {line_of(site.node)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
         given |= frozenset().union(*(g.values for o in site if o.args is not None for g in (*o.args.positional, *o.args.named.values())))
@@ -145,7 +121,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
                 [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())] if occurrence.args is not None else []
             )
             if is_module(occurrence.this) and any(dtype_of(t) == "complex" for found in asked for t in found):  # type: ignore[arg-type]
-                return f"the parameters of line {_line(site.node)} are complex, which no fused kernel takes"
+                return f"the parameters of line {line_of(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for source in script.sources:
             for node in ast.walk(source.tree):
@@ -190,14 +166,14 @@ def _lightning_clips(script: Script) -> str:
         values = consts(precision.values) if precision is not None else None
         if trainer.framework == "lightning" and clip is not None and const(clip.values) not in (None, 0, 0.0):
             if values is None or not values <= NOT_MIXED:
-                return f"{why} (line {_line(trainer.node)})"
+                return f"{why} (line {line_of(trainer.node)})"
         if trainer.framework == "lightning-cli" and (place := _configured(script, "gradient_clip_val")):
             return f"{why} ({place})"
     for site in script.calls("lightning.Trainer.from_argparse_args"):
-        return f"{why}, and its command line may ask for both (line {_line(site.node)})"
+        return f"{why}, and its command line may ask for both (line {line_of(site.node)})"
     if any(t.framework.startswith("lightning") for t in script.trainers):
         for site in script.methods("clip_gradients"):
-            return f"{why} (line {_line(site.node)})"
+            return f"{why} (line {line_of(site.node)})"
     return ""
 
 

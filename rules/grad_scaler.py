@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.source import source_of
-from autofast.script import Script
-
-from ._amp import KEY, amp
+from autofast.model.script import Script
+from autofast.model.source import source_of
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.precision.amp import KEY, amp
 
 MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler beside the optimizer scales the loss and unscales them"
 

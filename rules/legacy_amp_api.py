@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edits import Decorator, Edit, Replace, Rewrite
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.source import Source, ancestors, parent_of
-from autofast.read.values import Ref
-from autofast.script import Script
-
-from ._pins import rules_out
-from ._torch import torch_in
+from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
+from autofast.model.script import Script
+from autofast.model.source import Source, ancestors, parent_of
+from autofast.model.values import Ref
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.write.requirements import rules_out
+from autofast.write.spelling import torch_in
 
 OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})

@@ -6,25 +6,24 @@ import ast
 from collections.abc import Iterator
 from contextlib import suppress
 
-from autofast.edits import Edit
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.ignores import is_spared
-from autofast.read.source import function_of, parent_of, statement_of
-from autofast.script import Script
-
-from ._conditions import combined
-from ._late import Variable, delayed, delayed_arms, in_arms, keep, logged, read_at_use
-from ._later import put_off
-from ._moves import NAME, moves
-from ._needs import Needs, needs_of
-from ._once import Repeated, is_always, read_once, read_together
-from ._places import block, index
-from ._reads import Read, by_statement, reads
-from ._returned import hand_on, results_of
-from ._sinks import Sink, Unfit, sink_of
-from ._sums import grouped
-from ._torch import uses_gpu
-from ._turns import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
+from autofast.edit.edits import Edit
+from autofast.edit.ignores import is_spared
+from autofast.flow.iterations import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
+from autofast.flow.positions import block, index
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.rule import Effect, Finding, Options, Refusal, rule
+from autofast.techniques.syncs.code_motion import NAME, moves
+from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
+from autofast.techniques.syncs.conditions import combined
+from autofast.techniques.syncs.deferred import put_off
+from autofast.techniques.syncs.delayed import Variable, delayed, delayed_arms, in_arms, keep, logged, read_at_use
+from autofast.techniques.syncs.liveness import Needs, needs_of
+from autofast.techniques.syncs.reads import Read, by_statement, reads
+from autofast.techniques.syncs.returned import hand_on, results_of
+from autofast.techniques.syncs.sinks import Sink, sink_of
+from autofast.techniques.syncs.sums import grouped
+from autofast.write.spelling import uses_gpu
 
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
@@ -83,7 +82,7 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
         places = list({id(r.statement): r.statement for r in used}.values())
         try:
             edits = hand_on(script, function, statement, results)
-        except Unfit as why:
+        except Refusal as why:
             if str(why):
                 yield Finding(places[0], said(used), refusal=str(why)), {id(r.node) for r in used}
             continue
@@ -108,7 +107,7 @@ def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
         mine = [r for r in every if within(r.node, loop)]
         try:
             edits = logged(script, base, mine, loop)
-        except Unfit:
+        except Refusal:
             continue
         used = [r for r in mine if any(isinstance(e, type(edits[0])) and getattr(e, "expr", None) is r.node for e in edits)]
         yield from group([(s, said(rs)) for s, rs in by_statement(used)], edits, used)
@@ -159,10 +158,10 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
         for statement, mine in by_statement(found):
             edits: list[Edit] = []
             if loop is not None and all(r.how == "item" for r in mine):
-                with suppress(Unfit):
+                with suppress(Refusal):
                     edits = put_off_parts(script, loop, sinks_at(script, statement, mine, loop))
                 if not edits and len(mine) == 1:
-                    with suppress(Unfit):
+                    with suppress(Refusal):
                         edits, gains = read_at_use(script, delayed(script, statement, mine[0], loop))
                         edits = [keep(script, mine[0]), *edits] if gains else []
             if edits:
@@ -184,23 +183,23 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
     fixed: list[tuple[ast.stmt, list[Read], str]] = []
     arms: list[tuple[Variable, list[Read]]] = []
     for condition, mine in in_arms(found):
-        with suppress(Unfit):
+        with suppress(Refusal):
             arms.append((delayed_arms(script, condition, mine, loop), mine))
     yield from used_after_arms(script, arms)
     together = {id(r.statement) for _, mine in arms for r in mine}
     for statement, mine in by_statement([r for r in found if id(r.statement) not in together]):
         try:
             if loop is None:
-                raise Unfit("")
+                raise Refusal("")
             sinks.append(sinks_at(script, statement, mine, loop))
             continue
-        except Unfit as why:
+        except Refusal as why:
             reason = str(why)
         if len(mine) == 1:
             try:
                 late.append((delayed(script, statement, mine[0], loop), mine[0]))
                 continue
-            except Unfit as why:
+            except Refusal as why:
                 reason = str(why) or reason
         fixed.append((statement, mine, reason))
     shared = list(repeated(script, [s for parts in sinks for s, _ in parts], fixed))
@@ -259,7 +258,7 @@ def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list
             continue
         try:
             parts = read_once(script, Repeated(statements, members, own))
-        except Unfit:
+        except Refusal:
             continue
         for statement, edits in parts:
             mine = [r for r in members if r.statement is statement]
@@ -309,9 +308,9 @@ def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tup
         keys = {r.key for r in (*own, *through)}
         try:
             if len(keys) < 2:
-                raise Unfit("")
+                raise Refusal("")
             edits = [*(keep(script, r) for _, r in delayed_here), *read_together(script, statement, [*own, *through], origins)]
-        except Unfit:
+        except Refusal:
             alone += delayed_here
             yield from refused(fixed, statement)
             continue

@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Around, Decorator, Edit, Rewrite
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.order import Rank
-from autofast.read.evaluations import HOOKS
-from autofast.read.source import source_of
-from autofast.read.values import Ext, Ref
-from autofast.script import Evaluation, Script
-
-from ._regions import is_worth
-from ._torch import torch_in
+from autofast.edit.edits import Around, Decorator, Edit, Rewrite
+from autofast.edit.order import Rank
+from autofast.facts.forwards import is_worth
+from autofast.model.script import Evaluation, Script
+from autofast.model.source import source_of
+from autofast.model.values import Ext, Ref
+from autofast.read.recover.evaluations import HOOKS
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.write.spelling import torch_in
 
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")  # they evaluate without gradients themselves
 

@@ -6,16 +6,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edits import Edit, Keyword
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.events import Site, inside, loops
-from autofast.read.source import function_of, source_of, statement_of
-from autofast.read.values import Ext, Inst, Tensor, Thing, Values, why_unknown
-from autofast.script import Script, Transfer
-
-from ._loaders import given, is_spelled_out, managed
-from ._placed import is_placed, taken_out
-from ._torch import NOT_CUDA, is_device_object, only_cuda, requires_cuda, spelled, torch_in
+from autofast.edit.edits import Edit, Keyword
+from autofast.facts.loaders import given, is_spelled_out, managed
+from autofast.model.events import Site, inside, loops
+from autofast.model.script import Script, Transfer
+from autofast.model.source import function_of, source_of, statement_of
+from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.redundant_transfers import is_placed, taken_out
+from autofast.write.spelling import NOT_CUDA, is_device_object, only_cuda, requires_cuda, spelled, torch_in
 
 
 @rule("non-blocking", Effect.EXACT, groups=("transfer",))

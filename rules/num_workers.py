@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from autofast.edits import Edit, Rewrite
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.origin import Origin, Trail
-from autofast.place import Home, room, written
-from autofast.read.source import parent_of, source_of
-from autofast.script import Loader, Script
+from autofast.edit.edits import Rewrite
+from autofast.facts.loaders import POSITION, counts, given
+from autofast.facts.workers.legality import against, cheap, effect_of
+from autofast.flow.provenance import Origin, Trail
+from autofast.model.script import Loader, Script
+from autofast.model.source import parent_of, source_of
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.workers import NAME, RULE, _wish, refusal
+from autofast.write.arguments import Home, written
+from autofast.write.loader_arguments import added
+from autofast.write.worker_helper import helper
 
-from ._loaders import POSITION, Wish, added, counts, given
-from ._shared_state import draws_ahead, seeds
-from ._workers import against, cheap, helper, rounding
-
-RULE = "num-workers"
-NAME = "num_workers"
 NONE = "batches are made in the main process, and training waits for them"
 FEW = 2  # up to this many workers, a number was probably copied from an example
 
@@ -31,34 +30,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
     yield from added(script, NAME, NONE, [_wish(script, loader, options) for loader, why in reasons if not why])
     yield from raised(script, options)
-
-
-def refusal(script: Script, loader: Loader) -> str:
-    """Why a loader without workers does not get any; empty where it does."""
-    return against(script, loader) or cheap(script, loader)
-
-
-def _wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
-    def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
-        helped = helper(script, source_of(home.node), options)
-        return template.format(helped.code), helped.edits
-
-    return Wish(loader, make, effect_of(script, loader))
-
-
-def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
-    """What another rule wishes for a loader that gets its workers from this one; ``{}`` stands for their number."""
-    if RULE not in options.selected or refusal(script, loader):
-        return None
-    calls = [x.node for x in script.loaders if counts(script, x) and given(x, NAME) is None and not refusal(script, x)]
-    home = room(script, loader.args, NAME, calls)
-    return None if isinstance(home, str) else replace(_wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)
-
-
-def effect_of(script: Script, loader: Loader) -> Effect:
-    if loader.collate_random or draws_ahead(script, loader) or seeds(script, loader) or any(dataset.random for dataset in loader.datasets):
-        return Effect.SAMPLING
-    return Effect.ROUNDING if any(rounding(dataset) for dataset in loader.datasets) else Effect.EXACT
 
 
 # ------------------------------------------------------------------------------------------------ too few workers

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.place import Home, written
-from autofast.read.events import CallFrame, Stack, loops
-from autofast.read.source import function_of, source_of
-from autofast.read.values import Ext, Inst, Ref, Thing, const
-from autofast.script import Loader, Script
-
-from . import num_workers
-from ._loaders import POSITION, Wish, added, again, counts, first_use, given, lineage, peeks
-from ._shared_state import changed_between, changed_by_items, items
-from ._workers import is_helper
+from autofast.facts.loaders import POSITION, again, counts, first_use, given, lineage, peeks
+from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
+from autofast.model.events import CallFrame, Stack, loops
+from autofast.model.script import Loader, Script
+from autofast.model.source import function_of, source_of
+from autofast.model.values import Ext, Inst, Ref, Thing, const
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.workers import NAME as WORKERS
+from autofast.techniques.loading.workers import together
+from autofast.write.arguments import Home, written
+from autofast.write.loader_arguments import Wish, added
+from autofast.write.worker_helper import is_helper
 
 NAME = "persistent_workers"
 MESSAGE = "the worker processes are stopped and started again at every epoch"
@@ -67,19 +68,19 @@ def _may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader])
     for loader in script.loaders:
         if loader.node is call:
             fits = counts(script, loader) and given(loader, NAME) is None and not against(script, loader)
-            homes = written(script, loader.args, num_workers.NAME, [x.node for x in script.loaders], POSITION[num_workers.NAME])
+            homes = written(script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS])
             return fits and not isinstance(homes, str) and len(homes) == 1 and homes[0].expr is home.expr
     return False
 
 
 def _workers(script: Script, loader: Loader, loaders: list[Loader], options: Options) -> Wish | list[Home] | str:
     """Where the number of workers is written, or the wish to go with those that num-workers adds; empty where there are none."""
-    argument = given(loader, num_workers.NAME)
+    argument = given(loader, WORKERS)
     if argument is None:
-        return num_workers.together(script, loader, options, "{} > 0") or []
+        return together(script, loader, options, "{} > 0") or []
     if const(argument.values) == 0 and isinstance(argument.expr, ast.Constant):
         return []
-    homes = written(script, loader.args, num_workers.NAME, [x.node for x in script.loaders], POSITION[num_workers.NAME])
+    homes = written(script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS])
     if isinstance(homes, str):
         return homes
     if any(home.expr is None or not _repeatable(script, home.expr) for home in homes):

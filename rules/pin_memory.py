@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.edits import Edit
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.place import Home
-from autofast.read.values import Tensor
-from autofast.script import Loader, Script
-
-from ._loaders import DEVICE_DEFAULTS, Wish, added, counts, given, is_spelled_out, managed
-from ._torch import cuda_test, requires_cuda
-from ._workers import on_device
+from autofast.edit.edits import Edit
+from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed
+from autofast.facts.workers.legality import on_device
+from autofast.model.script import Loader, Script
+from autofast.model.values import Tensor
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.write.arguments import Home
+from autofast.write.loader_arguments import Wish, added
+from autofast.write.spelling import cuda_test, requires_cuda
 
 MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
 

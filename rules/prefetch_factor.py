@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.values import const
-from autofast.script import Loader, Script
-
-from ._loaders import again, counts, given
+from autofast.facts.loaders import again, counts, given
+from autofast.model.script import Loader, Script
+from autofast.model.values import const
+from autofast.rule import Effect, Finding, Options, rule
 
 ADVICE = "if training still waits for data, try prefetch_factor=4; it costs that many batches of memory for each worker and gains nothing otherwise"
 

@@ -6,16 +6,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edits import Edit, Keyword, Remove, Replace, Rewrite
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.build import unwrapped
-from autofast.read.events import Site, inside
-from autofast.read.kinds import is_module, is_optimizer
-from autofast.read.source import ancestors, block_of, function_of, parent_of, source_of, statement_of
-from autofast.read.values import Const, Seq, Tensor, Thing, const
-from autofast.script import Optimizer, Script, Step
-
-from ._gradients import left_out
+from autofast.edit.edits import Edit, Keyword, Remove, Replace, Rewrite
+from autofast.facts.gradients import left_out
+from autofast.model.events import Site, inside
+from autofast.model.kinds import is_module, is_optimizer
+from autofast.model.script import Optimizer, Script, Step
+from autofast.model.source import ancestors, block_of, function_of, line_of, parent_of, source_of, statement_of
+from autofast.model.values import Const, Seq, Tensor, Thing, const
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Effect, Finding, Options, rule
 
 GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables")
 MESSAGE = "fills gradients with zeros, to which the next backward adds, instead of letting it write them"
@@ -119,7 +118,7 @@ def against(script: Script, zeroing: Zeroing) -> str:
     if not zeroing.owners:
         return "whose gradients these are is not known"
     for site in [*script.calls(*GRAPHS), *script.methods("share_memory")]:
-        return f"line {_line(site.node)} keeps the addresses of gradients"
+        return f"line {line_of(site.node)} keeps the addresses of gradients"
     steps = [s for s in script.steps if any(inside(o.stack, s.loop) for o in zeroing.site) or function_of(zeroing.site.node) is s.loop]
     if not steps:
         return "nothing shows which training step this belongs to"
@@ -134,7 +133,7 @@ def _readers(script: Script, zeroing: Zeroing) -> Iterator[ast.AST]:
 
 def _read(script: Script, zeroing: Zeroing, step: Step) -> str:
     for node in _reads(script, zeroing, step):
-        return f"line {_line(node)} of {source_of(node).rel} reads a gradient that would be None there"
+        return f"line {line_of(node)} of {source_of(node).rel} reads a gradient that would be None there"
     return ""
 
 
@@ -207,7 +206,3 @@ def _still(optimizer: Optimizer) -> bool:
     args = optimizer.args
     plain = all(args.get(i, n) <= {Const(0), Const(0.0)} for i, n in ((2, "momentum"), (4, "weight_decay")))
     return optimizer.name == "SGD" and plain and not args.open
-
-
-def _line(node: ast.AST) -> int:
-    return getattr(node, "lineno", 0)

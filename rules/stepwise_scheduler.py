@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Before, Edit, Remove
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.read.events import LoopFrame
-from autofast.read.source import ancestors, function_of, source_of, statement_of
-from autofast.script import Scheduler, Script, Tick
-
-from ._accum import planned
-from ._accum_window import Window
-from ._horizon import Change, changed, check, every_part
-from ._pace import Pace, Refused, at, pace_of
-from ._places import block, index
-from ._rates import by_hand, check_rates, counted_wrong, log_between
-from ._reach import Reach, number_in
+from autofast.edit.edits import After, Before, Edit, Remove
+from autofast.edit.order import Rank
+from autofast.facts.updates.cadence import Pace, pace_of
+from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, log_between
+from autofast.flow.positions import block, index
+from autofast.model.events import LoopFrame
+from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.source import ancestors, function_of, source_of, statement_of
+from autofast.rule import Effect, Finding, Options, Refusal, at, rule
+from autofast.techniques.accumulation.accumulated import planned
+from autofast.techniques.accumulation.window import Window
+from autofast.techniques.schedule.lengths import Change, changed, check, every_part
+from autofast.write.reach import Reach, number_in
 
 MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
 
@@ -33,7 +33,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(first.node, "the schedule counts one thing and is stepped after another", advice=advice)
         try:
             edits, note = _edits(script, options, tick, schedulers)
-        except Refused as why:
+        except Refusal as why:
             yield Finding(first.node, MESSAGE, refusal=str(why))
         else:
             yield Finding(first.node, MESSAGE + note, edits=tuple(edits), key=first.node)
@@ -42,9 +42,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Scheduler]) -> tuple[list[Edit], str]:
-    """All that it takes; raises :class:`Refused`."""
+    """All that it takes; raises :class:`Refusal`."""
     if tick.unit == "update":
-        raise Refused("it is stepped after every update already" if not tick.given else "it is stepped with parts of epochs already")
+        raise Refusal("it is stepped after every update already" if not tick.given else "it is stepped with parts of epochs already")
     parts: list[list[Scheduler]] = []
     for scheduler in schedulers:
         every = [scheduler] if scheduler.own else every_part(script, scheduler, tick)
@@ -62,11 +62,11 @@ def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Schedu
         way = Reach(script, "scheduler", name, tick.things, pace.stacks)
         text = way.to(function_of(pace.anchor))
         edits += way.edits
-    edits.append(pace.follow(text))
+    edits.append(_followed(pace, text))
     made, smooth = _horizons(script, pace, flat, windows)
     if not smooth:
         names = ", ".join(dict.fromkeys(s.name for s in schedulers))
-        raise Refused(f"{names} would give the same learning rates: they change at the ends of epochs only")
+        raise Refusal(f"{names} would give the same learning rates: they change at the ends of epochs only")
     return edits + made, log_between(script, pace)
 
 
@@ -76,9 +76,9 @@ def _windows(script: Script, options: Options, pace: Pace) -> Window | None:
     if found is None:
         return None
     if found.window is None:
-        raise Refused("the number of batches in an update changes, too: make one change after the other")
+        raise Refusal("the number of batches in an update changes, too: make one change after the other")
     if not found.guards(pace.anchor, [o.stack for u in pace.updates for o in u.site]):
-        raise Refused("where an update of several batches is done is not one place: gather the gradients first, then step the scheduler")
+        raise Refusal("where an update of several batches is done is not one place: gather the gradients first, then step the scheduler")
     return found.window
 
 
@@ -101,7 +101,7 @@ def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Re
     scope = function_of(parts[0].node)
     for part in parts:
         if any(isinstance(f, LoopFrame) and f.node is pace.epochs for way in part.ways for f in way):
-            raise Refused("it is made anew in every epoch")
+            raise Refusal("it is made anew in every epoch")
         loader.check_made(part.node, part.ways)
     count = _count(script, pace, parts, loader.to(scope), windows)
     plain = pace.window is None and windows is None
@@ -139,4 +139,12 @@ def _first_of(changes: list[Change]) -> ast.stmt:
             first = min((t for t in tops if t is not None), key=lambda s: index(here, s))
             if not source_of(first).lines[first.lineno - 1].lstrip().startswith("elif"):
                 return first
-    raise Refused(f"the schedulers are made in different places ({at(statements[0])})")
+    raise Refusal(f"the schedulers are made in different places ({at(statements[0])})")
+
+
+def _followed(pace: Pace, scheduler: str) -> Edit:
+    """The scheduler's step in its new place; ``scheduler`` is its name there."""
+    code = f"{scheduler}.step()"
+    if pace.guard:
+        code = f"if {scheduler} is not None:\n    {code}"
+    return After(pace.anchor, code, rank=Rank.SCHEDULE)

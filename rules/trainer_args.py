@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.script import Script
-
-from . import _trainer_accelerate, _trainer_hf, _trainer_lightning, _trainer_options
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.trainers import accelerate as _trainer_accelerate
+from autofast.techniques.trainers import hugging_face as _trainer_hf
+from autofast.techniques.trainers import lightning as _trainer_lightning
+from autofast.techniques.trainers import options as _trainer_options
 
 
 @rule("trainer-args", Effect.ROUNDING, groups=("precision", "loader"))

@@ -5,20 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edits import Before
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.order import Rank
-from autofast.read.events import Occurrence, Site, inside
-from autofast.read.kinds import is_scaler
-from autofast.read.source import function_of, source_of
-from autofast.read.values import Thing, Unknown
-from autofast.script import Script, Step, Update
-
-from ._amp import KEY, amp
-from ._ledger import Event, Ledger
-from ._places import block, index, is_sure, shared, statement_at
-from ._scaling import alike, clips, zeros
-from ._taps import owners, taps, use_of
+from autofast.edit.edits import Before
+from autofast.edit.order import Rank
+from autofast.facts.gradient_accesses import owners, taps, use_of
+from autofast.facts.scaler import Event, Ledger
+from autofast.flow.positions import block, index, is_sure, shared, statement_at
+from autofast.model.events import Occurrence, Site, inside
+from autofast.model.kinds import is_scaler
+from autofast.model.script import Script, Step, Update
+from autofast.model.source import function_of, source_of
+from autofast.model.values import Thing, Unknown
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.precision.amp import KEY, amp
+from autofast.techniques.precision.scaling import alike, clips, zeros
 
 ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
 UNSURE = ("unseen", "recursion", "generator", "many", "group")  # problems of following the code, not of the code

@@ -6,15 +6,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
-from autofast.finding import Effect, Finding, Options, rule
-from autofast.ignores import is_spared
-from autofast.read.names import FUNCTIONAL_LOSSES, is_loss
-from autofast.read.source import Source, function_of, parent_of, statement_of
-from autofast.read.values import Ref, const
-from autofast.script import Script
-
-from ._plain import Plainness
+from autofast.edit.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
+from autofast.edit.ignores import is_spared
+from autofast.facts.tensor_identity import Plainness
+from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
+from autofast.model.script import Script
+from autofast.model.source import Source, function_of, parent_of, statement_of
+from autofast.model.values import Ref, const
+from autofast.rule import Effect, Finding, Options, rule
 
 NAME = "variable-api"
 VARIABLE = "torch.autograd.Variable"

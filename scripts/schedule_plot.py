@@ -10,10 +10,10 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import select
+from autofast.rule import Effect, Options
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "stepwise-scheduler.svg"
 BATCHES, EPOCHS = 8, 10

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, Job, Tolerance, compare
 from tests.onerule import Applied, apply, run
 

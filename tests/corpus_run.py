@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import select
+from autofast.rule import Effect, Options
 from tests.fixture import strongest
 from tests.harness import HALF, HARNESS, ROUNDING, SAMPLING, Job, Run, Tolerance, compare
 

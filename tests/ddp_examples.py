@@ -20,10 +20,10 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
+from autofast.rule import Effect, Options
 from tests.corpus_run import EXAMPLES, SHIM, SUBJECTS, Subject, digits, lay_out, pictures, repository
 from tests.harness import HARNESS, SKIP, Job, compare
 

@@ -9,10 +9,10 @@ from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
-from autofast.compose import compose
-from autofast.edits import Edit
-from autofast.finding import Effect, Finding, Rule
-from autofast.read.source import Source
+from autofast.edit.compose import compose
+from autofast.edit.edits import Edit
+from autofast.model.source import Source
+from autofast.rule import Effect, Finding, Rule
 
 
 def source(text: str | bytes, name: str = "train.py") -> Source:

@@ -23,9 +23,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autofast.finding import Effect, Finding
-from autofast.plan import Plan
-from autofast.read.source import Source, source_of
+from autofast.edit.plan import Plan
+from autofast.model.source import Source, source_of
+from autofast.rule import Effect, Finding
 
 if sys.version_info >= (3, 11):
     import tomllib

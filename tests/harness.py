@@ -55,7 +55,9 @@ NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)
 STANDINS = Path(__file__).resolve().parent / "standins"  # of frameworks that no test needs to be installed
 HAVE_TORCH = importlib.util.find_spec("torch") is not None  # without importing it: that is the zygote's business
 # What Python or torch say about the version of Python wherever workers are forked (3.12 and later) or anything is compiled (3.13.0), whoever asks for it.
-OF_PYTHON = re.compile(r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3")
+OF_PYTHON = re.compile(
+    r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3"
+)
 SKIP = shutil.ignore_patterns("__pycache__", "*.pyc", "fixture.toml")
 
 
@@ -237,7 +239,7 @@ def compare(
 ) -> list[str]:
     """What differs more than ``effect`` allows, one line each; empty means the two runs trained the same.
 
-    ``effect`` is an ``autofast.finding.Effect`` (0 exact, 1 rounding, 2 sampling). ``same_samples`` says that items are not random, so
+    ``effect`` is an ``autofast.rule.Effect`` (0 exact, 1 rounding, 2 sampling). ``same_samples`` says that items are not random, so
     that each pass over a loader has to bring the same values in whatever order. ``ignore`` is a regular expression for what may differ in
     stdout (times).
     """

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autofast.finding import Effect, Finding, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
+from autofast.rule import Effect, Finding, Options
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.harness import HARNESS, ROUNDING, Job, Run, compare
 from tests.onerule import Applied, apply
 from tests.torchrun import World, same_order, torchrun

@@ -15,9 +15,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from autofast.model.script import Script
+from autofast.model.values import Arg, Arguments, Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Seq, Thing, Unknown, Values
 from autofast.read import read_script
-from autofast.read.values import Arg, Arguments, Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Seq, Thing, Unknown, Values
-from autofast.script import Script
 
 HEAD = """
 import torch

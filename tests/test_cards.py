@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from autofast import registry
+from autofast.commands.rewriting import plan, read
 from autofast.config import Config
-from autofast.finding import Effect, Finding, Rule
-from autofast.rewriting import plan, read
-from autofast.script import Script
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = registry.all_rules()

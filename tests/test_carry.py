@@ -1,4 +1,4 @@
-"""autofast.carry: a value goes where it is needed, along all calls or not at all."""
+"""autofast.write.plumbing: a value goes where it is needed, along all calls or not at all."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from autofast.carry import Attribute, Variable, Way
-from autofast.compose import compose
-from autofast.edits import After, Before
+from autofast.edit.compose import compose
+from autofast.edit.edits import After, Before
+from autofast.flow.call_sites import Attribute, Variable
+from autofast.model.script import Script
+from autofast.model.source import function_of, source_of, statement_of
+from autofast.model.values import Inst
 from autofast.read import read_script
-from autofast.read.source import function_of, source_of, statement_of
-from autofast.read.values import Inst
-from autofast.script import Script
+from autofast.write.plumbing import Way
 
 
 def script_of(text: str, **files: str) -> Script:

@@ -248,7 +248,7 @@ def test_a_fault_of_ours_is_one_line_and_writes_nothing(project: Path, monkeypat
     def broken(*_: object, **__: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("autofast.rewriting.read_script", broken)
+    monkeypatch.setattr("autofast.commands.rewriting.read_script", broken)
     done = autofast("rewrite", "train.py", "--in-place")
     assert done.code == 2 and done.err.count("\n") == 1 and "train.py: internal error (KeyError" in done.err
     assert autofast("check", "train.py").code == 2
@@ -274,7 +274,9 @@ def test_without_an_output_option_the_diff_is_shown(project: Path) -> None:
 
 
 def test_several_processes_are_verified_beside_one(project: Path) -> None:
-    (project / "train.py").write_text(SCRIPT.replace("epoch, evaluate(model, loader", "epoch, evaluate(model, DataLoader(data, batch_size=32)"))
+    (project / "train.py").write_text(
+        SCRIPT.replace("epoch, evaluate(model, loader", "epoch, evaluate(model, DataLoader(data, batch_size=32)")
+    )
     start = '--launch-rewritten "torchrun --nproc-per-node=2"\n'
     assert f"To verify: autofast verify train.py --ddp {start}" in autofast("rewrite", "train.py", "--ddp").err
     assert f"To verify: autofast verify train.py fast.py {start}" in autofast("rewrite", "train.py", "--ddp", "-o", "fast.py").err
@@ -409,7 +411,9 @@ def test_a_rule_beyond_the_effect_is_said_to_be(project: Path) -> None:
 
 def test_rules_on_request(project: Path) -> None:
     schedule = "    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 2)\n    for epoch in range(2):\n"
-    text = SCRIPT.replace("    for epoch in range(2):\n", schedule).replace("        print(epoch", "        scheduler.step()\n        print(epoch")
+    text = SCRIPT.replace("    for epoch in range(2):\n", schedule).replace(
+        "        print(epoch", "        scheduler.step()\n        print(epoch"
+    )
     (project / "train.py").write_text(text)
     request = {"compile": "--compile", "stepwise-scheduler": "--select stepwise-scheduler"}
     for name, option in request.items():

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from autofast.edits import (
+from autofast.edit.edits import (
     After,
     Around,
     Before,
@@ -27,10 +27,10 @@ from autofast.edits import (
     Rewrite,
     Wrap,
 )
-from autofast.merge import Pool
-from autofast.order import Rank
-from autofast.read.source import Source
-from autofast.snippet import TemplateError
+from autofast.edit.merge import Pool
+from autofast.edit.order import Rank
+from autofast.edit.snippet import TemplateError
+from autofast.model.source import Source
 from tests.engine import call, edited, expr, source, stmt
 
 Edits = Callable[[Source], Iterable[Edit]]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from autofast.config import Config, find_root, load
-from autofast.finding import Effect
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
+from autofast.rule import Effect
 
 
 def project(folder: Path, text: str) -> Path:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.registry import all_rules
+from autofast.rule import Effect, Options
 from tests.fixture import ALL, Fixture
 from tests.harness import HARNESS, HAVE_TORCH, compare
 from tests.test_fixtures import job, reread, script_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.read.source import Source
+from autofast.model.source import Source
 from autofast.report.diff import Change, FileDiff, patch, shown
 from autofast.report.style import Style
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autofast.discover import looks_like_training, scripts
-from autofast.read.notebook import Notebook
-from autofast.read.source import BadInput
+from autofast.commands.discover import looks_like_training, scripts
+from autofast.model.notebook import Notebook
+from autofast.model.source import BadInput
 
 TRAINING = "import torch\nloss.backward()\n"
 

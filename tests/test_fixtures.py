@@ -12,13 +12,13 @@ from functools import cache
 
 import pytest
 
-from autofast.finding import Effect, Finding, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
+from autofast.model.script import Script
+from autofast.model.source import Source, source_of
 from autofast.read import read_script
-from autofast.read.source import Source, source_of
 from autofast.registry import ALL as EVERY_RULE
 from autofast.registry import all_rules, select
-from autofast.script import Script
+from autofast.rule import Effect, Finding, Options
 from tests import metamorphic
 from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest
 from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, Tolerance, compare
@@ -145,9 +145,7 @@ class TestExecution:
 
 def job(fixture: Fixture, plan: Plan | None = None, *, fake: bool = False, limit: float = 120.0) -> Job:
     files = contents(plan) if plan is not None else {}
-    return Job(
-        fixture.folder, args=fixture.args, then=fixture.then, files=files, fake_cuda_amp=fake, limit=limit, before=fixture.before
-    )
+    return Job(fixture.folder, args=fixture.args, then=fixture.then, files=files, fake_cuda_amp=fake, limit=limit, before=fixture.before)
 
 
 def trains_the_same(fixture: Fixture, plans: Mapping[str, Plan], *, fake: bool = False) -> None:

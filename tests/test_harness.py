@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, Job, Run, compare
 
 pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, compare
 from tests.test_harness import edited
 
@@ -21,8 +21,16 @@ HALF_FORWARD = "with torch.autocast('cuda', dtype=torch.float16):"
 
 # rule -> fixture, replacements, whether fp16 and the scaler are executed, what shows it
 NAIVE = {
-    "wgan_gp compile": ([("2, 32), *block(32, 32), nn.Linear(32, 1)).to(device)", IN_PLACE)], False, "does not currently support double backward"),
-    "two_backwards compile": ([("Heads().to(device)", "Heads().to(device)\n    model.compile()")], False, "backward through the graph a second"),
+    "wgan_gp compile": (
+        [("2, 32), *block(32, 32), nn.Linear(32, 1)).to(device)", IN_PLACE)],
+        False,
+        "does not currently support double backward",
+    ),
+    "two_backwards compile": (
+        [("Heads().to(device)", "Heads().to(device)\n    model.compile()")],
+        False,
+        "backward through the graph a second",
+    ),
     "feature_hooks compile": ([("Net().to(device)", "Net().to(device)\n    model.compile()")], False, "'0 activations"),
     "eval_escapes no-grad-eval": ([(NO_GRAD, INFERENCE)], False, "Inference tensors cannot be saved for backward"),
     "distillation no-grad-eval": ([(f"{NO_GRAD}\n                soft", f"{INFERENCE}\n                soft")], False, "Inference tensors"),

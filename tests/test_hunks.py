@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autofast.hunks import Change, changes, lines_of, owners
+from autofast.edit.hunks import Change, changes, lines_of, owners
 
 TEXTS = st.lists(st.sampled_from("abcd\n"), max_size=12)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autofast.compose import compose
-from autofast.place import put
+from autofast.edit.compose import compose
 from autofast.read import read_script
+from autofast.write.arguments import put
 
 HEAD = """
 import os
@@ -83,7 +83,7 @@ def test_a_dict_that_also_feeds_another_call_is_left_to_the_call(tmp_path: Path)
 
 
 def test_an_item_is_added_beside_an_item_assignment(tmp_path: Path) -> None:
-    from autofast.place import written
+    from autofast.write.arguments import written
 
     path = tmp_path / "train.py"
     path.write_text(HEAD + "kw = {}\nif debug:\n    kw['num_workers'] = 4\na = DataLoader(data, **kw)\n")

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autofast.attribution import reach
-from autofast.edits import After, Around, Before, Edit, Helper, Import, Keyword, Remove, Wrap
-from autofast.finding import Effect, Finding, Options, Rule
-from autofast.order import Rank
-from autofast.plan import Plan, PostConditionError
-from autofast.read.source import Source, block_of
+from autofast.edit.attribution import reach
+from autofast.edit.edits import After, Around, Before, Edit, Helper, Import, Keyword, Remove, Wrap
+from autofast.edit.order import Rank
+from autofast.edit.plan import Plan, PostConditionError
+from autofast.model.source import Source, block_of
 from autofast.report.diff import Change, FileDiff, patch
+from autofast.rule import Effect, Finding, Options, Rule
 from tests.engine import call, rule, script, source, stmt
 
 Found = Iterator[tuple[ast.AST, list[Edit]]]

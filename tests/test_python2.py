@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from autofast.read.python2 import leftovers
+from autofast.model.python2 import leftovers
 
 EACH = [
     ("x = x.cuda(async=True)", "`async=` (line 2: write non_blocking=)"),

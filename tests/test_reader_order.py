@@ -11,7 +11,7 @@ FACTS = """
 import sys
 from pathlib import Path
 from autofast.read import read_script
-from autofast.read.source import source_of
+from autofast.model.source import source_of
 
 def at(x):
     node = getattr(x, "node", x)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.read.values import Const, Ref, const
-from autofast.script import Script
+from autofast.model.script import Script
+from autofast.model.values import Const, Ref, const
 from tests.reading import HEAD, read
 
 DATA = "data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))\n"
@@ -464,7 +464,7 @@ def cut_off(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch | None) -> 
     code = HEAD + DATA + MODEL + f"class C:\n    n = 3\n{before}def long({params}):\n" + indented(long + last)
     code += f"def main():\n    {call}\n    loader = DataLoader(data, num_workers={changed})\n    for x, y in loader:\n        model(x)\n"
     if monkeypatch is not None:
-        monkeypatch.setattr("autofast.read.core.BUDGET", 3_500)  # 60 % of it are not enough for the long function
+        monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 3_500)  # 60 % of it are not enough for the long function
     return read(folder, code + "main()\n", {"lib.py": "import other\nn = 3\n", "other.py": "n = 3\n"})
 
 
@@ -490,17 +490,19 @@ def test_what_is_followed_to_the_end_is_known(name: str, tmp_path: Path):
 def test_variables_around_what_is_not_followed_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code = HEAD + DATA + "def main():\n    n, m = 3, 3\n    def long():\n        nonlocal n\n" + indented(indented(LONG + "n = 0"))
     code += "    long()\n    return DataLoader(data, num_workers=n), DataLoader(data, num_workers=m)\nmain()\n"
-    monkeypatch.setattr("autofast.read.core.BUDGET", 3_500)
+    monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 3_500)
     script = read(tmp_path, code)
     assert script.notes and [const(loader.args.get(5, "num_workers")) for loader in script.loaders] == [..., ...]
 
 
 def test_a_call_from_the_top_level_may_use_the_whole_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    code = HEAD + DATA + "N = 3\ndef long():\n    global N\n" + indented(LONG + "N = 0") + "long()\nloader = DataLoader(data, num_workers=N)\n"
-    monkeypatch.setattr("autofast.read.core.BUDGET", 3_500)
+    code = (
+        HEAD + DATA + "N = 3\ndef long():\n    global N\n" + indented(LONG + "N = 0") + "long()\nloader = DataLoader(data, num_workers=N)\n"
+    )
+    monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 3_500)
     script = read(tmp_path, code)
     assert script.notes == [] and workers(script) == 0
-    monkeypatch.setattr("autofast.read.core.BUDGET", 1_500)
+    monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 1_500)
     script = read(tmp_path, code)
     assert script.notes == ["train.py is too large to follow to the end"] and script.loaders == []
 
@@ -534,5 +536,7 @@ def test_a_library_that_may_bind_anything(more: str, tmp_path: Path):
 
 def test_a_name_of_the_standard_library_that_is_also_a_builtin(tmp_path: Path):
     script = read(tmp_path, "from math import *\nfrom random import *\na = pow(2, 3)\nb = sqrt(2)\nc = randint(0, 3)\nd = int(c)\n")
-    names = {t.name for node in ast.walk(script.entry.tree) if isinstance(node, ast.Call) for t in script.values(node.func) if isinstance(t, Ref)}
+    names = {
+        t.name for node in ast.walk(script.entry.tree) if isinstance(node, ast.Call) for t in script.values(node.func) if isinstance(t, Ref)
+    }
     assert names == {"math.pow", "math.sqrt", "random.randint", "builtins.int"}

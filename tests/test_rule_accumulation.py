@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
+from autofast.rule import Effect, Options
 from tests import metamorphic
 from tests.fixture import ALL, Fixture
 from tests.harness import HARNESS, HAVE_TORCH, Job
@@ -1197,7 +1197,7 @@ def test_what_is_mentioned_twice_is_asked_for_once(monkeypatch: pytest.MonkeyPat
 {lines}        return self.layers[1](x)
 
 torch.set_default""").replace("nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))", "Net()")  # fmt: skip
-    from autofast.rules._accum_losses import Losses
+    from autofast.facts.batch.losses import Losses
 
     asked = []
     real = Losses.shape

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, Job, compare
 from tests.onerule import apply
 

@@ -431,7 +431,10 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
         (changed("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)"), "makes float64 the default"),
         (changed("class Net", FUNCTION.format(mark="")).replace("torch.relu(", "Clamp.apply("), "not marked with torch.amp.custom_fwd"),
         (changed("self.b(torch.relu(self.a(x)))", "torch.inverse(self.b(self.a(x)))"), "linear algebra"),
-        (changed("self.b(torch.relu(self.a(x)))", "F.grid_sample(self.b(self.a(x)), F.affine_grid(self.c(x), (4, 1, 8, 8)))"), "samples at positions"),
+        (
+            changed("self.b(torch.relu(self.a(x)))", "F.grid_sample(self.b(self.a(x)), F.affine_grid(self.c(x), (4, 1, 8, 8)))"),
+            "samples at positions",
+        ),
         (changed("self.b(torch.relu(self.a(x)))", "self.b(torch.fft.rfft(self.a(x)).real)"), "Fourier"),
         (changed("self.b(torch.relu(self.a(x)))", "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))"), "sparse"),
         (

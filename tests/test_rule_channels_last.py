@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
 RULE = "channels-last"

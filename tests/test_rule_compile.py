@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.finding import Effect
 from autofast.registry import select
+from autofast.rule import Effect
 from tests.harness import HARNESS, HAVE_TORCH, ROUNDING, Job, compare
 from tests.onerule import Applied, apply
 
@@ -122,17 +122,27 @@ def test_sequential_with_a_forward_of_its_own() -> None:
 
 
 def test_torch_by_another_name() -> None:
-    text = with_(("import torch\n", "import torch as t\n"), ("torch.", "t."), ("from t.", "from torch."), ("import t.", "import torch."), ("Net()", "nn.Sequential(nn.Linear(4, 2), nn.ReLU())"))
+    text = with_(
+        ("import torch\n", "import torch as t\n"),
+        ("torch.", "t."),
+        ("from t.", "from torch."),
+        ("import t.", "import torch."),
+        ("Net()", "nn.Sequential(nn.Linear(4, 2), nn.ReLU())"),
+    )
     assert done(text).lines == ["model.forward = t.compile(model.forward)"]
 
 
 def test_torch_that_comes_through_a_star() -> None:
-    text = "from nets import *\n" + with_(("import torch\nimport torch.nn as nn\n", ""), ("Net().to(device)", "nn.DataParallel(Net()).to(device)"))
+    text = "from nets import *\n" + with_(
+        ("import torch\nimport torch.nn as nn\n", ""), ("Net().to(device)", "nn.DataParallel(Net()).to(device)")
+    )
     lines = done(text, files={"nets.py": "import torch\nimport torch.nn as nn\n"}).lines
     assert lines == ["import torch", "if torch.cuda.device_count() < 2:", "model.module.compile()"]
 
 
-@pytest.mark.parametrize("does", ['torch.save(model, "m.pt")', 'torch.save({"model": model, "epoch": 2}, "m.pt")', "best = copy.deepcopy(model)"])
+@pytest.mark.parametrize(
+    "does", ['torch.save(model, "m.pt")', 'torch.save({"model": model, "epoch": 2}, "m.pt")', "best = copy.deepcopy(model)"]
+)
 def test_written_or_copied_as_an_object(does: str) -> None:
     assert done(SCRIPT + does).lines == ["model.compile()"], "in place this stays as it was"
     refused(with_(("Net()", "nn.Sequential(nn.Linear(4, 2), nn.ReLU())")) + does, "the module itself")
@@ -270,7 +280,9 @@ def test_wrapped_before_it_is_traced() -> None:
 
 
 def test_moved_below_the_main_guard() -> None:
-    text = with_(("model = Net().to(device)", "model = Net()")).replace("optimizer = ", "if __name__ == '__main__':\n  model.to(device)\n  optimizer = ")
+    text = with_(("model = Net().to(device)", "model = Net()")).replace(
+        "optimizer = ", "if __name__ == '__main__':\n  model.to(device)\n  optimizer = "
+    )
     head, loop = text.split("\nfor epoch")
     result = done(head + ("\nfor epoch" + loop).replace("\n", "\n  "))
     assert follows(result, "model.compile()", "model.to(device)")
@@ -418,7 +430,10 @@ def test_other_compilers_are_no_matter() -> None:
 
 def test_frozen_models_and_losses() -> None:
     loss = "class Loss(nn.Module):\n    def forward(self, a, b):\n        return F.cross_entropy(a, b)\n\n\ncriterion = Loss()\n"
-    text = with_(("\nmodel =", f"\n{loss}\nteacher = Net().to(device)\nmodel ="), ("F.cross_entropy(model(x), y)", "criterion(model(x), y) + F.mse_loss(model(x), teacher(x).detach())"))
+    text = with_(
+        ("\nmodel =", f"\n{loss}\nteacher = Net().to(device)\nmodel ="),
+        ("F.cross_entropy(model(x), y)", "criterion(model(x), y) + F.mse_loss(model(x), teacher(x).detach())"),
+    )
     assert done(text).lines == ["model.compile()"]
 
 
@@ -445,7 +460,15 @@ def test_forward(why: str) -> None:
     refused(with_(("x = self.a(x)", BODY[why]), ("super().__init__()", "super().__init__()\n        self.calls, self.kept = 0, []")), why)
 
 
-@pytest.mark.parametrize("body", ["x = self.a(x)\n        if x.shape[0] > 2:\n            x = x * 2", "x = self.a(x) if self.training else self.a(x)", "x = self.a(x)\n        if x is not None:\n            x = x + 1", "parts = []\n        for layer in (self.a,):\n            parts.append(layer(x))\n        x = parts[0]"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = self.a(x)\n        if x.shape[0] > 2:\n            x = x * 2",
+        "x = self.a(x) if self.training else self.a(x)",
+        "x = self.a(x)\n        if x is not None:\n            x = x + 1",
+        "parts = []\n        for layer in (self.a,):\n            parts.append(layer(x))\n        x = parts[0]",
+    ],
+)
 def test_forward_that_is_fine(body: str) -> None:
     assert done(with_(("x = self.a(x)", body))).lines == ["model.compile()"]
 
@@ -454,24 +477,52 @@ USE = {
     "gradients of gradients": [("loss.backward()", "loss.backward(create_graph=True)")],
     "differentiates by torch.func": [("model(x), y)", "model(x), y) + torch.func.grad(torch.sum)(x).sum()")],
     "keeps the graph": [("loss.backward()", "loss.backward(retain_graph=True)")],
-    "go back through the forward pass": [("F.cross_entropy(model(x), y)\n", "F.cross_entropy(out := model(x), y)\n        out.mean().backward()\n")],
+    "go back through the forward pass": [
+        ("F.cross_entropy(model(x), y)\n", "F.cross_entropy(out := model(x), y)\n        out.mean().backward()\n")
+    ],
     "through Net.forward()": [("model(x)", "model.forward(x)")],
-    "through Net.loss()": [("model(x)", "model.loss(x)"), ("    def forward(self", "    def loss(self, x):\n        return self.b(self.a(x))\n\n    def forward(self")],
+    "through Net.loss()": [
+        ("model(x)", "model.loss(x)"),
+        ("    def forward(self", "    def loss(self, x):\n        return self.b(self.a(x))\n\n    def forward(self"),
+    ],
     "gives it a number": [("model(x)", "model(x, epoch)"), ("forward(self, x)", "forward(self, x, epoch)")],
     "registers a hook": [("optimizer =", "model.a.register_full_backward_hook(print)\noptimizer =")],
     "works by hooks": [("nn.Linear(4, 8)", "nn.utils.spectral_norm(nn.Linear(4, 8))")],
     "shared memory": [("optimizer =", "model.share_memory()\noptimizer =")],
     "another process or thread": [("optimizer =", "import threading\nthreading.Thread(target=print, args=(model,)).start()\noptimizer =")],
-    "puts other weights": [("optimizer.step()", "optimizer.step()\n        for p in model.parameters():\n            p.data = p.data * 0.9")],
-    "a list of the model": [("optimizer.step()", "optimizer.step()\n        model.kept.append(loss)"), ("super().__init__()", "super().__init__()\n        self.kept = []")],
+    "puts other weights": [
+        ("optimizer.step()", "optimizer.step()\n        for p in model.parameters():\n            p.data = p.data * 0.9")
+    ],
+    "a list of the model": [
+        ("optimizer.step()", "optimizer.step()\n        model.kept.append(loss)"),
+        ("super().__init__()", "super().__init__()\n        self.kept = []"),
+    ],
     "leaves LSTM out": [("self.a = nn.Linear(4, 8)", "self.a = nn.Linear(4, 8)\n        self.c = nn.LSTM(8, 8)")],
     "sparse gradients": [("self.a = nn.Linear(4, 8)", "self.a = nn.Linear(4, 8)\n        self.c = nn.Embedding(8, 8, sparse=True)")],
     "single Linear": [("Net().to", "nn.Linear(4, 2).to")],
-    "pads each batch": [("shuffle=True)", "shuffle=True, collate_fn=pad)"), ("\nloader =", "\ndef pad(items):\n    xs, ys = zip(*items)\n    return nn.utils.rnn.pad_sequence(xs), torch.stack(ys)\n\n\nloader =")],
-    "resizes the batches": [("optimizer.zero_grad()", "optimizer.zero_grad()\n        import random\n        x = F.interpolate(x, size=random.choice([4, 8]))")],
+    "pads each batch": [
+        ("shuffle=True)", "shuffle=True, collate_fn=pad)"),
+        (
+            "\nloader =",
+            "\ndef pad(items):\n    xs, ys = zip(*items)\n    return nn.utils.rnn.pad_sequence(xs), torch.stack(ys)\n\n\nloader =",
+        ),
+    ],
+    "resizes the batches": [
+        ("optimizer.zero_grad()", "optimizer.zero_grad()\n        import random\n        x = F.interpolate(x, size=random.choice([4, 8]))")
+    ],
     "deterministic": [("device =", "torch.use_deterministic_algorithms(True)\ndevice =")],
-    "autograd Function": [("x = self.a(x)", "x = Double.apply(self.a(x))"), ("class Net", "class Double(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n\n    @staticmethod\n    def backward(ctx, g):\n        return g * 2\n\n\nclass Net")],
-    "in each turn of a loop": [("\nmodel = Net().to(device)\n", "\nfor fold in range(3):\n  model = Net().to(device)\n"), ("\noptimizer =", "\n  optimizer ="), (TRAIN, TRAIN.replace("\n", "\n  "))],
+    "autograd Function": [
+        ("x = self.a(x)", "x = Double.apply(self.a(x))"),
+        (
+            "class Net",
+            "class Double(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n\n    @staticmethod\n    def backward(ctx, g):\n        return g * 2\n\n\nclass Net",
+        ),
+    ],
+    "in each turn of a loop": [
+        ("\nmodel = Net().to(device)\n", "\nfor fold in range(3):\n  model = Net().to(device)\n"),
+        ("\noptimizer =", "\n  optimizer ="),
+        (TRAIN, TRAIN.replace("\n", "\n  ")),
+    ],
 }
 
 
@@ -491,13 +542,19 @@ def test_exclusive_backwards_are_fine() -> None:
 
 
 def test_frameworks() -> None:
-    text = with_(("import copy\n", "from accelerate import Accelerator\naccelerator = Accelerator()\n"), ("loss.backward()", "accelerator.backward(loss)"))
+    text = with_(
+        ("import copy\n", "from accelerate import Accelerator\naccelerator = Accelerator()\n"),
+        ("loss.backward()", "accelerator.backward(loss)"),
+    )
     refused(text, "dynamo_backend")
 
 
 # ------------------------------------------------------------------------------------------------ together with others
 ALL = "compile autocast grad-scaler channels-last fused-optimizer tf32 cudnn-benchmark no-grad-eval loss-item-sync non-blocking set-to-none"
-IMAGES = (("randn(32, 4)", "randn(32, 1, 2, 2)"), ("nn.Linear(4, 8)", "nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 8))"))
+IMAGES = (
+    ("randn(32, 4)", "randn(32, 1, 2, 2)"),
+    ("nn.Linear(4, 8)", "nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 8))"),
+)
 
 
 def test_composes() -> None:
@@ -559,7 +616,9 @@ torch.save(model.state_dict(), "state.pth")
     def test_with_the_real_compiler(self, tmp_path: Path) -> None:
         """Gradients and weights of some steps, evaluation under inference_mode between them: inductor against eager."""
         evaluate = "    with torch.inference_mode():\n        print(f'{model(torch.ones(3, 4, device=device)).sum().item():.4f}')\n"
-        text = "import torch\ntorch.manual_seed(0)\n" + SCRIPT + evaluate + "print([round(p.sum().item(), 4) for p in model.parameters()])\n"
+        text = (
+            "import torch\ntorch.manual_seed(0)\n" + SCRIPT + evaluate + "print([round(p.sum().item(), 4) for p in model.parameters()])\n"
+        )
         folder = str(tmp_path)
         env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         outputs = []

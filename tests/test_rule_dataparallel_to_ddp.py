@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.fixture import ALL, Fixture
 from tests.harness import HARNESS, ROUNDING, compare
 from tests.onerule import Applied, apply

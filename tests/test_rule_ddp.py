@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autofast.edits import Wrap
-from autofast.finding import Effect, Finding, Options
-from autofast.order import Rank
-from autofast.plan import Plan
+from autofast.edit.edits import Wrap
+from autofast.edit.order import Rank
+from autofast.edit.plan import Plan
+from autofast.model.script import Script
+from autofast.model.source import Source
 from autofast.read import read_script
-from autofast.read.source import Source
 from autofast.registry import all_rules, select
-from autofast.script import Script
+from autofast.rule import Effect, Finding, Options
 from tests.fixture import ALL, Fixture
 from tests.harness import HARNESS, Job, compare
 from tests.onerule import Applied, apply
@@ -741,7 +741,9 @@ def test_windows_of_the_script_itself(unused: bool):
     if unused:  # the second head takes part in every other batch only
         net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(5, 3)\n        self.b = nn.Linear(5, 3)\n"
         net += "    def forward(self, x, i):\n        return self.a(x) + self.b(x) if i % 2 == 0 else self.a(x)\n"
-        text = text.replace("model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))", f"{net}model = Net()").replace("model(x)", "model(x, i)")
+        text = text.replace("model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))", f"{net}model = Net()").replace(
+            "model(x)", "model(x, i)"
+        )
     made, _ = done(text)
     assert "else ddp_model.no_sync()" in made.text and ("find_unused_parameters=True" in made.text) == unused
 

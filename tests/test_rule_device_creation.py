@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
 RULE = "device-creation"

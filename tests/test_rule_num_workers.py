@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autofast.finding import Effect
+from autofast.rule import Effect
 from tests.loaders import FILES, script
 from tests.onerule import apply
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
+from autofast.rule import Effect, Options
 from tests.loaders import FILES, script
 from tests.onerule import apply
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from autofast.finding import Effect
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import select
+from autofast.rule import Effect
 from tests import metamorphic
 from tests.fixture import ALL, Fixture
 from tests.onerule import Applied, apply

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.finding import Effect
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
+from autofast.rule import Effect
 from tests.fixture import ALL, Fixture
 from tests.harness import STANDINS
 from tests.onerule import Applied, apply, run

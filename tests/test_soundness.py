@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autofast.finding import Effect, Options
-from autofast.plan import Plan
+from autofast.edit.plan import Plan
 from autofast.registry import all_rules
+from autofast.rule import Effect, Options
 from tests.fixture import ALL, Fixture
 from tests.test_fixtures import script_of
 

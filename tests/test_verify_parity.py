@@ -364,7 +364,9 @@ def test_words_that_a_model_makes() -> None:
         other = check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\nO dog, what hten\ndone\n"), effect)))
         assert other.passed is passed and "O God" in other.text
         assert check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\ndone\n"), effect))).passed is False  # nothing in its place
-        assert check(parity_stdout.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))).passed is False  # a line with numbers
+        assert (
+            check(parity_stdout.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))).passed is False
+        )  # a line with numbers
     moved = replace(two(a, printing("step 1 loss 0.5\ndone\n"), "rounding"), perturbed=printing("step 1 loss 0.5\nO cat\ndone\n"))
     assert check(parity_stdout.text_of(moved)).passed  # rounding alone makes other words of it
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
 from autofast.verify import runs, scratch
 from autofast.verify.record import Detail, Run
 from autofast.verify.runs import Program, Runner, Setup

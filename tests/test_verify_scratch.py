@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
 from autofast.verify import scratch
 
 

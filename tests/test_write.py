@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.read.source import BadInput
-from autofast.write import Output, write_all
+from autofast.commands.files import Output, write_all
+from autofast.model.source import BadInput
 
 
 def refused(outputs: list[Output], **how: bool) -> str:

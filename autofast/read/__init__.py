@@ -1,5 +1,5 @@
-"""Reading a training script: source files in, a :class:`autofast.script.Script` out."""
+"""Reading a training script: source files in, a :class:`autofast.model.script.Script` out."""
 
-from autofast.read.build import read_script
+from autofast.read.recover.build import read_script
 
 __all__ = ["read_script"]

@@ -6,7 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
-from autofast.read.source import BadInput, Source, open_source
+from autofast.model.source import BadInput, Source, open_source
 
 # never a project's own code, even where a copy of it lies in the tree: they are described in torchlib
 LIBRARIES = frozenset(

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from autofast.read.source import BadInput, Source
+from autofast.model.source import BadInput, Source
 from autofast.report.style import Style
 
 CONTEXT = 3

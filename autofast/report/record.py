@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autofast.finding import Effect, Finding
-from autofast.read.source import Source, source_of
+from autofast.model.source import Source, source_of
+from autofast.rule import Effect, Finding
 
 _STRENGTH = {"fix": 0, "advice": 1, "refused": 2}
 

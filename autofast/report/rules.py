@@ -6,8 +6,8 @@ import io
 from typing import IO, Any
 
 from autofast import registry
-from autofast.finding import Rule
 from autofast.report.style import for_stream
+from autofast.rule import Rule
 
 
 def table(stream: IO[Any]) -> str:

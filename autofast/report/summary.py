@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from autofast.finding import Effect
-from autofast.output import STDOUT, Destination
+from autofast.commands.output import STDOUT, Destination
+from autofast.commands.rewriting import Rewritten
 from autofast.report.record import Record
 from autofast.report.style import Style, count
 from autofast.report.text import shown_path
-from autofast.rewriting import Rewritten
+from autofast.rule import Effect
 
 PROCESSES = {"ddp", "dataparallel-to-ddp"}  # rules after which a script can be started in several
 

@@ -9,10 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
-from autofast.read.source import BadInput
+from autofast.commands.files import Output, write_all
+from autofast.model.source import BadInput
 from autofast.report.style import for_stream
 from autofast.verify.result import Verification
-from autofast.write import Output, write_all
 
 STDOUT = "-"
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
-from autofast.plan import Plan
-from autofast.postcheck import PostConditionError
-from autofast.read.source import BadInput
+from autofast.edit.plan import Plan
+from autofast.edit.postcheck import PostConditionError
+from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.style import Style, count
-from autofast.rewriting import Rewritten, rewrite
 from autofast.verify import diagnosis
 from autofast.verify.record import FULL, Run
 from autofast.verify.result import Arm, Verification

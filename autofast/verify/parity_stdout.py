@@ -19,7 +19,9 @@ from autofast.verify.record import Run
 from autofast.verify.result import Check
 
 NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I)
-_TIME = re.compile(r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\b[mun]?s(?:ec)?/|\bin $", re.I)
+_TIME = re.compile(
+    r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\b[mun]?s(?:ec)?/|\bin $", re.I
+)
 _UNIT = re.compile(r"\s*(?:s|sec|secs|seconds?|ms|us|min|mins|minutes?|h|hours?|it/s|s/it|img/s|[a-z]+/s(?:ec)?|[KMG]i?B|%\|)(?![A-Za-z])")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-fA-F]+")
 MOST_LINES = 5000
@@ -92,7 +94,12 @@ def text_of(ev: Evidence) -> Check | None:
                 # A recipe may take fewer steps, and then print less often; but not what it would still have to print twice.
                 due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
                 loose = ev.effect == "unknown" or ev.effect == "recipe" and due < 2
-                if ev.effect != "exact" and kind not in after and "#" not in kind and any(other not in c for c in counts for other in after):
+                if (
+                    ev.effect != "exact"
+                    and kind not in after
+                    and "#" not in kind
+                    and any(other not in c for c in counts for other in after)
+                ):
                     return Check(name, None, f"other words are printed: no line {kind[:80]!r}")
                 return Check(name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}")
     return Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
 from autofast.verify.probe import packages
 from autofast.verify.record import Detail, Record, Run
 from autofast.verify.scratch import Scratch

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autofast.read.source import BadInput
+from autofast.model.source import BadInput
 
 SIZE_LIMIT = 2 * 2**30  # bytes; more is not copied for every run without being asked
 FILE_LIMIT = 50_000

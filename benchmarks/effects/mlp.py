@@ -1,4 +1,5 @@
 """Many small layers: the optimizer is a good part of a step."""
+
 import torch
 from torch import nn
 

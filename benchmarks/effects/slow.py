@@ -1,4 +1,5 @@
 """Items that take two milliseconds each, as from a slow disk: the main process waits."""
+
 import time
 
 import torch

@@ -1,4 +1,5 @@
 """Rows in memory, fetched one by one: fetching costs more than the model."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

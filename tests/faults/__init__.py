@@ -56,7 +56,10 @@ def sound(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:
 
 
 # A fault hides best among the differences that 16 bits make.
-_BF16 = ("        loss = criterion(model(x), y)\n", '        with torch.autocast("cpu", dtype=torch.bfloat16):\n            loss = criterion(model(x), y)\n')
+_BF16 = (
+    "        loss = criterion(model(x), y)\n",
+    '        with torch.autocast("cpu", dtype=torch.bfloat16):\n            loss = criterion(model(x), y)\n',
+)
 
 
 _SGD = "torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, weight_decay=1e-3)"
@@ -67,7 +70,10 @@ _LOOP = "        for image, label in loader:\n"
 _TWO = (  # micro-batches of two to a step
     ("            optimizer.zero_grad()\n", ""),
     ("for image, label in loader:", "for step, (image, label) in enumerate(loader):"),
-    (_STEP, "            (loss / 2).backward()\n            if step % 2:\n                optimizer.step()\n                optimizer.zero_grad()\n"),
+    (
+        _STEP,
+        "            (loss / 2).backward()\n            if step % 2:\n                optimizer.step()\n                optimizer.zero_grad()\n",
+    ),
 )
 _ITEM = "    def __getitem__(self, index):\n        image"
 

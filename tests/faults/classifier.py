@@ -1,4 +1,5 @@
 """A classifier with what most scripts have: batch norm, accumulation, clipping, a schedule, evaluation, logging, a checkpoint."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, random_split

@@ -1,4 +1,5 @@
 """A small GAN: biases before instance norm have gradients that are zero but for rounding, and Adam makes full steps of them."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -15,7 +16,9 @@ def main():
     images = torch.tanh(torch.randn(96, 3, 8, 8).cumsum(2) / 3)
     loader = DataLoader(TensorDataset(images), batch_size=8, shuffle=True)
     generator = nn.Sequential(block(3, 16), block(16, 16), nn.Conv2d(16, 3, 3, padding=1), nn.Tanh())
-    critic = nn.Sequential(nn.Conv2d(3, 16, 4, 2, 1), nn.LeakyReLU(0.01), nn.Conv2d(16, 32, 4, 2, 1), nn.LeakyReLU(0.01), nn.Conv2d(32, 1, 2))
+    critic = nn.Sequential(
+        nn.Conv2d(3, 16, 4, 2, 1), nn.LeakyReLU(0.01), nn.Conv2d(16, 32, 4, 2, 1), nn.LeakyReLU(0.01), nn.Conv2d(32, 1, 2)
+    )
     one = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
     two = torch.optim.Adam(critic.parameters(), lr=1e-3, betas=(0.5, 0.999))
     for epoch in range(3):

@@ -1,4 +1,5 @@
 """Small pictures with random flips and noise, a convolutional net, AdamW, dropout."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,4 +1,5 @@
 """Regression in half precision with a GradScaler, as a rewritten script has it; the scaler works on the CPU too."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

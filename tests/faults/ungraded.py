@@ -1,4 +1,5 @@
 """A net with dropout that is evaluated with gradients."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,0 +1,1 @@
+"""The commands as functions: what to read, what to do, where it goes."""

@@ -1,0 +1,103 @@
+"""From the paths of the command line to the scripts to look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autofast.model.source import BadInput
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+    Spec = tuple[Path, GitIgnoreSpec]  # patterns, and the folder that they are relative to
+
+# Folders that hold other people's code or no code at all.
+NEVER = frozenset({"__pycache__", "__pypackages__", "build", "dist", "env", "node_modules", "site-packages", "venv"})
+_BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
+_TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+
+
+def looks_like_training(raw: bytes) -> bool:
+    """Whether a file is worth reading as an entry: a cheap look at its text, wrong in the direction of reading too much."""
+    return bool(_BACKWARD.search(raw) or (b".step(" in raw and _TORCH.search(raw)))
+
+
+def scripts(paths: Iterable[Path], root: Path, exclude: Iterable[str] = ()) -> Iterator[Path]:
+    """The files to read: those given by name, and in folders those that look like training scripts.
+
+    A file given by name is read whatever ``exclude`` and .gitignore say.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        if path.is_dir():
+            found: Iterable[Path] = _walk(path, root, list(exclude))
+        elif path.exists():
+            found = [path]
+        else:
+            raise BadInput(f"{path}: no such file or folder; give a script, or a folder that holds some")
+        for file in found:
+            if (real := file.resolve()) not in seen:
+                seen.add(real)
+                yield file
+
+
+def _walk(folder: Path, root: Path, exclude: list[str]) -> Iterator[Path]:
+    from pathspec import GitIgnoreSpec
+
+    top = root.resolve()
+    specs: list[Spec] = []
+    for parent in reversed(folder.resolve().parents):
+        if parent == top or top in parent.parents:
+            specs += _ignored_by(parent)
+    yield from _below(folder, specs, (top, GitIgnoreSpec.from_lines(exclude)))
+
+
+def _below(folder: Path, specs: list[Spec], exclude: Spec) -> Iterator[Path]:
+    specs = specs + _ignored_by(folder)
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return  # a folder we may not look into holds nothing for us
+    folders = []
+    for path in entries:
+        if path.is_symlink() and path.is_dir():
+            continue  # may lead back to where we are
+        if path.is_dir():
+            hidden = path.name in NEVER or path.name.startswith(".")
+            if not (hidden or _matches([exclude], path, folder=True) or _matches(specs, path, folder=True)):
+                folders.append(path)
+        elif path.suffix == ".py" and path.is_file() and not (_matches([exclude], path) or _matches(specs, path)):
+            try:
+                raw = path.read_bytes()
+            except OSError:
+                continue
+            if looks_like_training(raw):
+                yield path
+    for path in folders:
+        yield from _below(path, specs, exclude)
+
+
+def _ignored_by(folder: Path) -> list[Spec]:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [(folder.resolve(), GitIgnoreSpec.from_lines(lines))]
+
+
+def _matches(specs: list[Spec], path: Path, *, folder: bool = False) -> bool:
+    """The innermost .gitignore that says anything decides, as in git."""
+    real = path.parent.resolve() / path.name
+    for base, spec in reversed(specs):
+        if base == real or base not in real.parents:
+            continue
+        relative = real.relative_to(base).as_posix() + ("/" if folder else "")
+        verdict = spec.check_file(relative).include
+        if verdict is not None:
+            return bool(verdict)
+    return False

@@ -1,0 +1,120 @@
+"""Writing files so that nothing is ever lost: everything is written beside its target first, then renamed over it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from autofast.model.source import BadInput
+
+
+@dataclass(frozen=True)
+class Output:
+    """``data`` is to stand in ``path``.
+
+    Attributes:
+        like: the file whose permissions a new file gets.
+        was: the contents that an existing target must still have (it is being edited); None for a target that is new.
+    """
+
+    path: Path
+    data: bytes
+    like: Path | None = None
+    was: bytes | None = None
+
+
+def write_all(outputs: Sequence[Output], *, force: bool = False, parents: bool = False) -> None:
+    """Write all of ``outputs`` or none; raises :class:`BadInput` for a target that is not written.
+
+    An existing file that is not being edited is only replaced with ``force``; missing folders are only made with ``parents``.
+    """
+    staged: list[tuple[Path, Path]] = []
+    backups: dict[Path, Path] = {}
+    done: list[Path] = []
+    try:
+        targets = [(_checked(output, force, parents), output) for output in outputs]
+        for target, output in targets:
+            staged.append((_stage(target, output), target))
+        for temporary, target in staged:
+            if len(staged) > 1 and target.exists():
+                backups[target] = _backup(target)
+            os.replace(temporary, target)
+            done.append(target)
+    except OSError as error:
+        for target in reversed(done):
+            with suppress(OSError):
+                os.replace(backups[target], target) if target in backups else target.unlink()
+        place = error.filename2 or error.filename or "the target"
+        raise BadInput(f"{place}: cannot be written ({error.strerror}); nothing was changed") from None
+    finally:
+        for leftover in (*(temporary for temporary, _ in staged), *backups.values()):
+            leftover.unlink(missing_ok=True)
+
+
+def _checked(output: Output, force: bool, parents: bool) -> Path:
+    """The real place to write to (a link is followed, not replaced)."""
+    path = output.path
+    if path.is_dir():
+        raise BadInput(f"{path}: is a directory; give a file, or use --output-dir")
+    target = Path(os.path.realpath(path))
+    if target.exists():
+        if not target.is_file():
+            raise BadInput(f"{path}: is not a regular file; use `-` for standard output")
+        if output.was is None and not force:
+            raise BadInput(f"{path}: exists; replace it with --force, or give another name")
+        if not target.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+            raise BadInput(f"{path}: is read-only; make it writable, or write elsewhere with -o FILE")
+        if output.was is not None and target.read_bytes() != output.was:
+            raise BadInput(f"{path}: was changed by someone else meanwhile; run the command again")
+    elif parents:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{target.parent}: cannot be made ({error.strerror}); give another folder") from None
+    elif not target.parent.is_dir():
+        raise BadInput(f"{path}: there is no folder {path.parent}; make it first")
+    return target
+
+
+def _stage(target: Path, output: Output) -> Path:
+    """A temporary file with the contents and permissions of the output, in the folder of its target."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".autofast", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(output.data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(_mode(target, output.like))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _mode(target: Path, like: Path | None) -> int:
+    for model in (target, like):
+        if model is not None and model.is_file():
+            return stat.S_IMODE(model.stat().st_mode) | stat.S_IWUSR
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _backup(target: Path) -> Path:
+    """A copy of what stands at ``target``, until all outputs are in place."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".autofast-old", dir=target.parent)
+    os.close(handle)
+    backup = Path(name)
+    try:
+        backup.write_bytes(target.read_bytes())
+        backup.chmod(stat.S_IMODE(target.stat().st_mode))
+    except BaseException:
+        backup.unlink(missing_ok=True)
+        raise
+    return backup

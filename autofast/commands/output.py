@@ -1,0 +1,96 @@
+"""Where a rewrite goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from autofast.commands.files import Output, write_all
+from autofast.commands.rewriting import Rewritten
+from autofast.model.source import BadInput
+from autofast.report import diff
+from autofast.report.style import Style
+
+STDOUT = "-"
+Mode = Literal["diff", "file", "folder", "in-place", "patch"]
+
+
+@dataclass(frozen=True)
+class Destination:
+    """What the user wants to have: ``path`` belongs to ``file``, ``folder`` and ``patch``."""
+
+    mode: Mode = "diff"
+    path: str = STDOUT
+    force: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Only the entry is written, so only the entry may change."""
+        return self.mode == "file"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """``product`` is for standard output; ``written`` are the files."""
+
+    product: bytes = b""
+    written: Sequence[Path] = ()
+
+
+def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
+    """Write what is to be written; ``style`` is that of standard output. Raises ``BadInput``, and then nothing was written."""
+    if to.mode == "diff":
+        return Delivery(diff.shown(result.diffs(), style).encode())
+    if to.mode == "file":
+        return _file(result, to)
+    if to.mode == "folder":
+        return _folder(result, to)
+    if to.mode == "patch":
+        return _patch(result, to)
+    write_all([Output(source.path, result.bytes_of(source), was=source.raw) for source in result.texts])
+    return Delivery(written=[source.path for source in result.texts])
+
+
+def _file(result: Rewritten, to: Destination) -> Delivery:
+    """The rewritten entry."""
+    entry = result.script.entry
+    data = result.bytes_of(entry)
+    if to.path == STDOUT:
+        return Delivery(data)
+    path = Path(to.path)
+    if path.resolve() == entry.path:
+        raise BadInput(f"{path}: is the script itself; rewrite it with --in-place")
+    write_all([Output(path, data, like=entry.path)], force=to.force)
+    return Delivery(written=[path])
+
+
+def _folder(result: Rewritten, to: Destination) -> Delivery:
+    """All files of the script, changed or not, so that what is in the folder runs together."""
+    folder = Path(to.path)
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder}: is not a folder; give another name")
+    outputs = [Output(folder / source.rel, result.bytes_of(source), like=source.path) for source in result.script.sources]
+    originals = {source.path for source in result.script.sources}
+    for output in outputs:
+        if output.path.resolve() in originals:
+            raise BadInput(f"{output.path}: is the script itself; rewrite it with --in-place")
+    write_all(outputs, force=to.force, parents=True)
+    return Delivery(written=[output.path for output in outputs])
+
+
+def _patch(result: Rewritten, to: Destination) -> Delivery:
+    """The changes for ``git apply``: no file where there are none, as git calls an empty patch corrupt."""
+    if notebook := next((source.rel for source in result.texts if source.path.suffix == ".ipynb"), ""):
+        raise BadInput(f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place")
+    data = diff.patch(result.diffs())
+    if to.path == STDOUT:
+        return Delivery(data)
+    path = Path(to.path)
+    if any(path.resolve() == source.path for source in result.script.sources):
+        raise BadInput(f"{path}: is a file of the script; name another one for the patch")
+    if not data:
+        return Delivery()
+    write_all([Output(path, data)], force=to.force)
+    return Delivery(written=[path])

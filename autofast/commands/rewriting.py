@@ -1,0 +1,169 @@
+"""One rewrite, from the entry script to new texts that have been read again. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from autofast.config import Config
+from autofast.edit.edits import Edit
+from autofast.edit.plan import Plan
+from autofast.model.script import Script
+from autofast.model.source import BadInput, Source, source_of
+from autofast.read import read_script
+from autofast.registry import ALL, all_rules, select
+from autofast.report.diff import Change, FileDiff
+from autofast.report.record import Record, merged
+from autofast.rule import Find, Finding, Options, Rule
+
+_FRAMEWORKS = {"accelerate": "Accelerate", "hf-trainer": "the Hugging Face Trainer", "lightning": "Lightning"}
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What becomes of a script.
+
+    Attributes:
+        texts: new text of each file that changes.
+        records: all findings of the plan; those with status ``fix`` are in ``texts``.
+        elsewhere: fixes that are not in ``texts``, because they change other files than the one that is written.
+        notes: what the user should know besides.
+        stdin: the entry came from standard input.
+    """
+
+    script: Script
+    root: Path
+    config: Config
+    plan: Plan
+    texts: dict[Source, str]
+    records: list[Record]
+    elsewhere: list[Record]
+    notes: list[str]
+    stdin: bool
+
+    def bytes_of(self, source: Source) -> bytes:
+        """What is to stand in ``source``."""
+        return source.encode(self.texts[source]) if source in self.texts else source.raw
+
+    def diffs(self) -> list[FileDiff]:
+        """The changes, file by file."""
+        changes: dict[Source, list[Change]] = {}
+        for hunk in self.plan.hunks():
+            changes.setdefault(hunk.source, []).append(Change(hunk.old, hunk.new, hunk.rules))
+        return [FileDiff(source, self.texts[source], found) for source, found in changes.items()]
+
+
+def read(entry: Path, root: Path, raw: bytes | None = None) -> Script:
+    """The script at ``entry``; ``raw`` is its text where that does not come from the file."""
+    return read_script(entry, root, overlay=None if raw is None else {entry.resolve(): raw})
+
+
+def plan(script: Script, config: Config) -> Plan:
+    """What the configured rules would do to ``script``."""
+    return _plan(script, config, select(config.select, config.ignore, config.also))
+
+
+def on_request(script: Script, plan: Plan, config: Config) -> list[Record]:
+    """What options that are not given would do besides, each with the option; nothing is applied.
+
+    Rules without an option of their own are left out: they change the training without making a step faster.
+    """
+    every = [rule for rule in select([ALL], config.ignore) if rule.default or rule.option]
+    rules = {rule.name: rule for rule in every if rule not in plan.rules}
+    found = _plan(script, config, every).findings if rules else ()
+    records = (Record.of(f, rules[f.rule].effect) for f in found if f.status == "fix" and f.rule in rules)
+    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].request})") for record in records)
+
+
+def findings(plan: Plan) -> list[Record]:
+    """All findings of a plan but those that a comment in the script keeps away."""
+    rules = all_rules()
+    return merged(Record.of(finding, rules[finding.rule].effect) for finding in plan.findings if not finding.ignored)
+
+
+def trains_nothing(script: Script, plan: Plan) -> bool:
+    """Nothing in ``script`` is any business of ours. Scripts whose loop is inside a framework have none of their own, and are."""
+    return not (script.steps or script.frameworks or plan.findings)
+
+
+def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False) -> Rewritten:
+    """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change.
+
+    Raises ``BadInput`` for what the user must mend and ``PostConditionError`` where the output does not stand up to being read again.
+    """
+    script = read(entry, root, raw)
+    rules = select(config.select, config.ignore, config.also)
+    whole = chosen = _plan(script, config, rules)
+    if trains_nothing(script, whole) and not script.unread:
+        raise BadInput(f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains")
+    if alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes):
+        chosen = _plan(script, config, [replace(rule, find=_within(script.entry, rule.find)) for rule in rules])
+    texts = chosen.texts()
+
+    def reread(new: Mapping[Source, str]) -> Script:
+        overlay = {entry.resolve(): raw} if raw is not None else {}
+        return read_script(entry, root, overlay={**overlay, **{source.path: source.encode(text) for source, text in new.items()}})
+
+    chosen.check(reread)
+    done = findings(chosen)
+    places = {record.place for record in done if record.status == "fix"}
+    elsewhere = [r for r in findings(whole) if r.status == "fix" and r.place not in places] if alone else []
+    withheld = {record.place for record in elsewhere}
+    return Rewritten(
+        script=script,
+        root=root,
+        config=config,
+        plan=chosen,
+        texts=texts,
+        records=[record for record in done if record.place not in withheld],
+        elsewhere=elsewhere,
+        notes=[*script.notes, *_loops_elsewhere(script), *map(str, chosen.unused_ignores)],
+        stdin=raw is not None,
+    )
+
+
+def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
+    options = Options(
+        precision=config.precision,
+        target=config.target,
+        selected=frozenset(rule.name for rule in rules),
+        asked=frozenset(rule.name for rule in rules if not rule.default and rule.name in {*config.select, *config.also}),
+        accumulate=config.accumulate,
+        keep_batch=config.keep_batch,
+        sync_batchnorm=config.sync_batchnorm,
+    )
+    return Plan.make(script, options, rules, config.effect, config.line_length)
+
+
+def _within(source: Source, find: Find) -> Find:
+    """``find`` without what would change another file: half of such a finding would be worse than none of it."""
+
+    def narrowed(script: Script, options: Options) -> Iterator[Finding]:
+        for finding in find(script, options):
+            if not _reaches_beyond(source, finding):
+                yield finding
+
+    return narrowed
+
+
+def _reaches_beyond(source: Source, finding: Finding) -> bool:
+    """Whether ``finding`` changes another file than ``source``. Paths are compared: the same file is read again for the post-conditions."""
+    return any(file.path != source.path for edit in finding.edits for file in _touched(edit))
+
+
+def _touched(edit: Edit) -> Iterator[Source]:
+    for place in fields(edit):
+        value = getattr(edit, place.name)
+        if isinstance(value, Source):
+            yield value
+        elif hasattr(value, "_af_source"):
+            yield source_of(value)
+
+
+def _loops_elsewhere(script: Script) -> Iterator[str]:
+    """Says so where the script's training loop is a framework's."""
+    if not script.steps:
+        for name, node in script.frameworks.items():
+            place = f"{source_of(node).rel}:{getattr(node, 'lineno', 1)}"
+            yield f"{place}: {_FRAMEWORKS.get(name, name)} has the training loop, and options of its own for it"

@@ -1,0 +1,1 @@
+"""Edits that rules ask for, and how many of them become one new text."""

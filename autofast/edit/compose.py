@@ -1,0 +1,97 @@
+"""The text of a file after a set of edits.
+
+The file is parsed and its nodes are located once; composing another subset of its edits costs a walk along the paths
+that lead to them (:mod:`autofast.edit.edit_pass`) and no more. That makes attribution by leaving out one rule affordable.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+
+import libcst as cst
+
+from autofast.edit.edit_pass import EditPass, Ground
+from autofast.edit.edits import Edit
+from autofast.edit.fold import fold
+from autofast.edit.locate import Places, Unplaceable
+from autofast.edit.merge import Pool, file_of
+from autofast.edit.snippet import Style
+from autofast.model.source import Source
+
+DEFAULT_LIMIT = 88
+WIDEST = 120  # where the user has no limit of their own, lines this long are still taken as a habit
+
+
+class Document:
+    """One file of the project that edits are composed for."""
+
+    def __init__(self, source: Source, limit: int | None = None):
+        self.source = source
+        places = Places(source)
+        longest = max((len(line) for line in source.lines), default=0)
+        self.limit = limit or max(DEFAULT_LIMIT, min(longest, WIDEST))
+        self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
+        self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}  # a statement at module level -> its text
+        self._lost = _lost(places.module.code, source.text)
+
+    def compose(self, edits: Iterable[Edit]) -> str:
+        """The text after ``edits``, which must not contradict each other (see :class:`autofast.edit.merge.Pool`)."""
+        edits = list(edits)
+        if not edits:
+            return self.source.text
+        try:
+            text = self._code(EditPass(self._ground, edits).module())
+        except RecursionError:
+            raise Unplaceable(f"{self.source.rel}: expressions are nested too deeply to be rewritten") from None
+        text = _restored(text, self._lost)
+        return fold(text, self.source.text, self.limit, self._ground.style.unit)
+
+    def _code(self, module: cst.Module) -> str:
+        """The text of ``module``. Statements that are the same as in another composition are not written out again."""
+        frame = module.with_changes(header=[], footer=[], body=[], has_trailing_newline=True)
+        text = "".join(self._piece(frame, statement) for statement in module.body)
+        text = _lines(frame, module.header) + text + _lines(frame, module.footer)
+        return text if module.has_trailing_newline else text.removesuffix("\n")
+
+    def _piece(self, frame: cst.Module, statement: cst.CSTNode) -> str:
+        node, text = self._pieces.get(id(statement), (None, ""))
+        if node is not statement:
+            text = frame.with_changes(body=[statement]).code
+            self._pieces[id(statement)] = statement, text
+        return text
+
+
+def _lines(frame: cst.Module, lines: Sequence[cst.EmptyLine]) -> str:
+    return "".join(frame.code_for_node(line) for line in lines)
+
+
+def _lost(written: str, text: str) -> tuple[list[str], list[str]] | None:
+    """The lines as LibCST writes them and as they are, where they differ: it drops form feeds before a statement."""
+    if written == text:
+        return None
+    old, new = written.split("\n"), text.split("\n")
+    return (old, new) if len(old) == len(new) else None
+
+
+def _restored(text: str, lost: tuple[list[str], list[str]] | None) -> str:
+    """``text`` with the lines that no edit touched as they were."""
+    if lost is None:
+        return text
+    written, lines = lost
+    result = text.split("\n")
+    for a, b, size in SequenceMatcher(None, written, result, autojunk=False).get_matching_blocks():
+        result[b : b + size] = lines[a : a + size]
+    return "\n".join(result)
+
+
+def compose(edits: Iterable[Edit], limit: int | None = None) -> dict[Source, str]:
+    """The new text of each file that ``edits`` change. For one composition; a plan keeps the documents for the next."""
+    pool = Pool()
+    pool.add(list(edits))
+    by_file: dict[Source, list[Edit]] = defaultdict(list)
+    for edit in pool.edits:
+        by_file[file_of(edit)].append(edit)
+    texts = {source: Document(source, limit).compose(members) for source, members in by_file.items()}
+    return {source: text for source, text in texts.items() if text != source.text}

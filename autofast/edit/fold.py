@@ -1,0 +1,162 @@
+"""Lines that new code has made too long are broken, by black; what the user wrote keeps its shape.
+
+Only one statement at a time is given to black, without its indentation: nothing else can change, and what comes
+back is put in the user's own indentation, whether that is tabs or two spaces.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from autofast.edit.spans import own_lines
+
+BLACK_UNIT = 4
+
+
+def fold(text: str, original: str, limit: int, unit: str) -> str:
+    """``text`` with the lines broken that are longer than ``limit`` and are not a user's line, however indented.
+
+    A statement that had a line too long already stays as it is: its author does not mind.
+    """
+    known = {line.strip() for line in original.split("\n")}
+    lines = text.split("\n")
+    long = {n for n, line in enumerate(lines, 1) if len(line) > limit and line.strip() not in known}
+    if not long:
+        return text
+    wide = [line.strip() for line in original.split("\n") if len(line) > limit]
+    for first, last in sorted(set(_spans(text, long)), reverse=True):
+        code = lines[first - 1 : last]
+        if any(_grown_from(line.strip(), wide) for line in code):
+            continue
+        folded = _folded(tuple(code), limit, unit)
+        if _keeps(known, code, folded):
+            lines[first - 1 : last] = folded
+    return "\n".join(lines)
+
+
+def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:
+    """Whether the user's own lines and comments in a statement are still there after folding it."""
+    after = {line.strip() for line in folded}
+    ends = [line.split("#", 1)[1] for line in code if "#" in line]
+    return all(line.strip() in after for line in code if line.strip() in known) and all(
+        any(line.endswith(end) for line in folded) for end in ends
+    )
+
+
+def _grown_from(line: str, wide: list[str]) -> bool:
+    """Whether ``line`` looks like one of the user's long lines with something put into it."""
+    return any(line[:20] == other[:20] for other in wide)
+
+
+def _spans(text: str, long: set[int]) -> Iterator[tuple[int, int]]:
+    """First and last line of each simple statement, or head of a compound one, that has a line among ``long``."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except SyntaxError:  # for the post-conditions to report
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            first, last = own_lines(node)
+            if not long.isdisjoint(range(first, last + 1)) and not _shares_line(node, last):
+                yield first, last
+
+
+def _shares_line(node: ast.stmt, last: int) -> bool:
+    """Whether the body of a compound statement stands on the line of its head."""
+    body: list[ast.stmt] = getattr(node, "body", [])
+    return bool(body) and body[0].lineno == last
+
+
+@lru_cache(maxsize=256)
+def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
+    """The lines of one statement, broken; the very same where that is beyond black."""
+    prefix = code[0][: len(code[0]) - len(code[0].lstrip())]
+    text = "\n".join([code[0][len(prefix) :], *code[1:]])
+    opener = "el" if re.match(r"elif\b", text) else ""
+    is_head = text.rstrip().endswith(":") or re.search(r":\s*#[^\"']*$", text) is not None
+    width = limit - len(prefix.expandtabs(BLACK_UNIT)) - len(opener)
+    whole = text[len(opener) :] + ("\n    pass\n" if is_head else "\n")
+    new = None if _has_multiline_string(text) else _black(_with_tuple_in_parentheses(whole), width)
+    if new is None:
+        return list(code)
+    spaced = _spaced_like(text, opener + new)
+    lines = (spaced if _widest(spaced) <= max(_widest(new), width) else opener + new).rstrip("\n").split("\n")
+    lines = lines[:-1] if is_head else lines
+    return [_indented(line, prefix, unit) for line in lines] if len(lines) > len(code) else list(code)
+
+
+def _with_tuple_in_parentheses(text: str) -> str:
+    """``x, y = f(x), g(y)`` is broken between its parts, not inside the last of them, if these have parentheses around them."""
+    try:
+        statement = ast.parse(text).body[0]
+    except SyntaxError:  # a statement that can only stand inside another one
+        return text
+    value = statement.value if isinstance(statement, (ast.Assign, ast.Return)) else None
+    if not isinstance(value, ast.Tuple) or value.lineno != value.end_lineno or not text.isascii():
+        return text
+    lines = text.split("\n")
+    line, start, end = lines[value.lineno - 1], value.col_offset, value.end_col_offset or 0
+    if line[start] != "(":
+        lines[value.lineno - 1] = f"{line[:start]}({line[start:end]}){line[end:]}"
+    return "\n".join(lines)
+
+
+def _widest(text: str) -> int:
+    return max(map(len, text.split("\n")))
+
+
+def _indented(line: str, prefix: str, unit: str) -> str:
+    bare = line.lstrip(" ")
+    levels, rest = divmod(len(line) - len(bare), BLACK_UNIT)
+    return (prefix + unit * levels + " " * rest + bare) if bare else ""
+
+
+def _spaced_like(original: str, folded: str) -> str:
+    """``folded`` with the spaces that the user puts between two words, wherever these still stand on one line."""
+    old, new = _tokens(original), _tokens(folded)
+    before, lines = original.split("\n"), folded.split("\n")
+    same = SequenceMatcher(None, [t.string for t in old], [t.string for t in new], autojunk=False)
+    for i, j, length in reversed(same.get_matching_blocks()):
+        for k in range(length - 2, -1, -1):  # from behind, so that columns stay right
+            was, now = _gap(before, *old[i + k : i + k + 2]), _gap(lines, *new[j + k : j + k + 2])
+            if was is not None and now is not None and was != now:
+                (row, end), (_, start) = new[j + k].end, new[j + k + 1].start
+                lines[row - 1] = lines[row - 1][:end] + was + lines[row - 1][start:]
+    return "\n".join(lines)
+
+
+def _gap(lines: list[str], left: tokenize.TokenInfo, right: tokenize.TokenInfo) -> str | None:
+    """The spaces between two tokens of one line."""
+    gap = lines[left.end[0] - 1][left.end[1] : right.start[1]]
+    return gap if left.end[0] == right.start[0] and not gap.strip() else None
+
+
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
+    try:
+        found = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return []
+    return [t for t in found if t.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)]
+
+
+def _has_multiline_string(text: str) -> bool:
+    return "'''" in text or '"""' in text or bool(re.search(r"\\\n", text))
+
+
+def _black(text: str, width: int) -> str | None:
+    import black.parsing  # takes a while to import, and is rarely needed
+
+    mode = black.Mode(line_length=max(width, 20), string_normalization=False)
+    try:
+        return black.format_str(text, mode=mode)
+    except (black.parsing.InvalidInput, ValueError):
+        return None

@@ -1,0 +1,277 @@
+"""Edits of many rules brought together: identical ones become one with several owners, contradictory ones are refused.
+
+Everything is decided on the abstract tree, before anything is composed, so that a finding that cannot be applied is
+known as a refusal even where no text is ever made. Three things contradict each other: two values for one slot (an
+argument, a statement, a name); blocks that cross; and an edit inside code that another edit throws away.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+
+from autofast.edit.edits import (
+    After,
+    Around,
+    Before,
+    Decorator,
+    DictItem,
+    DropKeyword,
+    Edit,
+    EditConflict,
+    Header,
+    Helper,
+    Import,
+    Keyword,
+    Parameter,
+    Remove,
+    Replace,
+    Rewrite,
+    Wrap,
+)
+from autofast.flow.imports import parsed
+from autofast.model.source import Source, ancestors, block_of, source_of
+
+Slot = tuple[object, ...]
+
+
+class Pool:
+    """Edits that can be composed with each other. ``edits`` maps each to the names of the rules that asked for it."""
+
+    def __init__(self) -> None:
+        self.edits: dict[Edit, set[str]] = {}
+        self._same: dict[Slot, Edit] = {}
+        self._slots: dict[Slot, tuple[Edit, object]] = {}
+        self._gone: dict[int, Edit] = {}  # id of a node -> the edit after which nothing of it is left
+        self._holes: set[int] = set()
+
+    def add(self, edits: Sequence[Edit]) -> None:
+        """Take in all ``edits``, or none: raises :class:`EditConflict`, whose ``second`` is the edit that came too late."""
+        before = dict(self._same), dict(self._slots), dict(self._gone), set(self._holes)
+        owners = {edit: set(names) for edit, names in self.edits.items()}
+        try:
+            for edit in edits:
+                self._holes.update(id(node) for node in holes_of(edit).values())
+            for edit in edits:
+                self._add(edit)
+        except EditConflict:
+            self._same, self._slots, self._gone, self._holes = before
+            self.edits = owners
+            raise
+
+    def _add(self, edit: Edit) -> None:
+        wish = identity(edit)
+        if (same := self._same.get(wish)) is not None:
+            self.edits[same].add(edit.rule)
+            return
+        _check_form(edit)
+        for check in (self._check_slots, self._check_crossing, self._check_inside, self._check_outside):
+            check(edit)
+        self._same[wish] = edit
+        self._slots.update((slot, (edit, content)) for slot, content in _slots(edit))
+        self._gone.update((id(node), edit) for node in discarded(edit))
+        self.edits[edit] = {edit.rule}
+
+    def _check_slots(self, edit: Edit) -> None:
+        for slot, content in _slots(edit):
+            other, present = self._slots.get(slot, (edit, content))
+            if present != content:
+                raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+
+    def _check_crossing(self, edit: Edit) -> None:
+        if not isinstance(edit, Around):
+            return
+        block = block_of(edit.first)
+        first, last = _index(block, edit.first), _index(block, edit.last)
+        if last < first:
+            raise ValueError(f"{edit.rule}: the last statement of an Around stands before the first")
+        for other in self.edits:
+            if isinstance(other, Around) and any(s is other.first for s in block):
+                start, stop = _index(block, other.first), _index(block, other.last)
+                if start < first <= stop < last or first < start <= last < stop:
+                    raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+
+    def _check_inside(self, edit: Edit) -> None:
+        """Would ``edit`` be lost, as another edit throws its place away?"""
+        for anchor in anchors(edit):
+            for node in (anchor, *ancestors(anchor)):
+                if id(node) in self._holes:
+                    break  # moved, not thrown away
+                if (other := self._gone.get(id(node))) is not None and _loses(other, edit, node is anchor):
+                    raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+
+    def _check_outside(self, edit: Edit) -> None:
+        """Would ``edit`` throw away the place of another?"""
+        gone = {id(node) for node in discarded(edit)}
+        if not gone:
+            return
+        for other in self.edits:
+            for anchor in anchors(other):
+                for node in (anchor, *ancestors(anchor)):
+                    if id(node) in self._holes:
+                        break
+                    if id(node) in gone and _loses(edit, other, node is anchor):
+                        raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+
+
+# ------------------------------------------------------------------------------------------------ what an edit is about
+def anchors(edit: Edit) -> tuple[ast.expr | ast.stmt, ...]:
+    """The nodes at which ``edit`` acts; none for what concerns a whole file."""
+    match edit:
+        case Keyword() | DropKeyword():
+            return (edit.call,)
+        case DictItem():
+            return (edit.display,)
+        case Wrap() | Rewrite():
+            return (edit.expr,)
+        case Around():
+            return edit.first, edit.last
+        case Before() | After() | Header() | Replace() | Remove():
+            return (edit.stmt,)
+        case Decorator() | Parameter():
+            return (edit.function,)
+    return ()
+
+
+def holes_of(edit: Edit) -> Mapping[str, ast.expr]:
+    """The expressions that ``edit`` quotes."""
+    found: Mapping[str, ast.expr] = getattr(edit, "holes", {})
+    return found
+
+
+def file_of(edit: Edit) -> Source:
+    """The file that ``edit`` changes."""
+    return edit.source if isinstance(edit, (Import, Helper)) else source_of(anchors(edit)[0])
+
+
+def spelled_out(call: ast.Call | ast.Dict, name: str) -> ast.expr | None:
+    """The value of the keyword or item ``name``, where it is written in so many words."""
+    if isinstance(call, ast.Call):
+        return next((k.value for k in call.keywords if k.arg == name), None)
+    pairs = zip(call.keys, call.values, strict=True)
+    return next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == name), None)
+
+
+def keeps_anchor(edit: Wrap | Rewrite) -> bool:
+    """Whether the template has a place for the anchor itself."""
+    return "{}" in edit.template.replace("{{", "").replace("}}", "") or any(node is edit.expr for node in edit.holes.values())
+
+
+def discarded(edit: Edit) -> Iterator[ast.AST]:
+    """The nodes of which nothing is left but what is quoted in holes."""
+    match edit:
+        case Rewrite() if not keeps_anchor(edit):
+            yield edit.expr
+        case Replace() | Remove():
+            yield edit.stmt
+        case Header():
+            yield from (item.context_expr for item in edit.stmt.items)
+        case Keyword() | DropKeyword():
+            value = spelled_out(edit.call, edit.name)
+            yield from [value] if value is not None else []
+        case DictItem():
+            value = spelled_out(edit.display, edit.name)
+            yield from [value] if value is not None else []
+        case Decorator() if edit.old is not None:
+            yield edit.old
+
+
+def _loses(outer: Edit, inner: Edit, same_node: bool) -> bool:
+    """Whether what ``inner`` does at a node that ``outer`` discards (or somewhere inside) would be lost."""
+    if inner is outer:
+        return False
+    if isinstance(inner, Remove) and isinstance(outer, (Remove, Replace)):
+        return False  # gone is gone
+    if inner.moot and isinstance(outer, (Remove, Replace)):
+        return False
+    if not same_node:
+        return True
+    if isinstance(outer, Rewrite):
+        return not isinstance(inner, Wrap)  # a wrapper goes around whatever stands there; two rewrites meet in their slot
+    if isinstance(outer, (Remove, Replace)):
+        return isinstance(inner, (Decorator, Parameter))
+    return True
+
+
+def _slots(edit: Edit) -> Iterator[tuple[Slot, object]]:
+    """The things of which there can be only one, and what the edit makes of them: two different wishes contradict each other."""
+    match edit:
+        case Keyword():
+            yield ("argument", id(edit.call), edit.name), edit.value.strip()
+        case DropKeyword():
+            yield ("argument", id(edit.call), edit.name), None
+        case DictItem():
+            yield ("argument", id(edit.display), edit.name), edit.value.strip()
+        case Rewrite() if not keeps_anchor(edit):
+            yield ("expression", id(edit.expr)), identity(edit)
+        case Replace() | Remove() | Header():
+            yield ("statement", id(edit.stmt)), identity(edit)
+        case Decorator() if edit.old is not None:
+            yield ("decorator", id(edit.old)), edit.code.strip()
+        case Parameter():
+            yield ("parameter", id(edit.function), edit.name), edit.default
+        case Helper():
+            yield ("name", id(edit.source), edit.name), edit.code.strip()
+        case Import():
+            for binding in parsed(edit.code):
+                yield ("name", id(edit.source), binding.bound), binding.meaning
+
+
+def _check_form(edit: Edit) -> None:
+    """Mistakes in a rule, and the few places that LibCST has no node for."""
+    for anchor in anchors(edit):
+        if isinstance(anchor, (ast.Slice, ast.Starred, ast.FormattedValue)):
+            raise EditConflict(edit, edit, f"{type(anchor).__name__} cannot be edited as a whole")
+        if any(isinstance(node, ast.JoinedStr) for node in ancestors(anchor)) and _is_unfit_for_fstring(edit):
+            raise EditConflict(edit, edit, "this code cannot be written inside an f-string")
+        around = {id(node) for node in ancestors(anchor)}
+        if isinstance(edit, (Wrap, Rewrite)) and any(id(node) in around for node in edit.holes.values()):
+            raise ValueError(f"{edit.rule}: a hole holds the expression that it is to be put into: {edit.template}")
+
+
+def _is_unfit_for_fstring(edit: Edit) -> bool:
+    """Whether the code of ``edit`` has what Python forbids in f-strings until 3.12: a backslash, a comment, or both kinds of quotes."""
+    code = getattr(edit, "template", "") + getattr(edit, "value", "")
+    return any(c in code for c in "\\#\n") or ("'" in code and '"' in code)
+
+
+def identity(edit: Edit) -> Slot:
+    """Equal for edits that do the same at the same place."""
+    values = (getattr(edit, f.name) for f in fields(edit) if f.name != "rule")
+    return (type(edit), *map(_key, values))
+
+
+def _key(value: object) -> object:
+    if isinstance(value, (ast.AST, Source)):
+        return id(value)
+    if isinstance(value, Mapping):
+        return tuple(sorted((name, id(node)) for name, node in value.items()))
+    return value.strip() if isinstance(value, str) else value
+
+
+def _index(block: list[ast.stmt], stmt: ast.stmt) -> int:
+    for index, other in enumerate(block):
+        if other is stmt:
+            return index
+    raise ValueError("the statements of an Around stand in different blocks")
+
+
+def _deed(edit: Edit) -> str:
+    """What ``edit`` does, in the words of a refusal."""
+    match edit:
+        case Keyword():
+            return f"sets {edit.name}={edit.value} here"
+        case DictItem():
+            return f"sets {edit.name!r} here"
+        case DropKeyword():
+            return f"drops {edit.name} here"
+        case Parameter() | Helper():
+            return f"defines {edit.name} in another way"
+        case Replace() | Remove() | Header():
+            return "takes this statement away"
+        case Around():
+            return f"puts statements under `{edit.header}` that only partly coincide with these"
+        case Import():
+            return f"has `{edit.code}`, which gives a name another meaning"
+    return "changes this place in another way"

@@ -1,0 +1,215 @@
+"""From findings to new texts: what is applied, what is left alone and why, and which rule each change comes from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autofast.edit import postcheck, shadowing
+from autofast.edit.attribution import hunks_of
+from autofast.edit.edits import Edit, EditConflict
+from autofast.edit.hunks import Hunk
+from autofast.edit.ignores import Ignores, UnusedIgnore
+from autofast.edit.merge import Pool, file_of
+from autofast.edit.postcheck import PostConditionError
+from autofast.model.source import Source, source_of
+from autofast.rule import Effect, Finding, Options, Rule
+
+if TYPE_CHECKING:
+    from autofast.edit.compose import Document
+    from autofast.model.script import Script
+
+__all__ = ["Hunk", "Plan", "PostConditionError"]
+
+Reread = Callable[[Mapping[Source, str]], "Script"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What the chosen rules do to a script.
+
+    Attributes:
+        findings: all of them, in the order of the code. Those with status ``fix`` are applied.
+        unused_ignores: ``# autofast: ignore`` comments that kept nothing from being changed.
+    """
+
+    script: Script
+    options: Options
+    rules: tuple[Rule, ...]
+    effect: Effect
+    line_length: int | None
+    findings: tuple[Finding, ...]
+    unused_ignores: tuple[UnusedIgnore, ...]
+    _edits: Mapping[Edit, frozenset[str]]
+    _documents: dict[Source, Document]  # shared by all plans for one script: each file is parsed once
+
+    # ------------------------------------------------------------------------------------------------ making
+    @classmethod
+    def make(cls, script: Script, options: Options, rules: Iterable[Rule], effect: Effect, line_length: int | None = None) -> Plan:
+        """The plan of ``rules``, whose order does not matter, for changes up to ``effect``."""
+        return cls._make(script, options, rules, effect, line_length, {})
+
+    @classmethod
+    def _make(
+        cls,
+        script: Script,
+        options: Options,
+        rules: Iterable[Rule],
+        effect: Effect,
+        line_length: int | None,
+        documents: dict[Source, Document],
+    ) -> Plan:
+        chosen = tuple(sorted(rules, key=lambda r: r.name))
+        names = frozenset(rule.name for rule in chosen)
+        options = replace(options, selected=names)
+        ignores = Ignores()
+        found = [ignores.apply(_stamped(f, r.name)) for r in chosen for f in r.find(script, options)]
+        effects = {rule.name: rule.effect for rule in chosen}
+        found = [_limited(f, effects[f.rule], max(effect, effects[f.rule]) if f.rule in options.asked else effect) for f in found]
+        found = [_refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f for f in found]
+        settled, pool = _settled(sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f))))
+        return cls(
+            script,
+            options,
+            chosen,
+            effect,
+            line_length,
+            tuple(sorted(settled, key=_place)),
+            tuple(ignores.unused(script.sources, names)),
+            {edit: frozenset(who) for edit, who in pool.edits.items()},
+            documents,
+        )
+
+    def subset(self, rule_names: Iterable[str]) -> Plan:
+        """The plan of some of the rules. The script is not read again."""
+        names = frozenset(rule_names)
+        rules = [rule for rule in self.rules if rule.name in names]
+        return self._make(self.script, self.options, rules, self.effect, self.line_length, self._documents)
+
+    # ------------------------------------------------------------------------------------------------ results
+    @property
+    def fixes(self) -> tuple[Finding, ...]:
+        """The findings that are applied."""
+        return tuple(f for f in self.findings if f.status == "fix")
+
+    @property
+    def applied(self) -> frozenset[str]:
+        """The names of the rules that change something."""
+        return frozenset(f.rule for f in self.fixes)
+
+    def texts(self) -> dict[Source, str]:
+        """The new text (with ``\\n`` line ends) of each file that changes."""
+        return dict(self._texts)
+
+    def hunks(self) -> list[Hunk]:
+        """All changes in order, file by file, each with the rules it comes from."""
+        return [hunk for hunks in self._hunks.values() for hunk in hunks]
+
+    def check(self, reread: Reread | None = None) -> None:
+        """Raise :class:`PostConditionError` unless the new texts may be written.
+
+        They must compile, use no undefined name, and differ from the old ones only in hunks that belong to rules. With ``reread``, which
+        reads the script from texts that replace those of some files, the applied rules must find nothing to do in their own output.
+        """
+        for source, text in self._texts.items():
+            postcheck.parses(source, text)
+            postcheck.defines_its_names(source, text)
+            postcheck.keeps_other_lines(source, text, self._hunks[source])
+        if reread is None or not self._texts:
+            return
+        again = Plan.make(reread(self.texts()), self.options, self.rules, self.effect, self.line_length)
+        for finding in again.fixes:
+            if finding.rule in self.applied:
+                where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"
+                raise PostConditionError(f"{where}: {finding.rule} would change its own output again: {finding.message}", finding.rule)
+
+    # ------------------------------------------------------------------------------------------------ composing
+    @cached_property
+    def _by_file(self) -> dict[Source, list[Edit]]:
+        files: dict[Source, list[Edit]] = defaultdict(list)
+        for edit in self._edits:
+            files[file_of(edit)].append(edit)
+        return dict(sorted(files.items(), key=lambda item: item[0].rel))
+
+    @cached_property
+    def _texts(self) -> dict[Source, str]:
+        texts = {source: self._composed(source, edits) for source, edits in self._by_file.items()}
+        return {source: text for source, text in texts.items() if text != source.text}
+
+    def _composed(self, source: Source, edits: Iterable[Edit]) -> str:
+        from autofast.edit.compose import Document  # LibCST is loaded only when a text is made
+        from autofast.edit.locate import Unplaceable
+
+        try:
+            if source not in self._documents:
+                self._documents[source] = Document(source, self.line_length)
+            return self._documents[source].compose(edits)
+        except Unplaceable as error:
+            raise PostConditionError(str(error)) from None
+
+    # ------------------------------------------------------------------------------------------------ attribution
+    @cached_property
+    def _hunks(self) -> dict[Source, list[Hunk]]:
+        return {source: hunks_of(source, text, *self._parts(source)) for source, text in self._texts.items()}
+
+    def _parts(self, source: Source) -> tuple[dict[Edit, frozenset[str]], tuple[Finding, ...], Callable[[str], str]]:
+        """What the attribution of a file goes by: its edits with their owners, the fixes, and the text without a rule."""
+        edits = {edit: self._edits[edit] for edit in self._by_file[source]}
+        # An edit that two rules ask for is left out with either, so it belongs to both.
+        return edits, self.fixes, lambda rule: self._composed(source, (e for e, who in edits.items() if rule not in who))
+
+
+# ------------------------------------------------------------------------------------------------ from findings to fixes
+def _stamped(finding: Finding, rule: str) -> Finding:
+    return replace(finding, rule=rule, edits=tuple(replace(edit, rule=rule) for edit in finding.edits))
+
+
+def _limited(finding: Finding, of_rule: Effect, allowed: Effect) -> Finding:
+    effect = of_rule if finding.effect is None else finding.effect
+    return _refused(finding, f"needs --effect {effect.name.lower()}") if effect > allowed else finding
+
+
+def _refused(finding: Finding, why: str) -> Finding:
+    return replace(finding, edits=(), refusal=why) if finding.edits else finding
+
+
+def _settled(findings: Sequence[Finding]) -> tuple[list[Finding], Pool]:
+    """The findings, given in order of priority, with those refused that contradict an earlier one or lack one they need."""
+    findings = list(findings)
+    while True:
+        lacking = _lacking(findings)
+        if not lacking:
+            pool, late = _pooled(findings)
+            if not late:
+                return findings, pool
+            lacking = late
+        findings = [_refused(f, lacking[n]) if n in lacking else f for n, f in enumerate(findings)]
+
+
+def _lacking(findings: Sequence[Finding]) -> dict[int, str]:
+    present = {(f.rule, f.key) for f in findings if f.edits}
+    needed = {n: [need if isinstance(need, tuple) else (need, f.key) for need in f.needs] for n, f in enumerate(findings) if f.edits}
+    missing = {n: [need[0] for need in needs if need not in present] for n, needs in needed.items()}
+    return {n: f"needs {' and '.join(rules)} here" for n, rules in missing.items() if rules}
+
+
+def _pooled(findings: Sequence[Finding]) -> tuple[Pool, dict[int, str]]:
+    pool, late = Pool(), {}
+    for n, finding in enumerate(findings):
+        try:
+            pool.add(finding.edits)
+        except EditConflict as conflict:
+            late[n] = str(conflict)
+    return pool, late
+
+
+def _priority(finding: Finding) -> tuple[object, ...]:
+    return finding.rule, *_place(finding)
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    node = finding.node
+    return source_of(node).rel, getattr(node, "lineno", 0), getattr(node, "col_offset", 0), finding.rule, finding.message

@@ -1,0 +1,78 @@
+"""New code uses functions of Python (len, enumerate, ...): it is not written where such a name has become something else."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Iterator
+
+from autofast.edit.edits import Edit, Helper, Import
+from autofast.edit.merge import anchors, file_of
+from autofast.model.source import Source, ancestors
+
+TEXTS = ("code", "template", "value", "header", "default")  # the attributes of edits that hold new code
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+SCOPES = (*FUNCTIONS, ast.ClassDef)
+BUILTIN = re.compile(rf"(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name.islower())})\b(?!\s*=[^=])")
+
+PROSE = re.compile(r'"""(?s:.*?)"""|#[^\n]*|(?<![fF])"[^"\n]*"')  # docstrings, comments and texts
+
+
+def against(edits: Iterable[Edit], sources: Iterable[Source]) -> str:
+    """Why the edits cannot be made: a function of Python that they use is something else there; empty where none is."""
+    files = list(sources)
+    for edit in edits:
+        used = {name for text in TEXTS for name in BUILTIN.findall(PROSE.sub("", getattr(edit, text, None) or ""))}
+        for scope, source in _scopes(edit) if used else ():
+            for name in sorted(used & set(_bound(scope, source, files))):
+                return f"`{name}` is not Python's own in {source.rel}"
+    return ""
+
+
+def _scopes(edit: Edit) -> Iterator[tuple[ast.AST, Source]]:
+    """The functions around the new code, and the module."""
+    if isinstance(edit, (Import, Helper)):
+        yield edit.source.tree, edit.source
+        return
+    for outer in ancestors(anchors(edit)[0]):
+        if isinstance(outer, (*FUNCTIONS, ast.Module)):
+            yield outer, file_of(edit)
+
+
+def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]:
+    """The names that are bound in a scope itself, by star imports from the project, too."""
+    if isinstance(scope, FUNCTIONS):
+        yield from (a.arg for a in ast.walk(scope.args) if isinstance(a, ast.arg))
+    elsewhere = {n for node in _own(scope) if isinstance(node, ast.Global) for n in node.names} if isinstance(scope, FUNCTIONS) else set()
+    for node in ast.walk(scope) if isinstance(scope, ast.Module) else ():
+        if isinstance(node, ast.Global):
+            yield from node.names
+    for node in _own(scope):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if name not in elsewhere:
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case ast.alias(name="*"):
+                continue
+            case ast.alias(name=name, asname=other):
+                yield other or name.split(".")[0]
+            case ast.ImportFrom(module=str(module)) if any(a.name == "*" for a in node.names):
+                for file in files:
+                    if file is not source and file.rel.removesuffix(".py").replace("/", ".").endswith(module):
+                        yield from _bound(file.tree, file, [])
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope without those of functions and classes inside it; variables of comprehensions are theirs alone."""
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, ast.comprehension):
+            todo += [node.iter, *node.ifs]
+        elif not isinstance(node, SCOPES):
+            todo += ast.iter_child_nodes(node)

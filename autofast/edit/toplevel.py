@@ -1,0 +1,150 @@
+"""Where new imports and helpers go in a file, and which imports are there already."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import Helper, Import
+from autofast.flow.imports import Binding, bindings, parsed
+from autofast.model.source import Source, block_of, parent_of
+
+BEFORE_ALL = -1
+
+
+@dataclass(frozen=True)
+class Addition:
+    """New code that goes directly below ``body[after]`` of the module, or to its beginning (``BEFORE_ALL``)."""
+
+    after: int
+    code: str
+
+
+def additions(source: Source, imports: Iterable[Import], helpers: Iterable[Helper]) -> Iterator[Addition]:
+    """Where the text of each new import and helper goes; in the order in which they are to stand below one statement."""
+    present = set(_present(source.tree))
+    new = sorted({b for edit in imports for b in parsed(edit.code) if not _is_bound(b, present)})
+    places = {binding: _place_of_import(source.tree, binding) for binding in new}
+    for statement, members in _together(new, places):
+        yield Addition(places[members[0]], statement)
+    for helper in sorted(helpers, key=lambda h: (_is_definition(h), h.rank, h.name)):
+        if _is_defined(helper, source.tree):
+            continue
+        needs = _names(helper.code)
+        wanted = [place for binding, place in places.items() if binding.bound in needs]
+        yield Addition(max([_place_of_helper(source.tree, needs), *wanted]), helper.code)
+
+
+def _together(new: list[Binding], places: dict[Binding, int]) -> Iterator[tuple[str, list[Binding]]]:
+    """``from m import a`` and ``from m import b`` make one statement."""
+    groups: dict[tuple[object, ...], list[Binding]] = {}
+    for binding in new:
+        groups.setdefault((binding.module, places[binding]) if binding.is_from else (binding,), []).append(binding)
+    for members in groups.values():
+        first = members[0].code
+        rest = [member.code.split(" import ", 1)[1] for member in members[1:]]
+        yield ", ".join([first, *rest]), members
+
+
+def _present(tree: ast.Module) -> Iterator[Binding]:
+    """What imports at module level bind, also those that are tried (``try: import apex``)."""
+    for statement in tree.body:
+        yield from bindings(statement)
+        if isinstance(statement, ast.Try):
+            for tried in statement.body:
+                yield from bindings(tried)
+
+
+def _is_bound(binding: Binding, present: set[Binding]) -> bool:
+    if binding in present:
+        return True
+    # `import torch.nn` binds torch as `import torch` does, and `import torch.nn` is more than `import torch`.
+    plain = not binding.is_from and binding.bound == binding.module.split(".")[0]
+    return plain and any(not b.is_from and b.bound == binding.bound and f"{b.module}.".startswith(f"{binding.module}.") for b in present)
+
+
+# ------------------------------------------------------------------------------------------------ places
+def _place_of_import(tree: ast.Module, binding: Binding) -> int:
+    """Below the leading imports, or those of the standard library among them.
+
+    But no other package is imported earlier than the user does it, as settings may stand in between that it reads.
+    """
+    root = binding.module.split(".")[0]
+    lead = _end_of_lead(tree)
+    if root in sys.stdlib_module_names:
+        return max((n for n, s in enumerate(tree.body[: lead + 1]) if any(_is_standard(b) for b in bindings(s))), default=lead)
+    if any(b.module.split(".")[0] == root for s in tree.body[: lead + 1] for b in bindings(s)):
+        return lead
+    later = (n for n, s in enumerate(tree.body) if n > lead and any(b.module.split(".")[0] == root for b in bindings(s)))
+    return _end_of_run(tree, next(later, lead))
+
+
+def _is_standard(binding: Binding) -> bool:
+    return binding.module.split(".")[0] in sys.stdlib_module_names
+
+
+def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:
+    """Below the leading imports and every other import at module level that the helper uses."""
+    used = (n for n, s in enumerate(tree.body) if any(b.bound in needs for b in bindings(s)))
+    return _end_of_run(tree, max([_end_of_lead(tree), *used]))
+
+
+def _end_of_run(tree: ast.Module, place: int) -> int:
+    """The last of the imports that follow each other from ``place`` on."""
+    while place + 1 < len(tree.body) and isinstance(tree.body[place + 1], (ast.Import, ast.ImportFrom)):
+        place += 1
+    return place
+
+
+def _end_of_lead(tree: ast.Module) -> int:
+    """The last import before the first other statement; where there is none, the docstring; else ``BEFORE_ALL``."""
+    end = BEFORE_ALL
+    for n, statement in enumerate(tree.body):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) or (n == 0 and _is_docstring(statement)):
+            end = n
+        elif not _is_dunder(statement):
+            break
+    return end
+
+
+def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
+    """The statement that code before ``statement`` must be put below after all: a docstring, or the last import from ``__future__``."""
+    block = block_of(statement)
+    is_documented = isinstance(parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    top = [s for s in block[:1] if is_documented and _is_docstring(s)]
+    top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    return top[-1] if any(s is statement for s in top) else None
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+
+
+def _is_dunder(statement: ast.stmt) -> bool:
+    """``__author__ = ...``, which may stand between the docstring and the imports."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return bool(targets) and all(isinstance(t, ast.Name) and t.id.startswith("__") and t.id.endswith("__") for t in targets)
+
+
+def _is_definition(helper: Helper) -> bool:
+    return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) for s in ast.parse(helper.code).body)
+
+
+def _is_defined(helper: Helper, tree: ast.Module) -> bool:
+    """Whether the file has the very same code already."""
+    if helper.name not in {getattr(s, "name", None) for s in tree.body} | _assigned(tree):
+        return False
+    defined = {ast.dump(s) for s in tree.body}
+    return all(ast.dump(s) in defined for s in ast.parse(helper.code).body)
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    return {t.id for s in tree.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+
+
+def _names(code: str) -> frozenset[str]:
+    loaded = {n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return frozenset(loaded - set(dir(builtins)))

@@ -1,0 +1,1 @@
+"""One question about training each, asked by several rules."""

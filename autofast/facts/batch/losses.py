@@ -1,0 +1,369 @@
+"""What a loss is of the samples of its batch: their mean, or their sum.
+
+Only then the losses of several batches make up that of one large batch. :class:`Losses` goes back from the loss to the batch through operations
+that keep the samples apart; whatever it does not know is a reason to refuse: a loss that compares samples with each other (contrastive, ranking in
+the batch), one that counts tokens or classes (``ignore_index``, ``weight``), a square root of a mean.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+
+from autofast.facts.batch.calls import Calls
+from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
+from autofast.facts.batch.samples import in_loop, is_all, is_layer, joined, returns_of, unknown, words
+from autofast.facts.batch.scopes import ROWS, Kind, Scope, Shape, reaching
+from autofast.flow.iterations import mentions
+from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import ONE_TENSOR
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Bound, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
+from autofast.rule import Refusal, at
+
+
+class Losses(Calls):
+    """Asks for the losses of one training loop. ``whole``: batches may become smaller, so that nothing may depend on their size."""
+
+    def __init__(self, script: Script, whole: bool):
+        super().__init__(script, whole)
+        self._open: set[int] = set()  # stores whose value is being asked for
+        self._met: set[int] = set()  # those of them that were asked for again meanwhile: the answer holds inside them only
+        self._calls: list[ast.AST] = []
+        self._known: dict[tuple[int, int], tuple[ast.expr, Scope, Shape | Refusal]] = {}
+
+    def of(self, expr: ast.expr, scope: Scope) -> Kind:
+        """``MEAN``, ``SUM`` or ``FREE``; raises :class:`Refusal` for everything else."""
+        kind = self.shape(expr, scope)
+        if isinstance(kind, tuple) or kind not in (Kind.MEAN, Kind.SUM, Kind.FREE):
+            raise Refusal(f"`{words(expr)}` on {at(expr)} is neither a mean nor a sum over the samples of the batch, as far as can be seen")
+        return kind
+
+    # ------------------------------------------------------------------------------------------------ expressions
+    def shape(self, expr: ast.expr, scope: Scope) -> Shape:
+        """What an expression is. Each is asked for once: code that mentions everything twice would take 2 ** lines otherwise."""
+        key = (id(expr), id(scope))
+        if key not in self._known:
+            met, self._met = self._met, set()
+            answer: Shape | Refusal
+            try:
+                answer = self._shape(expr, scope)
+            except Refusal as refused:
+                answer = refused
+            inside = self._met & self._open
+            self._met = met | inside
+            if inside:
+                return _given(answer)
+            self._known[key] = (expr, scope, answer)  # with its keys, whose ids are theirs as long as they live
+        return _given(self._known[key][2])
+
+    def _shape(self, expr: ast.expr, scope: Scope) -> Shape:
+        match expr:
+            case ast.Constant():
+                return Kind.NONE if expr.value is None or expr.value in (0, 0.0) else Kind.FREE
+            case ast.Name():
+                return self._name(expr, scope)
+            case ast.Tuple() | ast.List():
+                return tuple(self.shape(e, scope) for e in expr.elts)
+            case ast.Call():
+                return self._call(expr, scope)
+            case ast.BinOp():
+                return self._binary(expr, scope)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                return self.shape(expr.operand, scope)
+            case ast.Attribute():
+                return self._attribute(expr, scope)
+            case ast.Subscript():
+                return self._subscript(expr, scope)
+            case ast.IfExp():
+                return joined([self.shape(expr.body, scope), self.shape(expr.orelse, scope)], expr)
+            case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.Dict():
+                return self._display(expr, scope)
+            case ast.NamedExpr():
+                return self.shape(expr.value, scope)
+            case ast.Compare():
+                found = [self.shape(e, scope) for e in (expr.left, *expr.comparators)]
+                if all(k in (Kind.ROWS, Kind.FREE, Kind.NONE) for k in found):
+                    return Kind.ROWS if Kind.ROWS in found else Kind.FREE
+        if self._is_free(expr):
+            return Kind.FREE
+        raise unknown(expr)
+
+    def _display(self, expr: ast.expr, scope: Scope) -> Shape:
+        """``{k: v.to(device) for k, v in batch.items()}``, ``[t.to(device) for t in batch]``."""
+        if isinstance(expr, ast.Dict):
+            kinds = [self.shape(v, scope) for v in expr.values]
+        else:
+            assert isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.DictComp))
+            local = dict(scope.local)
+            for part in expr.generators:
+                kind = self.shape(part.iter, replace(scope, local=local))
+                if not isinstance(kind, Kind) or kind not in (Kind.ROWS, Kind.FREE) or part.ifs:
+                    raise unknown(expr)
+                local.update((n.id, kind) for n in ast.walk(part.target) if isinstance(n, ast.Name))
+            kinds = [self.shape(expr.value if isinstance(expr, ast.DictComp) else expr.elt, replace(scope, local=local))]
+        for kind in (Kind.ROWS, Kind.FREE):
+            if kinds and all(k is kind for k in kinds):
+                return kind
+        raise unknown(expr)
+
+    # ------------------------------------------------------------------------------------------------ names
+    def _name(self, expr: ast.Name, scope: Scope) -> Shape:
+        """What the stores that may reach this place have put into the variable."""
+        if expr.id in scope.local:
+            return scope.local[expr.id]
+        stores, sure = reaching(expr, scope)
+        stores = [n for n in stores if self.script.reached(statement_of(n)) or statement_of(n) is scope.loop]
+        kinds: list[Shape] = []
+        if not sure:
+            if expr.id in scope.given:
+                kinds.append(scope.given[expr.id]())
+            elif scope.loop is not None and any(
+                in_loop(n, scope.loop) for n in mentions(scope.function, expr.id) if isinstance(n.ctx, ast.Store)
+            ):
+                raise Refusal(f"`{expr.id}` on {at(expr)} is carried from batch to batch")
+            elif self._is_free(expr):
+                kinds.append(Kind.FREE)
+            else:
+                raise unknown(expr)
+        added: list[tuple[ast.operator, Shape, ast.AST]] = []
+        for node in stores:
+            if id(node) in self._open:
+                self._met.add(id(node))
+                continue  # defined by itself, in a loop: what else it is made of decides
+            self._open.add(id(node))
+            try:
+                statement = statement_of(node)
+                if isinstance(statement, ast.AugAssign) and statement.target is node:
+                    added.append((statement.op, self.shape(statement.value, scope), statement))
+                else:
+                    kinds.append(self._bound(node, statement, scope))
+            finally:
+                self._open.discard(id(node))
+        kind = joined(kinds, expr)
+        for op, other, where in reversed(added):
+            kind = self._combined(op, kind, other, where)
+        return kind
+
+    def _bound(self, node: ast.Name, statement: ast.stmt, scope: Scope) -> Shape:
+        """What an assignment or a loop puts into a variable."""
+        if statement is scope.loop:
+            if node.id in scope.batch:
+                return Kind.ROWS
+            raise unknown(node)
+        if isinstance(parent_of(node), ast.NamedExpr):
+            return self.shape(parent_of(node).value, scope)  # type: ignore[union-attr]
+        if isinstance(statement, ast.AnnAssign) and statement.value is not None and statement.target is node:
+            return self.shape(statement.value, scope)
+        if isinstance(statement, ast.Assign):
+            kind = self.shape(statement.value, scope)
+            for target in statement.targets:
+                if target is node:
+                    return kind
+                if isinstance(target, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in target.elts):
+                    for n, part in enumerate(target.elts):
+                        if part is node:
+                            return self._part(kind, n, node)
+                        if isinstance(part, ast.Tuple) and any(x is node for x in part.elts):
+                            return self._part(self._part(kind, n, node), next(k for k, x in enumerate(part.elts) if x is node), node)
+        if isinstance(statement, ast.For) and any(n is node for n in ast.walk(statement.target)):
+            kind = self.shape(statement.iter, scope)
+            if isinstance(kind, tuple) and statement.target is node:
+                return joined(list(kind), node)
+            if kind is Kind.ROWS and isinstance(self._container(statement.iter), bool) and self._container(statement.iter):
+                return Kind.ROWS
+        raise unknown(node)
+
+    def _part(self, kind: Shape, index: int, node: ast.AST) -> Shape:
+        if isinstance(kind, tuple):
+            if index >= len(kind):
+                raise unknown(node)
+            return kind[index]
+        if kind in (Kind.ROWS, Kind.OPAQUE, Kind.FREE):
+            return kind
+        raise unknown(node)
+
+    # ------------------------------------------------------------------------------------------------ parts
+    def _attribute(self, expr: ast.Attribute, scope: Scope) -> Shape:
+        if self._is_free(expr):
+            return Kind.FREE
+        if isinstance(expr.value, ast.Name) and expr.value.id in ("self", "cls"):
+            raise unknown(expr)
+        kind = self.shape(expr.value, scope)
+        if expr.attr in ("data",) and kind in ROWS:
+            return kind
+        if kind is Kind.OPAQUE and expr.attr in ("logits", "last_hidden_state", "sample", "pooler_output"):
+            return kind
+        raise unknown(expr)
+
+    def _subscript(self, expr: ast.Subscript, scope: Scope) -> Shape:
+        if isinstance(expr.value, ast.Attribute) and expr.value.attr == "shape" and const(self.script.values(expr.slice)) == 0:
+            if self.shape(expr.value.value, scope) in ROWS:
+                return Kind.SIZE
+        if self._is_free(expr):
+            return Kind.FREE
+        kind = self.shape(expr.value, scope)
+        if isinstance(kind, tuple):
+            index = const(self.script.values(expr.slice)) if not isinstance(expr.slice, ast.Constant) else expr.slice.value
+            if isinstance(index, int) and -len(kind) <= index < len(kind):
+                return kind[index]
+            raise unknown(expr)
+        if kind in (Kind.ROWS, Kind.OPAQUE):
+            if isinstance(expr.slice, ast.Constant) and (isinstance(expr.slice.value, str) or self._container(expr.value)):
+                return kind
+            if isinstance(expr.slice, ast.Tuple) and is_all(expr.slice.elts[0]):
+                rest = expr.slice.elts[1:]
+                if all(isinstance(r, (ast.Slice, ast.Constant, ast.UnaryOp)) for r in rest):
+                    return Kind.COLUMN if any(isinstance(r, ast.Constant) and r.value is None for r in rest) else kind
+        raise unknown(expr)
+
+    # ------------------------------------------------------------------------------------------------ arithmetic
+    def _binary(self, expr: ast.BinOp, scope: Scope) -> Shape:
+        return self._combined(expr.op, self.shape(expr.left, scope), self.shape(expr.right, scope), expr)
+
+    # ------------------------------------------------------------------------------------------------ calls
+    def _call(self, expr: ast.Call, scope: Scope) -> Shape:
+        if any(isinstance(a, ast.Starred) for a in expr.args) or any(k.arg is None for k in expr.keywords):
+            if not self._is_model_given_rows(expr, scope):
+                raise unknown(expr)
+            return Kind.OPAQUE
+        if isinstance(expr.func, ast.Name) and expr.func.id == "len" and len(expr.args) == 1:
+            if self.shape(expr.args[0], scope) is Kind.ROWS and not self._container(expr.args[0]):
+                return Kind.SIZE
+            raise unknown(expr)
+        callees = self.script.values(expr.func)
+        if (made := self.script.values(expr)) and all(isinstance(t, Seq) and t.kind == "parameters" for t in made):
+            return Kind.FREE
+        if callees and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees):
+            return self._method(expr, scope)
+        kinds = {id(t): t for t in callees}
+        if not kinds:
+            raise unknown(expr)
+        shapes = [self._called(t, expr, scope) for t in kinds.values()]
+        return joined(shapes, expr)
+
+    def _called(self, callee: Thing, expr: ast.Call, scope: Scope) -> Shape:
+        if (made := loss_called(callee)) is not None:
+            return self._loss(*made, expr, scope)
+        if isinstance(callee, Ref):
+            return self._function(callee.name, expr, scope)
+        if isinstance(callee, (Func, Bound)):
+            func = callee.func if isinstance(callee, Bound) else callee
+            return self._inline(func, expr, scope, isinstance(callee, Bound))
+        if is_module(callee):
+            return self._module(callee, expr, scope)
+        if self._is_free(expr):
+            return Kind.FREE
+        raise unknown(expr)
+
+    # ------------------------------------------------------------------------------------------------ code of the project
+    def _module(self, callee: Thing, expr: ast.Call, scope: Scope) -> Shape:
+        for given in (*expr.args, *(k.value for k in expr.keywords)):
+            kind = self.shape(given, scope)
+            if any(k not in (*ROWS, Kind.FREE, Kind.NONE, Kind.SIZE) for k in (kind if isinstance(kind, tuple) else (kind,))):
+                raise unknown(given)
+        if is_loss(callee) and not isinstance(callee, Inst):
+            raise Refusal(f"what the loss on {at(expr)} does with the samples of a batch is not known")
+        if isinstance(callee, Ext):
+            short = callee.name.rsplit(".", 1)[-1]
+            if callee.name.startswith("torch.nn.") and short in LAYERS:
+                return Kind.ROWS
+            if callee.name.startswith("torchvision.models.") and short.startswith(ONE_TENSOR):
+                return Kind.ROWS
+            return self._container_module(callee, expr)
+        assert isinstance(callee, Inst)
+        found = callee.cls.find("forward") or frozenset()
+        forwards = [t for t in found if isinstance(t, Func)]
+        says_loss = any(t.loss for t in tensors_in(self.script.values(expr)))
+        if len(forwards) == 1:
+            try:
+                return self._inline(forwards[0], expr, scope, True)
+            except Refusal:
+                if says_loss or callee.cls.external & {"torch.nn.modules.loss._Loss"} or is_loss(callee):
+                    raise
+        return Kind.OPAQUE
+
+    def _container_module(self, callee: Ext, expr: ast.Call) -> Shape:
+        """Wrappers and containers: their layers decide, but these are not followed."""
+        if any(t.loss for t in tensors_in(self.script.values(expr))):
+            raise Refusal(f"what the model on {at(expr)} does with the samples of a batch is not known")
+        if callee.name == "torch.nn.Sequential":
+            layers = [t for g in callee.args.positional for t in g.values]
+            if layers and not callee.args.named and all(is_layer(t) for t in layers):
+                return Kind.ROWS
+        return Kind.OPAQUE
+
+    def _is_model_given_rows(self, expr: ast.Call, scope: Scope) -> bool:
+        """``model(**batch)`` of a model whose result is no loss."""
+        callees = self.script.values(expr.func)
+        if (
+            not callees
+            or not all(is_module(t) and not is_loss(t) for t in callees)
+            or any(t.loss for t in tensors_in(self.script.values(expr)))
+        ):
+            return False
+        given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [k.value for k in expr.keywords]
+        return all(self.shape(g, scope) in (*ROWS, Kind.FREE, Kind.NONE) for g in given)
+
+    def _inline(self, func: Func, expr: ast.Call, scope: Scope, bound: bool) -> Shape:
+        """What a function of the project returns for these arguments."""
+        node = func.node
+        if len(self._calls) > 12 or any(c is node for c in self._calls):
+            raise unknown(expr)
+        spec = node.args
+        if spec.vararg or spec.kwarg:
+            raise unknown(expr)
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)][1 if bound else 0 :]
+        if len(expr.args) > len(names):
+            raise unknown(expr)
+        given: dict[str, Callable[[], Shape]] = {n: self._later(a, scope) for n, a in zip(names, expr.args, strict=False)}
+        given.update({k.arg: self._later(k.value, scope) for k in expr.keywords if k.arg})
+        defaults = dict(zip([a.arg for a in (*spec.posonlyargs, *spec.args)][::-1], spec.defaults[::-1], strict=False))
+        defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None})
+        for name, default in defaults.items():
+            if name not in given:
+                given[name] = self._later(default, Scope(function_of(node)))
+        if bound and (spec.posonlyargs or spec.args):
+            this = (*spec.posonlyargs, *spec.args)[0].arg
+            given[this] = _self(expr)
+        inner = Scope(node, given)
+        self._calls.append(node)
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.shape(node.body, inner)
+            returns = [r for r in returns_of(node) if r.value is not None and self.script.reached(r.value)]
+            if not returns:
+                raise unknown(expr)
+            return joined([self.shape(r.value, inner) for r in returns if r.value is not None], expr)
+        finally:
+            self._calls.pop()
+
+    def _later(self, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
+        """An argument, asked for where it stands: not inside the function that gets it."""
+        calls, opened = list(self._calls), set(self._open)
+
+        def value() -> Shape:
+            inside = self._calls, self._open
+            self._calls, self._open = list(calls), set(opened)
+            try:
+                return self.shape(expr, scope)
+            finally:
+                self._calls, self._open = inside
+
+        return value
+
+
+def _given(answer: Shape | Refusal) -> Shape:
+    if isinstance(answer, Refusal):
+        raise Refusal(*answer.args)
+    return answer
+
+
+def _self(expr: ast.Call) -> Callable[[], Shape]:
+    def refuse() -> Shape:
+        raise unknown(expr)
+
+    return refuse

@@ -1,0 +1,92 @@
+"""Names of torch that keep the samples of a batch apart, and the losses that are means or sums over them. Tables only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autofast.model.values import Ext, Ref, Thing
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss: what it compares, the options that leave its reduction alone, and whether it leaves out targets of -100 by itself."""
+
+    inputs: tuple[str, ...] = ("input", "target")
+    fine: frozenset[str] = frozenset()
+    skips: bool = False
+
+
+def _loss(*inputs: str, fine: str = "", skips: bool = False) -> Loss:
+    return Loss(inputs or ("input", "target"), frozenset(fine.split()), skips)
+
+
+LOSSES = {
+    "cross_entropy": _loss(fine="label_smoothing", skips=True),
+    "nll_loss": _loss(skips=True),
+    "mse_loss": _loss(),
+    "l1_loss": _loss(),
+    "smooth_l1_loss": _loss(fine="beta"),
+    "huber_loss": _loss(fine="delta"),
+    "binary_cross_entropy": _loss(),
+    "binary_cross_entropy_with_logits": _loss(fine="pos_weight"),
+    "kl_div": _loss(fine="log_target"),
+    "poisson_nll_loss": _loss(fine="log_input full eps"),
+    "gaussian_nll_loss": _loss("input", "target", "var", fine="full eps"),
+    "soft_margin_loss": _loss(),
+    "multilabel_soft_margin_loss": _loss(),
+    "hinge_embedding_loss": _loss(fine="margin"),
+    "cosine_embedding_loss": _loss("input1", "input2", "target", fine="margin"),
+    "margin_ranking_loss": _loss("input1", "input2", "target", fine="margin"),
+    "triplet_margin_loss": _loss("anchor", "positive", "negative", fine="margin p eps swap"),
+}
+CLASSES = {
+    "CrossEntropyLoss": "cross_entropy",
+    "NLLLoss": "nll_loss",
+    "MSELoss": "mse_loss",
+    "L1Loss": "l1_loss",
+    "SmoothL1Loss": "smooth_l1_loss",
+    "HuberLoss": "huber_loss",
+    "BCELoss": "binary_cross_entropy",
+    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    "KLDivLoss": "kl_div",
+    "PoissonNLLLoss": "poisson_nll_loss",
+    "GaussianNLLLoss": "gaussian_nll_loss",
+    "SoftMarginLoss": "soft_margin_loss",
+    "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
+    "HingeEmbeddingLoss": "hinge_embedding_loss",
+    "CosineEmbeddingLoss": "cosine_embedding_loss",
+    "MarginRankingLoss": "margin_ranking_loss",
+    "TripletMarginLoss": "triplet_margin_loss",
+}
+
+
+def loss_called(callee: Thing) -> tuple[Loss, Ext | None] | None:
+    """The loss that is called, and the object where it is one."""
+    short = getattr(callee, "name", "").rsplit(".", 1)[-1]
+    if isinstance(callee, Ref) and callee.name.startswith("torch.") and short in LOSSES:
+        return LOSSES[short], None
+    if isinstance(callee, Ext) and callee.name.startswith("torch.nn.") and short in CLASSES:
+        return LOSSES[CLASSES[short]], callee
+    return None
+
+
+# methods and functions that compute every element by itself
+ELEMENTWISE = frozenset(
+    "exp log log1p log2 log10 expm1 sqrt rsqrt square pow abs neg sigmoid logsigmoid tanh relu relu6 elu selu gelu silu mish leaky_relu softplus "
+    "softsign hardtanh hardswish clamp clamp_min clamp_max clip sin cos tan atan erf floor ceil round sign add sub mul div multiply divide subtract "
+    "true_divide dropout dropout2d nan_to_num reciprocal maximum minimum where".split()
+) - {"where"}
+# ... and those that give the same values in another form
+PLAIN_METHODS = frozenset(
+    "to cuda cpu float double half bfloat16 long int bool type type_as contiguous detach clone requires_grad_ data pin_memory byte short".split()
+)
+REGROUPING = frozenset("view reshape flatten transpose swapaxes permute squeeze unsqueeze".split())
+LIKE = frozenset("zeros_like ones_like randn_like rand_like full_like empty_like bernoulli".split())
+FACTORIES = frozenset("zeros ones randn rand full randint empty".split())
+# layers that take one batch and give one, a sample for each sample
+LAYERS = frozenset(
+    "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding Flatten Identity Dropout Dropout1d Dropout2d Dropout3d "
+    "AlphaDropout BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d RMSNorm MaxPool1d MaxPool2d MaxPool3d "
+    "AvgPool1d AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d Upsample ZeroPad2d ReflectionPad2d "
+    "ReplicationPad2d PixelShuffle ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Sigmoid Tanh Softplus Softsign Hardtanh Hardswish LogSigmoid".split()
+)

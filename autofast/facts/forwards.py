@@ -1,0 +1,253 @@
+"""Which statements hold a forward pass and its loss: the blocks that autocast goes around."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from autofast.flow.positions import block, depth_of, index, nodes_of, shared, statement_at
+from autofast.flow.rare_branches import rare
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
+from autofast.model.kinds import is_module
+from autofast.model.script import Evaluation, Script, Step
+from autofast.model.source import statement_of
+from autofast.model.values import Cls, Inst, Tensor, Thing
+
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+
+
+@dataclass(eq=False)
+class Region:
+    """Statements ``first`` to ``last`` of one block: from a forward pass to the last part of its loss.
+
+    Attributes:
+        home: the step or evaluation they belong to.
+        forwards: the calls of models in them, or in functions they call.
+        outputs: those of ``forwards`` whose result the script's own code gets (not the inner ones of a model's own methods).
+        things: the models that are called.
+        receiver: where forward, loss and backward are one statement (``loss(model(x), y).backward()``), what the backward is called on.
+        refusal: why there can be no such block.
+    """
+
+    home: Step | Evaluation
+    first: ast.stmt
+    last: ast.stmt
+    forwards: list[ast.Call] = field(default_factory=list)
+    outputs: list[ast.Call] = field(default_factory=list)
+    things: list[Thing] = field(default_factory=list)
+    receiver: ast.expr | None = None
+    refusal: str = ""
+
+    @property
+    def trains(self) -> bool:
+        return isinstance(self.home, Step)
+
+    @property
+    def parts(self) -> Sequence[ast.AST]:
+        """The code that comes under autocast."""
+        if self.receiver is not None:
+            return [self.receiver]
+        here = block(self.first)
+        return here[index(here, self.first) : index(here, self.last) + 1]
+
+    def add(self, occurrence: Occurrence, site: Site, depth: int) -> None:
+        """Take in one forward pass."""
+        call = _outermost(occurrence, site, depth)
+        if isinstance(call, ast.Call) and not any(call is c for c in self.forwards):
+            self.forwards.append(call)
+            if call is site.node:
+                self.outputs.append(call)
+        if occurrence.this is not None and not any(occurrence.this is t for t in self.things):
+            self.things.append(occurrence.this)
+
+
+def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:
+    """The call that leads into a model: ``model.decode(z)`` rather than the layer that is called in it."""
+    for frame in occurrence.stack[depth:]:
+        if isinstance(frame, CallFrame) and frame.func.owner is not None and _is_module_class(frame.func.owner):
+            return frame.node
+    return site.node
+
+
+def _is_module_class(cls: Cls) -> bool:
+    return is_module(Inst(cls, None))
+
+
+# ------------------------------------------------------------------------------------------------ training
+def training_regions(script: Script, step: Step) -> list[Region]:
+    """The blocks of a training step, one for each backward that has its forward before it in the same block."""
+    regions: dict[int, Region] = {}
+    for site, is_forward in [*((s, True) for s in step.forwards), *((s, False) for s in step.losses)]:
+        for occurrence in site:
+            if not inside(occurrence.stack, step.loop) and not isinstance(step.loop, ast.Module) or occurrence.grad not in ("on", "maybe"):
+                continue
+            if is_forward and not occurrence.data["outer"]:
+                continue
+            found = _before_backward(script, step, occurrence, site.node)
+            if found is None:
+                continue
+            statement, backward, depth = found
+            region = regions.get(id(backward))
+            if region is None:
+                if not is_forward:
+                    continue  # a loss of numbers alone
+                region = regions[id(backward)] = Region(step, statement, statement)
+            _widen(region, statement, is_forward)
+            if is_forward:
+                region.add(occurrence, site, depth)
+            if statement is backward:
+                region.receiver = _receiver(step, statement)
+    for region in regions.values():
+        if any(region.last is statement_of(b.node) for b in step.backwards):
+            if region.receiver is None or region.first is not region.last:
+                region.refusal = "forward, loss and backward stand in one statement: give the loss a name on a line of its own"
+        else:
+            _up_to_backward(script, region, step)
+    return list(regions.values())
+
+
+def _receiver(step: Step, statement: ast.stmt) -> ast.expr | None:
+    """``f(x)`` in the statement ``f(x).backward()``."""
+    for backward in step.backwards:
+        call = backward.node
+        if isinstance(statement, ast.Expr) and statement.value is call and isinstance(call.func, ast.Attribute) and not backward.scaled:
+            return call.func.value
+    return None
+
+
+def _before_backward(script: Script, step: Step, occurrence: Occurrence, node: ast.AST) -> tuple[ast.stmt, ast.stmt, int] | None:
+    """The statement of a forward, that of the backward which follows it in the same block, and the depth of that block."""
+    best: tuple[int, int] | None = None
+    found: tuple[ast.stmt, ast.stmt, int] | None = None
+    mine_too = {id(b.node) for b in step.backwards}
+    for backward in (b for s in script.steps for b in s.backwards):
+        for other in backward.site:
+            depth = shared(occurrence.stack, other.stack)
+            mine, theirs = statement_at(occurrence.stack, node, depth), statement_at(other.stack, backward.node, depth)
+            here = block(theirs)
+            distance = index(here, theirs) - index(here, mine)
+            if index(here, mine) < 0 or distance < 0:
+                continue
+            if best is None or (depth, -distance) > best:
+                best = depth, -distance
+                found = (mine, theirs, depth) if id(backward.node) in mine_too else None  # None: it belongs to a loop inside this step
+    return found
+
+
+def _widen(region: Region, statement: ast.stmt, is_forward: bool) -> None:
+    here = block(region.first)
+    n = index(here, statement)
+    if is_forward and n < index(here, region.first):
+        region.first = statement
+    if n > index(here, region.last):
+        region.last = statement
+
+
+def _up_to_backward(script: Script, region: Region, step: Step) -> None:
+    """Take in the statements that make the loss out of what the region has computed so far."""
+    here = block(region.first)
+    start, stop = index(here, region.last) + 1, len(here)
+    barriers = {id(b.node) for b in step.backwards} | {id(u.node) for u in step.updates}
+    for n in range(start, len(here)):
+        if barriers & nodes_of([here[n]]) or _reaches(script, here[n], step):
+            stop = n
+            break
+    wanted: set[str] = set()
+    for statement in here[stop : stop + 1]:
+        wanted |= _loaded(statement)
+    for n in range(stop - 1, start - 1, -1):
+        made = _stored(here[n])
+        if made & wanted and _makes_tensor(script, here[n]):
+            if index(here, region.last) < n:
+                region.last = here[n]
+            wanted |= _loaded(here[n])
+
+
+def _reaches(script: Script, statement: ast.stmt, step: Step) -> bool:
+    """Whether a backward or update happens in a function that the statement calls."""
+    nodes = nodes_of([statement])
+    sites = [b.site for b in step.backwards] + [u.site for u in step.updates]
+    return any(id(f.node) in nodes for s in sites for o in s for f in o.stack)
+
+
+def _loaded(statement: ast.stmt) -> set[str]:
+    return {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)}
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    return {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)}
+
+
+def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
+    """It computes a new tensor out of a model's output: more than picking one out of a tuple or reading a number."""
+    if not isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or statement.value is None:
+        return True
+    found = script.values(statement.value)
+    return any(isinstance(t, Tensor) and t.models and t.grad for t in found)
+
+
+# ------------------------------------------------------------------------------------------------ evaluation
+def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Region]:
+    """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is taken of)."""
+    if evaluation.kind == "statement" and not is_worth(evaluation):
+        return
+    regions: dict[int, Region] = {}
+    measured: set[int] = set()
+    for is_forward, sites in ((True, evaluation.forwards), (False, script.log.of("loss"))):
+        for site in sites:
+            for occurrence in site:
+                start = _start(evaluation, site, occurrence)
+                if start is None or (occurrence.grad == "on" and evaluation.mode != "on"):
+                    continue
+                if is_forward and not occurrence.data["outer"]:
+                    continue
+                home, batches, depth = _loop(occurrence, evaluation, start)
+                statement = statement_at(occurrence.stack, site.node, depth)
+                region = regions.get(id(home))
+                if region is None:
+                    if not is_forward:
+                        continue
+                    region = regions[id(home)] = Region(evaluation, statement, statement)
+                if index(block(region.first), statement) < 0:
+                    region.refusal = region.refusal or "its forward passes stand in different blocks"
+                    continue
+                _widen(region, statement, is_forward)
+                if is_forward:
+                    region.add(occurrence, site, depth)
+                if batches or not is_forward:
+                    measured.add(id(home))
+    yield from (region for key, region in regions.items() if key in measured)
+
+
+def _start(evaluation: Evaluation, site: Site, occurrence: Occurrence) -> int | None:
+    """The number of frames down to and with the evaluation; None where the place is not in it."""
+    if evaluation.kind != "statement":
+        return depth_of(occurrence.stack, evaluation.node) or None
+    nodes = nodes_of([evaluation.node])
+    ways = [id(f.node) for f in occurrence.stack] + [id(site.node)]
+    return next((n for n, way in enumerate(ways) if way in nodes), None)
+
+
+def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[ast.AST, bool, int]:
+    """The innermost loop of the evaluation around a place (else the evaluation itself), whether it is one over batches, and its depth."""
+    first = start if evaluation.kind == "statement" else start - 1
+    for n in range(len(occurrence.stack) - 1, first - 1, -1):
+        frame = occurrence.stack[n]
+        if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
+            return frame.node, bool(frame.loaders), n + 1
+    return evaluation.node, False, start
+
+
+# ------------------------------------------------------------------------------------------------ single statements
+def is_worth(evaluation: Evaluation) -> bool:
+    """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and runs more than now and then."""
+    whole = isinstance(evaluation.node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return))
+    return whole and not all(_seldom(occurrence) for site in evaluation.forwards for occurrence in site)
+
+
+def _seldom(occurrence: Occurrence) -> bool:
+    """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
+    inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
+    rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
+    return any(isinstance(f, BranchFrame) and not f.known and rare(f.node) for f in rest)

@@ -1,0 +1,424 @@
+"""Who touches gradients besides the optimizer: reads, writes, hooks, and whatever is given something that has gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.parts import parts_of
+from autofast.facts.scaler import Event, is_none_test
+from autofast.flow.call_sites import calls_of
+from autofast.model.events import CallFrame
+from autofast.model.kinds import is_module, is_optimizer
+from autofast.model.script import Script
+from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Refusal, at
+
+HOOKS = frozenset(
+    [
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_backward_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+        "register_module_backward_hook",
+        "register_module_full_backward_hook",
+        "register_module_full_backward_pre_hook",
+        "register_multi_grad_hook",
+        "register_prehook",
+        "register_comm_hook",
+    ]
+)
+FACTS = frozenset(["shape", "dtype", "device", "is_sparse", "layout", "is_cuda", "ndim", "numel", "size", "dim", "is_contiguous", "stride"])
+ZEROING = frozenset(["zero_", "detach_", "requires_grad_"])
+DIFFERENTIATES = ("torch.autograd.grad", "torch.autograd.functional.", "torch.func.", "torch.autograd.gradcheck")
+HARMLESS = (
+    "torch.",
+    "builtins.",
+    "math.",
+    "time.",
+    "logging.",
+    "tqdm.",
+    "os.",
+    "sys.",
+    "copy.",
+    "itertools.",
+    "functools.",
+    "collections.",
+    "apex.amp.initialize",  # with it there is no scaler, but where it goes
+    "apex.amp.scale_loss",
+    "apex.amp.master_params",
+)
+
+
+def against_scaler(script: Script) -> str:
+    """A way in which gradients are computed, seen or changed besides the plain backward; empty where there is none."""
+    if sites := script.calls("builtins.exec"):
+        return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
+    for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
+        if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
+            return (
+                f"line {getattr(site.node, 'lineno', 1)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
+            )
+    for node in _nodes(script):
+        if isinstance(node, ast.Attribute):
+            if node.attr in HOOKS:
+                return f"{node.attr}() on {at(node)} would get scaled gradients"
+            if node.attr == "watch" and any(isinstance(t, (Ref, Method)) and "wandb" in str(t) for t in script.values(node)):
+                return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in HOOKS:
+            return f"{node.value}() on {at(node)} would get scaled gradients"
+        elif isinstance(node, ast.ClassDef):
+            for base in node.bases:
+                if any(isinstance(t, Ref) and t.name.startswith("torch.autograd.") for t in script.values(base)):
+                    return f"{node.name} ({at(node)}) has a backward of its own, which would get scaled gradients"
+    for kind, site in ((k, s) for (k, _), s in script.log.each()):
+        if kind.startswith(DIFFERENTIATES) and not _is_dead(script, site.node):
+            return f"{kind}() on {at(site.node)} computes gradients that nothing scales"
+    return ""
+
+
+def taps(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
+    """What is done to ``.grad``: at its nodes, and after statements.
+
+    Where it is no parameter's, :class:`Refusal` is raised; that is left out where this is not ``strict``.
+    """
+    found: list[Event] = []
+    after: list[Event] = []
+    for node in _nodes(script):
+        if isinstance(node, ast.Attribute) and node.attr == "grad":
+            if any(isinstance(t, (Ref, Func, Cls)) for t in script.values(node)):
+                continue  # torch.autograd.grad
+            kind = use_of(node)
+            if not kind:
+                continue
+            if kind == "zero":
+                things = owners(script, node.value)
+                if isinstance(things, str):
+                    continue
+                place = _loop_over_parameters(node)
+                if place is not None and things is not None:
+                    after.append(Event("zero", place, things))
+                elif things is not None or place is not None:
+                    found.append(Event("zero", node, things, sure=False))
+                continue
+            things = owners(script, node.value)
+            if isinstance(things, str):
+                if strict:
+                    raise Refusal(f"{at(node)} reads {things}")
+                continue
+            found.append(Event(kind, node, things))
+            if kind == "read":
+                found += [Event("read", n, things) for n in _aliases(script, node, strict)]
+        elif isinstance(node, ast.Call) and strict:
+            if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr") and _says_grad(node):
+                raise Refusal(f"{at(node)} gets at gradients by name")
+            if (event := _foreign(script, node)) is not None:
+                found.append(event)
+    return found, after
+
+
+def _says_grad(call: ast.Call) -> bool:
+    return len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and call.args[1].value in ("grad", "_grad")
+
+
+def use_of(node: ast.Attribute) -> str:
+    """``read``, ``write`` or ``zero``; empty where nothing depends on the values."""
+    parent = parent_of(node)
+    if isinstance(node.ctx, ast.Del):
+        return "zero"
+    if isinstance(node.ctx, ast.Store):
+        if isinstance(parent, ast.Assign) and _is_nothing(parent.value):
+            return "zero"
+        return "read" if isinstance(parent, ast.AugAssign) else "write"
+    if is_none_test(node):
+        return ""
+    while isinstance(parent, ast.Attribute):
+        if parent.attr in (FACTS | ZEROING):
+            return "zero" if parent.attr == "zero_" else ""
+        if parent.attr != "data":
+            break
+        parent = parent_of(parent)
+    return "read"
+
+
+def _is_nothing(value: ast.expr) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _is_nothing(value.body) and _is_nothing(value.orelse)
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        return name in ("zeros_like", "zeros")
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
+    """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not known; else, in words, what it is."""
+    if groups := _of_groups(script, expr):
+        return groups
+    mine = frozenset(t for t in script.values(expr) if not (isinstance(t, Unknown) and t.why.endswith("is not defined here")))
+    words = f"the gradient of `{ast.unparse(expr)}`, which is not known to be a parameter"
+    if not mine or not all(isinstance(t, Tensor) and t.param == "param" for t in mine):
+        return _of_part(script, expr) or words
+    if isinstance(expr, ast.Name) and expr.id in free_parameters(script) and not _given(script, expr.id):
+        return words
+    models = _models_of(script, expr)
+    if not models:
+        return None
+    ids: set[int] = set()
+    for optimizer in script.optimizers:
+        if models & {*parts_of(*optimizer.params), *map(id, optimizer.things)}:
+            ids |= {id(t) for t in optimizer.things}
+    if not ids and all(o.params for o in script.optimizers):
+        return f"the gradient of `{ast.unparse(expr)}`, which no optimizer updates"
+    return frozenset(ids) or None
+
+
+def _of_groups(script: Script, expr: ast.expr) -> frozenset[int]:
+    """The optimizers in ``for group in optimizer.param_groups: for expr in group["params"]``."""
+    found: list[Thing] = []
+    for over in _loops_for(expr) if isinstance(expr, ast.Name) else ():
+        match over:
+            case ast.Subscript(value=ast.Name() as group, slice=ast.Constant(value="params")):
+                for groups in _loops_for(group):
+                    if not isinstance(groups, ast.Attribute) or groups.attr != "param_groups":
+                        return frozenset()
+                    found += script.values(groups.value)
+            case _:
+                return frozenset()
+    return frozenset(map(id, found)) if all(is_optimizer(t) for t in found) else frozenset()
+
+
+def _of_part(script: Script, expr: ast.expr) -> frozenset[int]:
+    """The optimizers of ``net`` in ``last = list(net.children())[-1]``, ``for expr in last.parameters()``."""
+    found: set[int] = set()
+    for over in _loops_for(expr) if isinstance(expr, ast.Name) else ():
+        match over:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="parameters" | "named_parameters")):
+                scope = function_of(over)
+                stores = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)]
+                made = parent_of(stores[0]) if len(stores) == 1 else None
+                if not isinstance(made, ast.Assign) or function_of(stores[0]) is not scope:
+                    return frozenset()
+                models = _models_of(script, made.value)
+                mine = [o for o in script.optimizers if models & parts_of(*o.params).keys()]
+                if not mine or len(models - set().union(*(parts_of(*o.params) for o in mine))):
+                    return frozenset()
+                found |= {id(t) for o in mine for t in o.things}
+            case _:
+                return frozenset()
+    return frozenset(found)
+
+
+def _models_of(script: Script, expr: ast.expr) -> set[int]:
+    """The models (and optimizers) that a parameter is taken from, where the code around says so."""
+    found: set[int] = set()
+    todo: list[ast.expr] = [expr]
+    seen: set[str] = set()
+    while todo:
+        part = todo.pop()
+        for node in ast.walk(part):
+            if not isinstance(node, (ast.Name, ast.Attribute)):
+                continue
+            for thing in script.values(node):
+                if isinstance(thing, (Inst, Ext)) and is_module(thing):
+                    found |= {id(t) for t in unwrapped(thing)}
+                elif is_optimizer(thing):
+                    found.add(id(thing))
+            if isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                todo += _loops_for(node)
+    return found
+
+
+def _loops_for(name: ast.Name) -> Iterator[ast.expr]:
+    """What the loops and comprehensions around iterate that set this variable."""
+    for outer in ancestors(name):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            return
+        generators = getattr(outer, "generators", [outer] if isinstance(outer, (ast.For, ast.AsyncFor)) else [])
+        for part in generators:
+            if any(isinstance(n, ast.Name) and n.id == name.id for n in ast.walk(part.target)):
+                yield part.iter
+
+
+def _loop_over_parameters(node: ast.AST) -> ast.stmt | None:
+    """The outermost loop around that goes over parameters, where nothing but conditions stand between."""
+    found: ast.stmt | None = None
+    for outer in ancestors(node):
+        if isinstance(outer, ast.For):
+            if not _goes_over(outer):
+                break
+            found = outer
+        elif not isinstance(outer, (ast.If, ast.Expr, ast.Assign, ast.expr)):
+            break
+    return found
+
+
+GIVES = ("parameters", "named_parameters", "param_groups")
+
+
+def _goes_over(loop: ast.For) -> bool:
+    return "params" in ast.unparse(loop.iter) or any(isinstance(n, ast.Attribute) and n.attr in GIVES for n in ast.walk(loop.iter))
+
+
+def free_parameters(script: Script) -> set[str]:
+    """Variables that a Parameter is made for, outside of any model."""
+    known: set[str] | None = script.__dict__.get("_free_parameters")
+    if known is None:
+        known = set()
+        for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            outer = next((a for a in ancestors(site.node) if isinstance(a, ast.Assign)), None)
+            known |= {t.id for t in (outer.targets if outer is not None else ()) if isinstance(t, ast.Name)}
+        script.__dict__["_free_parameters"] = known
+    return known
+
+
+def _given(script: Script, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name for o in script.optimizers for n in ast.walk(o.node))
+
+
+def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
+    """The places that use a gradient through a variable which it is kept in. A backward may have changed it by then."""
+    found: dict[int, ast.AST] = {}
+    todo: list[ast.AST] = [node]
+    seen: set[tuple[int, str]] = set()
+    calls = calls_of(script)
+    while todo:
+        part = _whole(todo.pop())
+        parent = parent_of(part)
+        targets: list[ast.expr] = []
+        if isinstance(parent, ast.Assign):
+            targets = parent.targets
+        elif isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) or isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is part:
+            targets = [parent.target]
+        elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in KEEPS and part in parent.args:
+            targets = [parent.func.value]
+        elif isinstance(parent, ast.Return):
+            function = function_of(parent)
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(function) not in found:
+                found[id(function)] = function
+                todo += calls.of(function)
+        for target in targets:
+            for name in ast.walk(target):
+                if isinstance(name, ast.Attribute) and strict:
+                    raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(name)}`")
+                if isinstance(name, ast.Name) and (id(function_of(name)), name.id) not in seen:
+                    seen.add((id(function_of(name)), name.id))
+                    for load in ast.walk(function_of(name)):
+                        if isinstance(load, ast.Name) and load.id == name.id and isinstance(load.ctx, ast.Load) and not is_none_test(load):
+                            if not (isinstance(up := parent_of(load), ast.Attribute) and up.attr in (KEEPS | FACTS)):
+                                found[id(load)] = load
+                                todo.append(load)
+    return [n for n in found.values() if isinstance(n, ast.Name)]
+
+
+KEEPS = frozenset(["append", "extend", "insert", "add", "setdefault", "update", "appendleft"])
+SHOWS = frozenset(
+    ["zip", "list", "tuple", "enumerate", "dict", "reversed", "sorted", "iter", "next", "items", "values", "data", "detach", "view"]
+)
+
+
+def _whole(node: ast.AST) -> ast.AST:
+    """The largest expression around ``node`` that holds the tensor itself, not something computed from it."""
+    while (parent := parent_of(node)) is not None:
+        name = ""
+        if isinstance(parent, ast.Attribute):
+            name = parent.attr
+        elif isinstance(parent, ast.Call) and node is not parent.func:
+            name = parent.func.id if isinstance(parent.func, ast.Name) else ""
+        elif isinstance(parent, ast.Call) and isinstance(node, ast.Attribute):
+            name = node.attr
+        if isinstance(parent, COMPREHENSIONS):
+            holds = node not in parent.generators
+        else:
+            holds = name in SHOWS or isinstance(parent, HOLD) or (isinstance(parent, ast.Subscript) and node is parent.value)
+        if not holds:
+            break
+        node = parent
+    return node
+
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+HOLD = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
+
+
+# ------------------------------------------------------------------------------------------------ calls that may look at gradients
+def _foreign(script: Script, call: ast.Call) -> Event | None:
+    """A call of something outside the project that is given a model, its parameters or an optimizer."""
+    callees = script.values(call.func)
+    if not callees or all(_is_harmless(t) for t in callees):
+        return None
+    ids: set[int] = set()
+    for given in (*call.args, *(k.value for k in call.keywords)):
+        value = given.value if isinstance(given, ast.Starred) else given
+        for thing in _inside(script.values(value)):
+            for optimizer in script.optimizers:
+                if any(thing is t for t in optimizer.things):
+                    if any(isinstance(t, Unknown) for t in callees):
+                        raise Refusal(f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known")
+                    ids.add(id(thing))
+                elif any(m is p for m in unwrapped(thing) for q in optimizer.params for p in unwrapped(q)) or (
+                    isinstance(thing, Tensor) and thing.param == "param"
+                ):
+                    ids |= {id(t) for t in optimizer.things}
+    return Event("read", call, frozenset(ids)) if ids else None
+
+
+def _inside(found: Values) -> Iterator[Thing]:
+    todo, seen = list(found), set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) not in seen:
+            seen.add(id(thing))
+            yield thing
+            if isinstance(thing, (Seq, Dict)):
+                todo.extend(thing.any())
+
+
+def _is_harmless(callee: Thing) -> bool:
+    """A function of the project (which is followed), of Python or of torch, or a constructor."""
+    if isinstance(callee, (Func, Bound, Cls, Inst, Const)):
+        return True
+    if isinstance(callee, Ref):
+        return callee.name.startswith(HARMLESS) or callee.name.rsplit(".", 1)[-1][:1].isupper()
+    if isinstance(callee, Method):
+        this = callee.this
+        return isinstance(this, (Seq, Dict, Tensor, Const)) or (isinstance(this, (Ext, Ref)) and this.name.startswith(HARMLESS))
+    return isinstance(callee, Ext) and callee.name.startswith(HARMLESS)
+
+
+# ------------------------------------------------------------------------------------------------ what is looked at
+def _nodes(script: Script) -> Iterator[ast.AST]:
+    """The nodes of all code of the project that something may run."""
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)) and not _is_dead(script, node):
+                yield node
+
+
+def _is_dead(script: Script, node: ast.AST) -> bool:
+    """In a function that nothing calls or names, and in which nothing is trained."""
+    known: dict[int, bool] | None = script.__dict__.get("_dead_functions")
+    if known is None:
+        known = script.__dict__["_dead_functions"] = _dead(script)
+    function = function_of(node)
+    while not isinstance(function, ast.Module):
+        if known.get(id(function), False):
+            return True
+        function = function_of(function)
+    return False
+
+
+def _dead(script: Script) -> dict[int, bool]:
+    calls = calls_of(script)
+    trained = script.log.of(".backward", ".manual_backward")
+    trains = {id(f.func.node) for site in trained for o in site for f in o.stack if isinstance(f, CallFrame)}
+    found: dict[int, bool] = {}
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                special = node.name.startswith("__") or node.name in ("forward", "backward") or bool(node.decorator_list)
+                found[id(node)] = not (special or id(node) in trains or calls.of(node) or calls.elsewhere(node) is not None)
+    return found

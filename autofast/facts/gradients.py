@@ -1,0 +1,327 @@
+"""Whether every parameter gets a gradient in every step: where one does not, a gradient of None is not the same as one of zeros.
+
+Proven for models whose ``forward`` is a straight line: what flows into its result is followed backwards through assignments and loops
+over lists of layers. A condition around a layer, an early return or anything else that is not understood is no proof.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack, TryFrame, below, inside
+from autofast.model.kinds import is_loss, is_module
+from autofast.model.script import Backward, Script, Step
+from autofast.model.source import function_of
+from autofast.model.values import Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Refusal
+
+CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+# layers of torch.nn whose parameters all take part in each forward, and those without any
+_HOLDERS = """Linear Bilinear Embedding Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d
+BatchNorm3d LayerNorm GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d RMSNorm PReLU LSTM GRU RNN LSTMCell GRUCell RNNCell
+MultiheadAttention TransformerEncoderLayer TransformerDecoderLayer TransformerEncoder TransformerDecoder Transformer"""
+_WITHOUT = """ReLU ReLU6 LeakyReLU ELU SELU CELU GELU SiLU Mish Sigmoid Tanh Softmax LogSoftmax Softplus Softsign Hardtanh Hardswish
+Hardsigmoid Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d
+AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d Flatten Unflatten Upsample PixelShuffle
+PixelUnshuffle ZeroPad2d ReflectionPad2d ReplicationPad2d"""
+_NO_GRADIENT = "argmax argmin argsort sign round floor ceil long int bool detach item size dim numel new_zeros multinomial"
+HOLDERS, WITHOUT, NO_GRADIENT = (frozenset(names.split()) for names in (_HOLDERS, _WITHOUT, _NO_GRADIENT))
+FACTS = frozenset({"shape", "device", "dtype", "ndim", "training", "data"})
+
+
+def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
+    """What shows that a step may leave parameters of ``models`` without a gradient; empty where all of them certainly get one."""
+    try:
+        reached = [x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)]
+        used = {key for x in reached if _is_called(script, step, x) for key in _used(x, ())}
+        missing = next((name for model in models for x in unwrapped(model) for key, name in _parameters(x) if key not in used), "")
+    except Refusal as why:
+        return str(why)
+    return f"nothing shows that {missing} takes part in the loss of every step" if missing else _switched(script, step)
+
+
+# ------------------------------------------------------------------------------------------------ what has parameters
+Key = tuple[int, str]  # a layer, or an attribute of a module that is a parameter
+
+
+def _parameters(module: Thing) -> Iterator[tuple[Key, str]]:
+    """The layers with parameters below a module, and single parameters, with their names."""
+    todo, seen = [module], set()
+    while todo:
+        part = todo.pop(0)
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, (Seq, Dict)):
+            todo.extend(part.any())
+        elif isinstance(part, Inst) and is_module(part):
+            if "?" in part.cls.external or any(n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external):
+                raise Refusal(f"what parameters {part.cls.node.name} has is not known")
+            for name, found in part.attrs.items():
+                if any(isinstance(t, Tensor) and t.param == "param" for t in found):
+                    yield (id(part), name), f"{part.cls.node.name}.{name}"
+                todo.extend(t for t in found if is_module(t) or isinstance(t, (Seq, Dict)))
+        elif isinstance(part, Ext) and part.name in CONTAINERS:
+            todo.extend(_held(part))
+        elif isinstance(part, Ext) and is_module(part):
+            short = part.name.rsplit(".", 1)[-1]
+            if short not in HOLDERS | WITHOUT or not part.name.startswith("torch.nn."):
+                raise Refusal(f"which parameters {short} uses in each step is not known")
+            if "bidirectional" in part.args.named:
+                raise Refusal(f"{short} runs in two directions, of which the loss need not use both")
+            if short in HOLDERS:
+                yield (id(part), ""), f"{short} of line {getattr(part.node, 'lineno', 0)}"
+
+
+def _held(container: Ext) -> list[Thing]:
+    """The modules in a Sequential, ModuleList or ModuleDict."""
+    held = [t for g in container.args.positional for t in g.values]
+    if container.args.open or any(isinstance(t, Unknown) for t in held):
+        raise Refusal(f"what {container.name.rsplit('.', 1)[-1]} of line {getattr(container.node, 'lineno', 0)} holds is not known")
+    return held
+
+
+# ------------------------------------------------------------------------------------------------ what each forward uses
+def _used(module: Thing, above: tuple[int, ...]) -> set[Key]:
+    """The layers and parameters that certainly take part in the result of a module."""
+    if id(module) in above:
+        return set()
+    above = (*above, id(module))
+    if isinstance(module, (Seq, Dict)):
+        return {key for t in module.any() for key in _used(t, above)}
+    if isinstance(module, Ext):
+        return {key for t in _held(module) for key in _used(t, above)} if module.name in CONTAINERS else {(id(module), "")}
+    if not isinstance(module, Inst):
+        return set()
+    forward = [f for f in module.cls.find("forward") or () if isinstance(f, Func)]
+    return _of_method(module, forward[0], above) if len(forward) == 1 else set()
+
+
+def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
+    if isinstance(func.node, ast.Lambda) or func.decorators or not func.node.args.args:
+        return set()
+    keys: set[Key] = set()
+    for name in Slice(func.node).attributes:
+        found = this.attrs.get(name, frozenset())
+        if len([t for t in found if not isinstance(t, Unknown)]) == 1:
+            keys.add((id(this), name))
+            keys |= {key for t in found for key in _used(t, above)}
+        elif not found:
+            methods = [f for f in this.cls.find(name) or () if isinstance(f, Func) and id(f.node) not in above]
+            keys |= {key for f in methods for key in _of_method(this, f, (*above, id(f.node)))}
+    return keys
+
+
+class Slice:
+    """The attributes of ``self`` that flow into what a straight function returns, in :attr:`attributes`."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef):
+        self.this = function.args.args[0].arg
+        self.attributes: set[str] = set()
+        self.needed: set[str] = set()
+        body = function.body
+        returns = [n for n in ast.walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))]
+        if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
+            raise Refusal(f"{function.name}() (line {function.lineno}) does not end in one place")
+        if isinstance(body[-1].value, (ast.Tuple, ast.List, ast.Dict)):
+            raise Refusal(f"{function.name}() (line {function.lineno}) returns several values, and the loss need not use all of them")
+        self.take(body[-1].value)
+        self.block(body[:-1])
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for stmt in reversed(body):
+            self.statement(stmt)
+
+    def statement(self, stmt: ast.stmt) -> None:
+        match stmt:
+            case ast.Assign(targets=targets, value=value):
+                bound = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                if bound & self.needed:
+                    if all(isinstance(t, (ast.Name, ast.Tuple)) for t in targets):
+                        self.needed -= bound
+                    self.take(value)
+            case ast.AugAssign(target=ast.Name(id=name), value=value):
+                if name in self.needed:
+                    self.take(value)
+            case ast.For(target=target, iter=over, body=body, orelse=[]):
+                before = set(self.needed)
+                for _ in range(2):  # what one pass needs, the pass before it has to give
+                    self.block(body)
+                    self.needed |= before
+                if any(isinstance(n, ast.Name) and n.id in self.needed for n in ast.walk(target)):
+                    self.take(over)
+            case ast.Expr() | ast.Assert() | ast.Pass():
+                pass
+            case ast.If() if not self.has_layers(stmt):
+                pass
+            case _:
+                raise Refusal(f"line {stmt.lineno} may leave a layer out")
+
+    def has_layers(self, node: ast.AST) -> bool:
+        return any(isinstance(n, ast.Attribute) and self.is_this(n.value) and n.attr not in FACTS for n in ast.walk(node)) or any(
+            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in self.needed for n in ast.walk(node)
+        )
+
+    def is_this(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id == self.this
+
+    def take(self, expr: ast.AST) -> None:
+        """All names and attributes of ``self`` in an expression, but those that only numbers or facts are read from."""
+        match expr:
+            case ast.Compare() | ast.IfExp() | ast.Lambda() | ast.NamedExpr() | ast.BoolOp():
+                return
+            case ast.Call(func=ast.Attribute(attr=name)) if name in NO_GRADIENT:
+                return
+            case ast.Attribute(value=value, attr=name):
+                if name not in FACTS:
+                    self.attributes.update({name} if self.is_this(value) else ())
+                    self.take(value)
+                return
+            case ast.Subscript(value=value):
+                if not (isinstance(value, ast.Attribute) and self.is_this(value.value)):  # self.layers[i] is one of them
+                    self.take(value)
+                return
+            case ast.Name(id=name):
+                self.needed.add(name)
+        for child in ast.iter_child_nodes(expr):
+            self.take(child)
+
+
+# ------------------------------------------------------------------------------------------------ what happens in each step
+def _always(step: Step, backward: Backward) -> bool:
+    """This backward runs in every iteration that gets as far."""
+    return any(not _conditions(below(o.stack, step.loop)) for o in backward.site)
+
+
+def _makers(backward: Backward) -> frozenset[Thing]:
+    """The models behind the loss, whichever way it was computed."""
+    every = [t.models for t in backward.tensors]
+    return frozenset.intersection(*every) if every and all(t.grad for t in backward.tensors) else frozenset()
+
+
+def _conditions(stack: Stack) -> bool:
+    return any(isinstance(f, TryFrame) or (isinstance(f, BranchFrame) and not f.known) for f in stack)
+
+
+def _is_called(script: Script, step: Step, model: Thing) -> bool:
+    """One call of the model, with gradients, runs in every iteration."""
+    for site in step.forwards:
+        for o in site:
+            mine = o.this is not None and any(x is model for x in unwrapped(o.this)) and inside(o.stack, step.loop) and o.grad == "on"
+            if mine and isinstance(site.node, ast.Call) and not _conditions(below(o.stack, step.loop)):
+                calls = [site.node, *(f.node for f in below(o.stack, step.loop) if isinstance(f, CallFrame))]
+                single = len([t for t in script.values(site.node.func) if is_module(t)]) == 1
+                if single and not any(_left_before(step, call) for call in calls):
+                    return True
+    return False
+
+
+def _left_before(step: Step, call: ast.AST) -> bool:
+    """An earlier statement may leave the function of this call, or the iteration."""
+    kinds = (ast.Return, ast.Continue, ast.Break) if any(n is call for n in ast.walk(step.loop)) else (ast.Return,)
+    scope = step.loop if len(kinds) > 1 else function_of(call)
+    return any(isinstance(n, kinds) and n.lineno < getattr(call, "lineno", 0) for n in ast.walk(scope))
+
+
+def _switched(script: Script, step: Step) -> str:
+    """A place in the step that cuts results off from their gradients, or switches parameters on and off."""
+    for site in script.log.of(".detach", ".detach_", ".requires_grad_", "tensor_write", "set_attribute"):
+        for o in site:
+            if not inside(o.stack, step.loop):
+                continue
+            line = getattr(site.node, "lineno", 0)
+            if o.data.get("name") == "requires_grad" or site.kind == ".requires_grad_":
+                return f"line {line} switches gradients on and off"
+            if site.kind.startswith(".detach") and isinstance(o.this, Tensor) and o.this.models and o.this.grad and not o.this.loss:
+                return f"line {line} detaches a result, so that what made it may get no gradient"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ signs that gradients come late
+def comes_late(script: Script, models: Iterable[Thing]) -> str:
+    """A sign that some parameters get their first gradient later than others; empty where there is none (which is no proof)."""
+    wanted = {id(x): x for t in models for x in unwrapped(t)}
+    mine = [m for m in script.models if id(m.thing) in wanted]
+    if not wanted or any(isinstance(t, Unknown) for t in wanted.values()) or len(mine) < len(wanted):
+        return "what the optimizer updates is not known, and so whether all of it gets gradients from the first step on"
+    for model in mine:
+        if model.unknown or _is_foreign(model.layers):
+            return f"whether all of {model.name} gets gradients from the first step on is not known"
+        for cls in model.classes:
+            if line := _varies(script, cls):
+                return f"a layer of {cls.name} may be left out (line {line}), and get its first gradient later than others"
+    return _later_in_steps(script, set(wanted))
+
+
+def _is_foreign(layers: Iterable[str]) -> bool:
+    """Models of libraries other than torch and torchvision, which may leave layers out at random."""
+    return any("." in name and not name.startswith("torchvision.models.") for name in layers) or "create_model" in layers
+
+
+def _varies(script: Script, cls: ast.ClassDef) -> int:
+    """The line of a layer that is used under a condition which may change from step to step."""
+    for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
+        calls = [n for n in ast.walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)]
+        for node in ast.walk(method):
+            if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(cls, node.test):
+                inside_it = {id(n) for n in ast.walk(node)}
+                leaves = any(isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in ast.walk(node))
+                if any(id(c) in inside_it or (leaves and c.lineno > node.lineno) for c in calls):
+                    return node.lineno
+        for call in calls:
+            if isinstance(call.func, ast.Subscript) and not _is_counted(method, call.func.slice):
+                return call.lineno
+    return 0
+
+
+def _is_layer(script: Script, func: ast.expr) -> bool:
+    found = script.values(func)
+    if isinstance(func, ast.Subscript) and isinstance(func.value, ast.Attribute):
+        return True
+    return any(is_module(t) and not is_loss(t) for t in found)
+
+
+def _fixed(cls: ast.ClassDef, test: ast.expr) -> bool:
+    """The test asks for what was decided when the model was made: attributes that only ``__init__`` sets, and constants."""
+    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
+    calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+    plain = all(isinstance(c.func, ast.Name) and c.func.id in ("isinstance", "len", "hasattr", "bool") for c in calls)
+    setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
+    changed = {n.attr for f in setters for n in ast.walk(f) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    return names <= {"self", "nn", "isinstance", "len", "hasattr", "bool"} and plain and not asked & changed
+
+
+def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
+    """A constant, or the variable of a loop: every element has its turn."""
+    loops = {
+        n.id for f in ast.walk(method) if isinstance(f, (ast.For, ast.comprehension)) for n in ast.walk(f.target) if isinstance(n, ast.Name)
+    }
+    return all(n.id in loops or n.id == "self" for n in ast.walk(index) if isinstance(n, ast.Name)) and not any(
+        isinstance(n, ast.Call) for n in ast.walk(index)
+    )
+
+
+def _later_in_steps(script: Script, wanted: set[int]) -> str:
+    """A model that only some steps call, or parameters that are switched on while training."""
+    for step in script.steps:
+        around = {id(f.node) for f in step.stack if isinstance(f, LoopFrame)}
+        for site in script.log.of(".requires_grad_", "tensor_write", "set_attribute"):
+            switches = site.kind == ".requires_grad_" or any(o.data.get("name") == "requires_grad" for o in site)
+            if switches and any(id(f.node) in around for o in site for f in o.stack):
+                return f"line {getattr(site.node, 'lineno', 0)} switches gradients on or off while training"
+        for site in step.forwards:
+            for o in site:
+                mine = o.this is not None and any(id(x) in wanted for x in unwrapped(o.this))
+                if mine and inside(o.stack, step.loop) and not _is_unconditional(step.forwards, o.this, step):
+                    return f"not every step calls what is called on line {getattr(site.node, 'lineno', 0)}"
+    return ""
+
+
+def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> bool:
+    """Some call of the model stands under no condition, or one stands in each arm of the same condition."""
+    ways = [below(o.stack, step.loop) for s in sites for o in s if o.this is model and inside(o.stack, step.loop)]
+    arms = {(id(f.node), f.arm) for way in ways for f in way if isinstance(f, BranchFrame) and not f.known}
+    return any(all((id(f.node), not f.arm) in arms for f in way if isinstance(f, BranchFrame) and not f.known) for way in ways)

@@ -1,0 +1,148 @@
+"""What channels_last asks of a model: is it made of 2-D convolutions, and does anything in its code rely on the usual layout?"""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.precision.hazards import Code, is_activation
+from autofast.model import names
+from autofast.model.script import Model, Script
+from autofast.model.source import ancestors, line_of, source_of
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
+
+CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
+NOT_FLAT = frozenset(
+    {"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"}
+)  # Module.to(channels_last) raises for a weight of five dimensions
+OTHER_LAYERS = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
+VISION = "torchvision.models."
+NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
+DROPOUT = (
+    "vgg",
+    "alexnet",
+    "mobilenet",
+    "efficientnet",
+    "squeezenet",
+    "inception",
+    "googlenet",
+    "convnext",
+    "*",
+)  # of torchvision: draw masks in forward
+ELEMENTWISE = frozenset(
+    {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "SiLU", "Mish", "Hardswish", "Tanh", "Sigmoid", "Identity"}
+)
+ELEMENTWISE |= {"Dropout", "Dropout2d"}
+LAYOUT_READS = (".stride", ".data_ptr", ".as_strided", ".as_strided_", ".storage", ".untyped_storage", "torch.as_strided", ".numpy")
+DRAWS = (
+    "torch.randn_like",
+    "torch.rand_like",
+    "torch.nn.functional.dropout",
+    "torch.normal",
+    "torch.bernoulli",
+    ".normal_",
+    ".uniform_",
+    ".bernoulli_",
+    ".random_",
+)
+
+
+def is_convolutional(model: Model) -> bool:
+    """Most of its work is convolutions of images."""
+    if any(layer.startswith(OTHER_LAYERS) for layer in model.layers) or model.layers & NOT_FLAT:
+        return False
+    vision = [layer.removeprefix(VISION) for layer in model.layers if layer.startswith(VISION)]
+    if isinstance(model.thing, Ext) and model.thing.name == "timm.create_model":
+        named = const(model.thing.args.get(0, "model_name"))
+        return isinstance(named, str) and named.startswith(names.ONE_TENSOR) and not named.startswith(NO_CONVOLUTIONS)
+    return bool(model.layers & CONVOLUTIONS) or any(not layer.startswith(NO_CONVOLUTIONS) for layer in vision)
+
+
+def against(script: Script, model: Model, code: Code) -> str:
+    """Why the model must keep its layout; empty where nothing speaks against."""
+    if model.unknown:
+        return f"what {model.name} is made of is not known: {model.unknown}"
+    if any(w.name.startswith("torch.jit") for w in model.wraps):
+        return f"{model.name} is a TorchScript module"
+    if sites := script.methods("share_memory"):
+        return f"line {line_of(sites[0].node)} puts the weights into shared memory: a new layout would be a copy outside it"
+    if sites := script.calls("torch.nn.utils.parameters_to_vector"):
+        return f"line {line_of(sites[0].node)} flattens the weights with .view(), which raises in this layout"
+    if any(o.name == "LBFGS" for o in script.optimizers):
+        return "LBFGS flattens the gradients with .view(), which raises in this layout"
+    for site, occurrence in code.events(*LAYOUT_READS):
+        if isinstance(occurrence.this, Tensor) and is_activation(frozenset({occurrence.this})):
+            return f"line {line_of(site.node)} of {source_of(site.node).rel} looks at how values are laid out in memory"
+    for site, occurrence in code.events("call_unknown"):
+        if (
+            isinstance(occurrence.this, Unknown)
+            and occurrence.args is not None
+            and any(is_activation(g.values) for g in occurrence.args.positional)
+        ):
+            return f"line {line_of(site.node)} gives values to something that is not known: {occurrence.this.why}"
+    if why := code.custom_function():
+        return why
+    for site in model.forwards:
+        for occurrence in site:
+            given = occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+            if any(isinstance(t, Inst) for t in given):
+                return f"its input on line {line_of(site.node)} is no plain tensor"
+    return ""
+
+
+def draws(script: Script, model: Model, code: Code, since: int) -> bool:
+    """Random numbers are put into tensors of this layout, in another order then: dropout, or weights that are filled after ``since``."""
+    names = {name.removeprefix(VISION) for name in model.layers if name.startswith(VISION)}
+    if model.layers & {"Dropout", "AlphaDropout", "FeatureAlphaDropout"} or any(n.startswith(DROPOUT) for n in names):
+        return True
+    if any(True for _ in code.events(*DRAWS)):
+        return True
+    fills = [
+        s for (kind, _), s in script.log._sites.items() if kind.startswith("torch.nn.init.") or kind in (".apply", ".normal_", ".uniform_")
+    ]
+    return any(o.order > since for s in fills for o in s)
+
+
+# ------------------------------------------------------------------------------------------------ views
+
+
+# ------------------------------------------------------------------------------------------------ images
+def takes_image(script: Script, model: Model) -> bool:
+    """The first input goes as it is into a layer that wants four dimensions."""
+    return _starts_flat(script, model.thing, set())
+
+
+def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
+    if id(thing) in seen:
+        return False
+    seen.add(id(thing))
+    if isinstance(thing, Ext):
+        short = thing.name.rsplit(".", 1)[-1]
+        if thing.name.startswith(VISION) or thing.name == "timm.create_model":
+            return True
+        if short == "Sequential":
+            first = thing.args.positional[0].values if thing.args.positional else frozenset()
+            inner = [x for t in first for x in (t.any() if hasattr(t, "any") else (t,))]
+            if bool(inner) and len(first) == len(inner) and all(_starts_flat(script, t, seen) for t in inner):
+                return True
+            every = [t for g in thing.args.positional for t in g.values]  # of a list, in an order that is not known
+            return all(_is_flat(t) or _is_elementwise(t) for t in every) and any(_is_flat(t) for t in every)
+        return _is_flat(thing)
+    if isinstance(thing, Inst):
+        for site in script.log.of("forward"):
+            for occurrence in site:
+                raw = any(t.batch for t in occurrence.data.get("inputs", ()))
+                inside = any(isinstance(a, ast.ClassDef) and a is thing.cls.node for a in ancestors(site.node))
+                if raw and inside and occurrence.this is not None and _starts_flat(script, occurrence.this, seen):
+                    return True
+    return False
+
+
+def _is_flat(thing: Thing) -> bool:
+    """A layer that wants four dimensions."""
+    short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
+    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and short.endswith("2d") and not short.startswith("Dropout")
+
+
+def _is_elementwise(thing: Thing) -> bool:
+    """A layer that works number by number, on any dimensions."""
+    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and thing.name.rsplit(".", 1)[-1] in ELEMENTWISE

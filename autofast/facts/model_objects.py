@@ -1,0 +1,67 @@
+"""Where a model goes as an object, beside being trained: pickled, copied, kept in lists and dicts, traced."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.facts.precision.hazards import Code
+from autofast.model.events import Site
+from autofast.model.script import Model, Script
+from autofast.model.source import line_of
+from autofast.model.values import Inst, Thing, Values
+from autofast.read.recover.build import unwrapped
+
+STATE = ("__getstate__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__")
+TRACERS = frozenset({"add_graph", "summary", "profile", "get_model_complexity_info", "FlopCountAnalysis", "torchinfo", "trace"})
+
+
+def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
+    """Where the object itself is written or copied: its new ``forward`` cannot be pickled, and a copy would call the original's."""
+    for site in passed_on(script, {id(t) for t in things}):
+        does = "copies" if site.kind.startswith("copy.") else "writes"
+        return f"line {line_of(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
+    for site in script.calls("torch.optim.swa_utils.AveragedModel"):
+        return f"the AveragedModel copies the module (line {line_of(site.node)}), and a copy would call the forward of the original"
+    return ""
+
+
+def own_state(script: Script, model: Model, code: Code) -> str:
+    """What is pickled or copied of an ``nn.Module`` leaves out its compiled call, but not where the class says itself what that is."""
+    if not isinstance(model.thing, Inst):
+        return ""
+    cls = model.thing.cls
+    own = next((name for name in STATE if cls.find(name)), "")
+    for site in passed_on(script, {id(model.thing)}) if own else ():
+        return f"line {line_of(site.node)} writes or copies the module itself, and what {cls.node.name}.{own}() gives would hold its compiled call"
+    return ""
+
+
+def passed_on(script: Script, mine: set[int]) -> Iterator[Site]:
+    """The places that write or copy one of these modules as an object."""
+    for site in script.calls("torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump", "copy.deepcopy", "copy.copy"):
+        if any(holds(v, mine) for o in site if o.args is not None for v in o.args.all()):
+            yield site
+
+
+def holds(values: Values, mine: set[int]) -> bool:
+    return any(id(inner) in mine for t in held(values) for inner in unwrapped(t))
+
+
+def held(values: Values) -> list[Thing]:
+    """Things, and what lists and dicts among them hold."""
+    found: dict[int, Thing] = {}
+    todo = list(values)
+    while todo:
+        thing = todo.pop()
+        if id(thing) not in found:
+            found[id(thing)] = thing
+            todo.extend(thing.any() if hasattr(thing, "any") else ())
+    return list(found.values())
+
+
+def traces(script: Script, mine: set[int]) -> list[ast.Call]:
+    """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
+    calls = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Call))
+    named = (n for n in calls if getattr(n.func, "attr", getattr(n.func, "id", "")) in TRACERS)
+    return [n for n in named if any(holds(script.values(a), mine) for a in (*n.args, *(k.value for k in n.keywords)))]

@@ -1,0 +1,62 @@
+"""What things are made of, as far as the reader knows: modules and the modules below them, datasets and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from autofast.model.kinds import is_module
+from autofast.model.script import Model, Script
+from autofast.model.values import Arg, Bound, Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, Values
+
+PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
+
+
+def parts_of(*modules: Thing) -> dict[int, Thing]:
+    """Modules and all modules below them, by id; the lists and dicts that they are in count as well."""
+    return _closure(modules, _modules_in)
+
+
+def held_by(*things: Thing) -> dict[int, Thing]:
+    """Things and whatever they hold, be it modules, functions or files, by id."""
+    return _closure((t for t in things if not isinstance(t, PLAIN)), _all_in)
+
+
+def _modules_in(thing: Thing) -> Iterable[Thing]:
+    """The modules directly below a module or in a list or dict of modules."""
+    if isinstance(thing, Ext) and not is_module(thing):
+        return ()
+    return (t for values in _values_in(thing) for t in values if isinstance(t, (Seq, Dict)) or is_module(t))
+
+
+def _all_in(thing: Thing) -> Iterable[Thing]:
+    if isinstance(thing, Bound):
+        return (thing.this,)
+    return (t for values in _values_in(thing) for t in values if not isinstance(t, PLAIN))
+
+
+def _values_in(thing: Thing) -> list[Values]:
+    match thing:
+        case Inst():
+            return [*thing.attrs.values()]
+        case Ext():
+            return [*thing.attrs.values(), *(g.values for g in (*thing.args.positional, *thing.args.named.values()))]
+        case Seq() | Dict():
+            return [thing.any()]
+    return []
+
+
+def _closure(roots: Iterable[Thing], inside: Callable[[Thing], Iterable[Thing]]) -> dict[int, Thing]:
+    found: dict[int, Thing] = {}
+    todo = list(roots)
+    while todo:
+        thing = todo.pop()
+        if id(thing) not in found:
+            found[id(thing)] = thing
+            todo.extend(inside(thing))
+    return found
+
+
+def trained_models(script: Script) -> list[Model]:
+    """The models that a training step calls."""
+    sites = {id(site) for step in script.steps for site in step.forwards}
+    return [m for m in script.models if any(id(site) in sites for site in m.forwards)]

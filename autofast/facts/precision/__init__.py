@@ -1,0 +1,1 @@
+"""What 16-bit arithmetic would do to a piece of code."""

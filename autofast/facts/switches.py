@@ -1,0 +1,77 @@
+"""Where a switch or a hindrance is on for good: not behind an option, not in an error handler, not gated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, below, inside
+from autofast.model.script import Script
+from autofast.model.source import parent_of
+
+Branch = tuple[int, bool]
+
+
+def branches(stack: Stack) -> set[Branch]:
+    """The conditions, and their arms, that decide whether a place is reached."""
+    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}
+
+
+def with_every_step(script: Script, site: Site) -> bool:
+    """Reached in every run that trains: under no condition that is not one of training itself, and no error handler."""
+    trained = [branches(step.stack[: len(step.stack) - len(below(step.stack, step.loop))]) for step in script.steps]
+    if any(isinstance(f, TryFrame) and f.part != "body" for o in site for f in o.stack):
+        return False
+    return any(branches(o.stack) <= mine for o in site for mine in trained)
+
+
+def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence] | None:
+    """The training or evaluation loop each of whose iterations comes to this place, and how."""
+    for loop in batch_loops(script):
+        for occurrence in site:
+            if not inside(occurrence.stack, loop):
+                continue
+            rest = below(occurrence.stack, loop)
+            if any(isinstance(f, TryFrame) and f.part != "body" for f in rest):
+                continue
+            if not any(isinstance(f, BranchFrame) and not f.known and not about_hardware(f.node) for f in rest):
+                return loop, occurrence
+    return None
+
+
+def batch_loops(script: Script) -> Iterator[ast.AST]:
+    """The innermost loops that train or evaluate, batch by batch; not those over epochs or trials around them."""
+    ways = [(o.stack, step.loop) for step in script.steps for b in step.backwards for o in b.site if inside(o.stack, step.loop)]
+    for evaluation in script.evaluations:
+        for site in evaluation.forwards:
+            for o in site:
+                ways += [(o.stack, f.node) for f in o.stack if isinstance(f, LoopFrame) and f.loaders]
+    mine = {id(loop): loop for _, loop in ways if isinstance(loop, (ast.For, ast.While, ast.AsyncFor))}
+    outer = {id(f.node) for stack, loop in ways for f in stack[: len(stack) - len(below(stack, loop))] if f.node is not loop}
+    yield from (loop for key, loop in mine.items() if key not in outer)
+
+
+def about_hardware(node: ast.AST) -> bool:
+    """``if torch.cuda.is_available()``, ``if device.type == "cuda"``: true on every machine that this is about."""
+    match getattr(node, "test", None):
+        case ast.Call(func=ast.Attribute(attr="is_available")):
+            return True
+        case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=str(kind))]):
+            return kind.split(":")[0] in ("cuda", "mps", "xpu")
+    return False
+
+
+def whole_statement(node: ast.AST) -> ast.stmt | None:
+    """The statement that is nothing but this call, or an ``if`` around it that is about the hardware and holds nothing else."""
+    stmt = parent_of(node)
+    if not isinstance(stmt, ast.Expr):
+        return None
+    outer = parent_of(stmt)
+    if isinstance(outer, ast.If) and len(outer.body) == 1 and not outer.orelse and about_hardware(outer):
+        return None if _is_elif(outer) else outer
+    return stmt
+
+
+def _is_elif(node: ast.If) -> bool:
+    outer = parent_of(node)
+    return isinstance(outer, ast.If) and outer.orelse == [node]

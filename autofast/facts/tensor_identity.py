@@ -1,0 +1,179 @@
+"""Whether a tensor may stand where a second tensor object for the same values stood: ``x`` for ``Variable(x)``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from autofast.model.names import FACTORIES, LEGACY_TENSORS
+from autofast.model.script import Script
+from autofast.model.source import ancestors
+from autofast.model.values import Ref, Seq, Tensor, Unknown, Values, const
+
+# fmt: off
+# methods whose result is a tensor object of its own, or the receiver itself (the second kind)
+NEW = frozenset({"view", "reshape", "clone", "unsqueeze", "transpose", "permute", "expand", "t", "repeat", "detach"})
+KEPT = frozenset({
+    "cuda", "cpu", "to", "type", "type_as", "float", "double", "half", "long", "int", "byte", "bool", "contiguous", "pin_memory",
+    "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
+})
+# what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
+RESHAPING = frozenset({"resize_", "resize_as_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "set_", "as_strided_"})
+ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
+# fmt: on
+
+
+class Plainness:
+    """Asks about the tensors of one script."""
+
+    def __init__(self, script: Script):
+        self.script = script
+
+    def same(self, data: ast.expr) -> bool:
+        """Nothing tells ``data`` from a tensor of its own for the same values."""
+        if not self._has_no_graph(data):
+            return False
+        return self.is_new(data) or not self._told_apart
+
+    # ------------------------------------------------------------------------------------------------ one expression
+    def is_new(self, expr: ast.expr) -> bool:
+        """A tensor without a graph that nothing but this expression holds: ``torch.zeros(3).cuda()``."""
+        if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
+            return True
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and self._is_method(expr):
+            plain = all(self._is_plain(v) for v in self._arguments(expr))
+            if expr.func.attr in KEPT:
+                return plain and self.is_new(expr.func.value)
+            return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
+        if isinstance(expr, ast.BinOp):
+            parts = [p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))]
+            return bool(parts) and all(self._has_no_graph(p) for p in parts)
+        return False
+
+    def _has_no_graph(self, expr: ast.expr) -> bool:
+        if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
+            return True
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in NEW | KEPT and self._is_method(expr):
+            if all(self._is_plain(v) for v in self._arguments(expr)) and self._has_no_graph(expr.func.value):
+                return True
+        found = self.script.values(expr)
+        return bool(found) and all(isinstance(t, Tensor) and _is_clean(t) for t in found) and not self._asked
+
+    def _is_factory(self, expr: ast.expr) -> bool:
+        """``torch.zeros(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
+        if not isinstance(expr, ast.Call) or any(k.arg in (None, "requires_grad", "out") for k in expr.keywords):
+            return False
+        callees = self.script.values(expr.func)
+        names = [t.name for t in callees if isinstance(t, Ref)]
+        if not names or len(names) != len(callees):
+            return False
+        made = {f"torch.{n}" for n in (*FACTORIES, *LEGACY_TENSORS, "from_numpy")} | {f"torch.cuda.{n}" for n in LEGACY_TENSORS}
+        return all(n in made for n in names)
+
+    def _is_method(self, expr: ast.expr) -> bool:
+        """``x.name(...)`` or ``x.name`` of something that is certainly a tensor."""
+        attribute = expr.func if isinstance(expr, ast.Call) else expr
+        assert isinstance(attribute, ast.Attribute)
+        found = self.script.values(attribute.value)
+        return bool(found) and all(isinstance(t, Tensor) for t in found)
+
+    def _arguments(self, call: ast.Call) -> Iterator[Values]:
+        for arg in call.args:
+            yield self.script.values(arg.value if isinstance(arg, ast.Starred) else arg)
+        for keyword in call.keywords:
+            yield self.script.values(keyword.value)
+
+    def _is_plain(self, found: Values) -> bool:
+        """Certainly nothing with a graph: numbers, sizes, types, devices."""
+        return not any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not _is_clean(t)) for t in found) and not (
+            any(isinstance(t, Tensor) for t in found) and self._asked
+        )
+
+    # ------------------------------------------------------------------------------------------------ the whole script
+    @cached_property
+    def _asked(self) -> bool:
+        """Somewhere gradients are asked for a tensor that is no parameter and no result of a model."""
+        for node in self._nodes():
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in ASKING and self._may_be_meant(node.func.value):
+                    return True
+                if self._makes_leaf(node):
+                    return True
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in ("requires_grad", "grad"):
+                if self._may_be_meant(node.value):
+                    return True
+        return False
+
+    def _makes_leaf(self, call: ast.Call) -> bool:
+        """``torch.zeros(3, requires_grad=True)``; parameters are told apart by what they are."""
+        names = {t.name for t in self.script.values(call.func) if isinstance(t, Ref)}
+        given = [k.value for k in call.keywords if k.arg == "requires_grad"]
+        if names == {"torch.autograd.Variable"}:
+            given += call.args[1:2]
+        elif any(n.endswith((".Parameter", ".Buffer")) for n in names):
+            return False
+        return any(const(self.script.values(v)) is not False for v in given) and any(n.startswith("torch.") for n in names)
+
+    @cached_property
+    def _told_apart(self) -> bool:
+        """Somewhere a tensor of the kind is changed in a way that shows on one object only, or two objects are compared."""
+        if self._asked:
+            return True
+        for node in self._nodes():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                name, receiver = node.func.attr, node.func.value
+                if name in RESHAPING and not _is_passing(receiver) and self._may_be_meant(receiver):
+                    return True
+                grows = name.endswith("_") and not name.startswith("_") and any(self._has_graph(v) for v in self._arguments(node))
+                if grows and self._may_be_meant(receiver):
+                    return True
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if self._may_be_meant(node.value):
+                    return True
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if self._may_be_meant(node.value) and self._stored_has_graph(node):
+                    return True
+            elif isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
+                if self._has_graph(self.script.values(node.value)) and self._may_be_meant(node.target):
+                    return True
+            elif isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+                if all(self._may_be_tensor(side) for side in (node.left, *node.comparators)):
+                    return True
+        return False
+
+    def _nodes(self) -> Iterator[ast.AST]:
+        for source in self.script.sources:
+            yield from ast.walk(source.tree)
+
+    def _may_be_meant(self, expr: ast.expr) -> bool:
+        """Whether ``expr`` may be a tensor that is no parameter and no result of a model."""
+        found = self.script.values(expr)
+        if self.script.unread and not found:
+            return True
+        return any(isinstance(t, Unknown) or (isinstance(t, Tensor) and _is_clean(t)) for t in found)
+
+    def _may_be_tensor(self, expr: ast.expr) -> bool:
+        return any(isinstance(t, Tensor) and _is_clean(t) for t in self.script.values(expr))
+
+    def _stored_has_graph(self, target: ast.AST) -> bool:
+        for outer in ancestors(target):
+            if isinstance(outer, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+                return outer.value is not None and self._has_graph(self.script.values(outer.value))
+            if isinstance(outer, ast.stmt):
+                return True
+        return True
+
+    def _has_graph(self, found: Values) -> bool:
+        return any(isinstance(t, (Unknown, Seq)) or (isinstance(t, Tensor) and (t.grad or bool(t.param))) for t in found)
+
+
+def _is_clean(tensor: Tensor) -> bool:
+    return not (tensor.grad or tensor.models or tensor.param or tensor.loss or tensor.passes)
+
+
+def _is_passing(expr: ast.expr) -> bool:
+    """``x.data``: an object of its own, which is gone after the expression."""
+    if isinstance(expr, ast.Attribute):
+        return expr.attr == "data"
+    return isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "detach"

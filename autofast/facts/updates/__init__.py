@@ -1,0 +1,1 @@
+"""When gradients are made, clipped, applied and cleared, and how often."""

@@ -1,0 +1,449 @@
+"""How a scheduler that is stepped once an epoch lies to the updates of that epoch: in which loop, how many there are, how they end.
+
+A scheduler may be stepped after every update instead if each epoch certainly makes the same number of them, and this number can be
+written down before the first: every way that the script comes to an update must lead through the same loop over the same loader.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autofast.flow.iterations import FUNCTIONS
+from autofast.flow.positions import block, index
+from autofast.model.events import BranchFrame, CallFrame, Frame, GuardFrame, LoopFrame, Occurrence, Stack, WithFrame, below
+from autofast.model.kinds import is_loader, is_scaler
+from autofast.model.script import Loader, Scheduler, Script, Tick, Update
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.values import Const, Dict, Ext, Inst, Thing, const
+from autofast.read.recover.steps import LOOPS
+from autofast.rule import Refusal, at
+
+BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
+FRAMEWORKS = ("accelerate", "lightning", "hf-trainer", "deepspeed", "fabric", "ignite", "fastai", "mmengine", "composer")
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The optimizer is stepped after every ``every`` batches; ``last`` where also after a shorter rest at the end of an epoch."""
+
+    every: ast.expr
+    last: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Pace:
+    """The updates of one epoch.
+
+    Attributes:
+        epochs, loop: the loop over epochs, and the one over batches. loader: what the latter goes over, without counters and bars.
+        loaders: the loaders that this may be. window: where not every batch ends in an update.
+        anchor: the statement after which an update is done. updates: their places.
+        gone: the statement that steps the scheduler now. guard: it does so only where there is a scheduler.
+    """
+
+    epochs: ast.AST
+    loop: ast.For
+    loader: ast.expr
+    loaders: list[Thing]
+    window: Window | None
+    anchor: ast.stmt
+    updates: list[Update]
+    tick: Tick
+    gone: ast.stmt
+    guard: bool
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """The ways to the updates and to the scheduler's step."""
+        return [o.stack for u in self.updates for o in u.site] + [o.stack for o in self.tick.site]
+
+
+def pace_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Pace:
+    """The pace of the updates below ``tick``; raises :class:`Refusal`."""
+    _check_tick(script, tick, schedulers)
+    updates = list({id(u.node): u for s in schedulers for u in s.updates}.values())
+    wanted = {id(t) for s in schedulers for t in s.optimizers}
+    if not updates:
+        raise Refusal("the optimizer whose learning rate it sets is not known, or is not stepped")
+    for update in updates:
+        if any(id(t) not in wanted for t in update.things):
+            raise Refusal(f"{at(update.node)} steps other optimizers as well")
+        if not isinstance(parent_of(update.node), (ast.Expr, ast.Assign)):
+            raise Refusal(f"the step on {at(update.node)} is part of an expression")
+    epochs = _epochs(tick)
+    gone, guard = _at_epoch_end(tick, epochs)
+    loop = _batches(script, updates, epochs)
+    _in_order(tick, updates, epochs)
+    anchor, branch = _anchor(script, updates, loop)
+    loader, loaders = _loader(script, loop, updates)
+    window = _window(script, branch, loop, loaders) if branch is not None else None
+    return Pace(epochs, loop, loader, loaders, window, anchor, updates, tick, gone, guard)
+
+
+def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None:
+    if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+        raise Refusal(f"{framework} steps schedulers in its own way")
+    for scheduler in schedulers:
+        if other := next((t for t in scheduler.ticks if t.node is not tick.node), None):
+            raise Refusal(f"it is also stepped on {at(other.node)}")
+    if tick.given:
+        raise Refusal("its step is given a metric or an epoch")
+    if tick.unit != "epoch":
+        raise Refusal("it is not stepped in a loop over epochs that trains")
+    if not isinstance(parent_of(tick.node), ast.Expr):
+        raise Refusal("its step is part of an expression")
+
+
+# ------------------------------------------------------------------------------------------------ the epoch
+def _turning(frame: Frame) -> bool:
+    """A loop that goes on and on, not one over a few known values."""
+    return isinstance(frame, LoopFrame) and not frame.unrolled
+
+
+def _epochs(tick: Tick) -> ast.AST:
+    found = {}
+    for occurrence in tick.site:
+        loop = next((f.node for f in reversed(occurrence.stack) if _turning(f)), None)
+        if not isinstance(loop, LOOPS):
+            raise Refusal("it is not stepped in a loop over epochs")
+        found[id(loop)] = loop
+    if len(found) != 1:
+        raise Refusal("it is stepped in several loops")
+    return next(iter(found.values()))
+
+
+def _way(frames: Stack) -> tuple[object, ...]:
+    """What tells two ways through an epoch apart."""
+    return tuple((id(f.node), f.turn if isinstance(f, LoopFrame) else 0) for f in frames if isinstance(f, (CallFrame, LoopFrame)))
+
+
+def _straight(frames: Stack, words: str) -> None:
+    """All of ``frames`` are passed in every epoch."""
+    for frame in frames:
+        if isinstance(frame, (CallFrame, WithFrame, GuardFrame)) or (isinstance(frame, BranchFrame) and frame.known):
+            continue
+        if isinstance(frame, LoopFrame) and frame.unrolled:
+            continue
+        why = (
+            "depends on a condition"
+            if isinstance(frame, BranchFrame)
+            else "is repeated"
+            if isinstance(frame, LoopFrame)
+            else "may be cut off"
+        )
+        raise Refusal(f"{words} {why} ({at(frame.node)})")
+
+
+def _at_epoch_end(tick: Tick, epochs: ast.AST) -> tuple[ast.stmt, bool]:
+    """The statement of a step that every epoch makes once, and whether it asks first whether there is a scheduler."""
+    ways = {}
+    for occurrence in tick.site:
+        rest = below(occurrence.stack, epochs)
+        guarded = [f for f in rest if isinstance(f, BranchFrame) and _asks_for(f, tick.scheduler)]
+        _straight(tuple(f for f in rest if f not in guarded), "its step")
+        ways[_way(rest)] = occurrence
+        _no_way_out(rest, tick.node, epochs, "its step may be left out")
+    if len(ways) != 1:
+        raise Refusal("it is stepped more than once in an epoch")
+    statement = statement_of(tick.node)
+    around = parent_of(statement)
+    guard = isinstance(around, ast.If) and _is_test_of(around.test, tick.scheduler) and any(s is statement for s in around.body)
+    alone = guard and isinstance(around, ast.If) and len(around.body) == 1 and not around.orelse
+    return (around if alone and isinstance(around, ast.If) else statement), guard
+
+
+def _asks_for(frame: BranchFrame, scheduler: ast.expr) -> bool:
+    return isinstance(frame.node, ast.If) and frame.arm and _is_test_of(frame.node.test, scheduler)
+
+
+def _is_test_of(test: ast.expr, scheduler: ast.expr) -> bool:
+    """``if scheduler:``, ``if scheduler is not None:``"""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
+        if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
+            test = test.left
+    return ast.dump(test) == ast.dump(scheduler)
+
+
+def _in_order(tick: Tick, updates: list[Update], epochs: ast.AST) -> None:
+    """The updates of an epoch come before its step of the scheduler."""
+    for update in updates:
+        for first in update.site:
+            for second in tick.site:
+                a, b = below(first.stack, epochs), below(second.stack, epochs)
+                n = 0
+                while n < min(len(a), len(b)) and a[n].node is b[n].node and getattr(a[n], "arm", 0) == getattr(b[n], "arm", 0):
+                    n += 1
+                mine = statement_of(a[n].node if n < len(a) else update.node)
+                theirs = statement_of(b[n].node if n < len(b) else tick.node)
+                here = block(theirs)
+                if mine is theirs or index(here, mine) < 0:
+                    raise Refusal(f"whether it is stepped after the updates of the epoch is not clear ({at(theirs)})")
+                if index(here, mine) > index(here, theirs):
+                    raise Refusal("it is stepped before the updates of the epoch")
+
+
+def _no_way_out(frames: Stack, node: ast.AST, loop: ast.AST, words: str) -> None:
+    """Nothing before ``node`` ends the turn of ``loop``, or a function on the way from there."""
+    scope: ast.AST = loop
+    for frame in (*(f for f in frames if isinstance(f, CallFrame)), None):
+        here = node if frame is None else frame.node
+        for jump in _jumps(scope):
+            only_this_turn = isinstance(jump, ast.Continue) if scope is loop else isinstance(jump, ast.Return)
+            if only_this_turn and jump.lineno < getattr(here, "lineno", 0):
+                raise Refusal(f"{words}: {at(jump)} leaves before it")
+        if frame is not None:
+            scope = frame.func.node
+
+
+def _jumps(scope: ast.AST) -> Iterator[ast.stmt]:
+    """What leaves a turn of a loop (``continue``, ``break``) or the function around (``return``) from inside ``scope``."""
+    todo: list[tuple[ast.AST, bool]] = [(child, False) for child in getattr(scope, "body", ()) if isinstance(child, ast.stmt)]
+    while todo:
+        node, in_loop = todo.pop()
+        if isinstance(node, ast.Return) or (isinstance(node, (ast.Continue, ast.Break)) and not in_loop):
+            yield node
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            todo += [(child, in_loop or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
+
+
+# ------------------------------------------------------------------------------------------------ the batches
+def _batches(script: Script, updates: list[Update], epochs: ast.AST) -> ast.For:
+    """The one loop over batches that makes all updates of an epoch."""
+    steps = {id(s.loop) for s in script.steps}
+    found: dict[int, ast.AST] = {}
+    ways: dict[tuple[object, ...], Occurrence] = {}
+    for update in updates:
+        for occurrence in update.site:
+            if not any(f.node is epochs for f in occurrence.stack):
+                raise Refusal(f"the optimizer is also stepped outside the epochs of the scheduler ({at(update.node)})")
+            rest = below(occurrence.stack, epochs)
+            cut = next((n for n in range(len(rest) - 1, -1, -1) if id(rest[n].node) in steps and isinstance(rest[n], LoopFrame)), None)
+            if cut is None:
+                raise Refusal(f"the step on {at(update.node)} is in no loop over batches")
+            loop = rest[cut].node
+            found[id(loop)] = loop
+            _straight(rest[:cut], "the training of an epoch")
+            _no_way_out(rest[:cut], loop, epochs, "the training of an epoch may be left out")
+            ways[_way(rest[:cut])] = occurrence
+    if len(found) != 1 or len(ways) != 1:
+        raise Refusal("the optimizer is stepped in several loops of an epoch")
+    loop = next(iter(found.values()))
+    if not isinstance(loop, ast.For):
+        raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
+    for jump in _jumps(loop):
+        if not isinstance(jump, ast.Continue):
+            raise Refusal(f"{at(jump)} may end the loop over batches early")
+    return loop
+
+
+def _anchor(script: Script, updates: list[Update], loop: ast.For) -> tuple[ast.stmt, BranchFrame | None]:
+    """The statement after which the update of a batch is done, and the condition that makes it rare."""
+    places = {}
+    for update in updates:
+        for occurrence in update.site:
+            rest = below(occurrence.stack, loop)
+            _no_way_out(rest, update.node, loop, "not every batch ends in an update")
+            way = tuple((id(f.node), getattr(f, "arm", False)) for f in rest)
+            places[id(update.node), way] = (update.node, rest)
+    anchor, branch = _once(list(places.values()))
+    here = block(anchor)
+    for statement in here[index(here, anchor) + 1 :]:
+        if isinstance(statement, ast.Expr) and _updates_scaler(script, statement.value):
+            anchor = statement
+    return anchor, branch
+
+
+def _updates_scaler(script: Script, node: ast.expr) -> bool:
+    site = script.log.at(".update", node)
+    return site is not None and any(o.this is not None and is_scaler(o.this) for o in site)
+
+
+def _once(places: list[tuple[ast.Call, Stack]], depth: int = 0) -> tuple[ast.stmt, BranchFrame | None]:
+    """The statement that makes exactly one of the updates whenever it runs."""
+    branch: BranchFrame | None = None
+    while True:
+        frames = [rest[depth] if depth < len(rest) else None for _, rest in places]
+        first = frames[0]
+        if all(f is None for f in frames):
+            if len({id(node) for node, _ in places}) > 1:
+                raise Refusal(f"the optimizer is stepped several times for one batch ({at(places[-1][0])})")
+            return statement_of(places[0][0]), branch
+        if first is None or any(f is None or f.node is not first.node for f in frames):
+            raise Refusal(f"the optimizer is stepped in several places for one batch ({at(places[-1][0])})")
+        arms = {getattr(f, "arm", None) for f in frames}
+        if len(arms) > 1:
+            for arm in arms:
+                _, inner = _once([p for p, f in zip(places, frames, strict=True) if getattr(f, "arm", None) == arm], depth + 1)
+                if inner is not None:
+                    raise Refusal(f"the optimizer is stepped under conditions ({at(inner.node)})")
+            return statement_of(first.node), branch
+        if isinstance(first, BranchFrame) and not all(isinstance(f, BranchFrame) and f.known for f in frames):
+            if branch is not None:
+                raise Refusal(f"the optimizer is stepped under several conditions ({at(first.node)})")
+            branch = first
+        elif not isinstance(first, (CallFrame, WithFrame, GuardFrame, BranchFrame)):
+            raise Refusal(f"how often the optimizer is stepped for one batch is not known ({at(first.node)})")
+        depth += 1
+
+
+# ------------------------------------------------------------------------------------------------ the number of batches
+def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.expr, list[Thing]]:
+    """The expression of the loader, and the loaders that it may be here."""
+    loaders = {id(x): x for u in updates for o in u.site for f in o.stack if isinstance(f, LoopFrame) and f.node is loop for x in f.loaders}
+    expr = loop.iter
+    unknown = f"how many batches the loop on {at(loop)} has is not known"
+    for _ in range(5):
+        found = script.values(expr)
+        if found and all(is_loader(t) for t in found) and all(id(t) in loaders for t in found):
+            break
+        if isinstance(expr, ast.Subscript) and any(isinstance(t, Dict) for t in script.values(expr.value)):
+            break
+        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+        plain = all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found)
+        (step,) = inner.values() if len(inner) == 1 else (None,)
+        if not found or not plain or step is None:
+            raise Refusal(unknown)
+        expr = step
+    for scheduled in loaders.values():
+        loader = next((x for x in script.loaders if any(t is scheduled for t in x.things)), None)
+        if loader is None:
+            raise Refusal(unknown)
+        _check_loader(script, loader, scheduled)
+    if not loaders or not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
+        raise Refusal(unknown)
+    return expr, list(loaders.values())
+
+
+def _check_loader(script: Script, loader: Loader, thing: Thing) -> None:
+    where = f"the loader on {at(loader.node)}"
+    if isinstance(thing, Inst) and any(thing.cls.find(n) is not None for n in ("__len__", "__iter__")):
+        raise Refusal(f"{where} counts its batches in its own way")
+    if loader.args.open:
+        raise Refusal(f"not all arguments of {where} are known")
+    for index_, name in ((3, "sampler"), (4, "batch_sampler")):
+        if any(not isinstance(t, Ext) and t != Const(None) for t in loader.args.get(index_, name)):
+            raise Refusal(f"{where} has a {name} of its own, whose length may change")
+    shuffled = const(loader.args.get(2, "shuffle")) is True
+    if not loader.datasets and not shuffled:
+        raise Refusal(f"what {where} loads is not known, nor how many batches it has")
+    for dataset in loader.datasets:
+        if dataset.iterable:
+            raise Refusal(f"{where} has an IterableDataset, whose number of batches is not known")
+        if dataset.kind == "unknown" and not shuffled:
+            raise Refusal(f"what {where} loads is not known, nor how many batches it has")
+        if _may_grow(dataset.thing, dataset.set_outside):
+            raise Refusal(f"the length of the data set of {where} may change")
+
+
+def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
+    """Whether what ``__len__`` counts is set from outside."""
+    found = dataset.cls.find("__len__") if isinstance(dataset, Inst) else None
+    counted = {n.attr for f in found or () for n in ast.walk(getattr(f, "node", ast.Pass())) if isinstance(n, ast.Attribute)}
+    touched = {n.attr for place in set_outside for n in ast.walk(place) if isinstance(n, ast.Attribute)}
+    return bool(counted & touched)
+
+
+# ------------------------------------------------------------------------------------------------ windows of several batches
+def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Thing]) -> Window:
+    if not isinstance(branch.node, ast.If):
+        raise Refusal(f"the optimizer is stepped under a condition ({at(branch.node)})")
+    test, arm = branch.node.test, branch.arm
+    parts = [test]
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and arm:
+        parts = test.values
+    reader = _Counter(script, loop, loaders)
+    windows = [w for p in parts if (w := reader.every(p, arm)) is not None]
+    lasts = [p for p in parts if reader.is_last(p)]
+    if len(windows) != 1 or len(lasts) + 1 != len(parts):
+        raise Refusal(f"the optimizer is stepped under a condition that is not understood ({at(test)})")
+    every, from_start = windows[0]
+    if from_start and lasts:
+        raise Refusal(f"the windows of the condition on {at(test)} overlap")
+    return Window(every, from_start or bool(lasts))
+
+
+class _Counter:
+    """Reads conditions about the number of the batch."""
+
+    def __init__(self, script: Script, loop: ast.For, loaders: list[Thing]):
+        self.script, self.loop, self.loaders = script, loop, loaders
+        self.name, self.start = "", 0
+        call, target = loop.iter, loop.target
+        while isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)) and call.args:
+            if getattr(call.func, "id", "") == "enumerate":
+                given = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "start"), None)
+                start = 0 if given is None else const(script.values(given))
+                if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name) and isinstance(start, int):
+                    self.name, self.start = target.elts[0].id, start
+                return
+            call = call.args[0]
+
+    def every(self, test: ast.expr, arm: bool) -> tuple[ast.expr, bool] | None:
+        """``(i + 1) % k == 0``: k, and whether the update is made for the first batch of each window instead of the last."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.every(test.operand, not arm)
+        rest: ast.expr = ast.Constant(0)
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            wanted = isinstance(test.ops[0], ast.Eq) if arm else isinstance(test.ops[0], ast.NotEq)
+            if not wanted:
+                return None
+            rest, test = test.comparators[0], test.left
+        elif arm:
+            return None  # `if i % k:` is true in all but one
+        if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod) or (n := self.offset(test.left)) is None:
+            return None
+        if isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Sub) and ast.dump(rest.left) == ast.dump(test.right):
+            off = const(self.script.values(rest.right))
+            missing = n + off if isinstance(off, int) else None
+        else:
+            off = const(self.script.values(rest)) if not isinstance(rest, ast.Constant) else rest.value
+            missing = n - off if isinstance(off, int) else None
+        return (test.right, missing == 0) if missing in (0, 1) else None
+
+    def is_last(self, test: ast.expr) -> bool:
+        """``i + 1 == len(loader)``: this is the last batch."""
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.GtE)):
+            return False
+        mine = self.offset(test.left)
+        theirs = self.length(test.comparators[0])
+        if mine is None or theirs is None:
+            mine, theirs = self.offset(test.comparators[0]), self.length(test.left)
+        return mine is not None and theirs is not None and mine - theirs == 1
+
+    def offset(self, expr: ast.expr) -> int | None:
+        """c, where ``expr`` is the number of the batch (from 0) plus c."""
+        return _plus(expr, lambda e: self.start if isinstance(e, ast.Name) and e.id == self.name else None, self.script)
+
+    def length(self, expr: ast.expr) -> int | None:
+        """c, where ``expr`` is the number of batches plus c."""
+        return _plus(expr, lambda e: 0 if self._is_length(e) else None, self.script)
+
+    def _is_length(self, expr: ast.expr) -> bool:
+        if isinstance(expr, ast.Name):
+            made = [
+                parent_of(n)
+                for n in ast.walk(function_of(self.loop))
+                if isinstance(n, ast.Name) and n.id == expr.id and isinstance(n.ctx, ast.Store)
+            ]
+            if len(made) == 1 and isinstance(made[0], ast.Assign):
+                expr = made[0].value
+        if not isinstance(expr, ast.Call) or not isinstance(expr.func, ast.Name) or expr.func.id != "len" or len(expr.args) != 1:
+            return False
+        found = self.script.values(expr.args[0])
+        return bool(found) and all(any(t is x for x in self.loaders) for t in found)
+
+
+def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script) -> int | None:
+    """What is added to ``base``."""
+    if (known := base(expr)) is not None:
+        return known
+    if isinstance(expr, ast.BinOp) and isinstance(expr.op, (ast.Add, ast.Sub)):
+        for this, other in ((expr.left, expr.right), (expr.right, expr.left)):
+            inner, more = _plus(this, base, script), const(script.values(other))
+            if inner is not None and isinstance(more, int):
+                if isinstance(expr.op, ast.Add):
+                    return inner + more
+                return inner - more if this is expr.left else None
+    return None

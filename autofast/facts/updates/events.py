@@ -1,0 +1,371 @@
+"""What one training loop does to gradients, parameters and learning rates in the turn of a batch, and in which statements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from autofast.facts.gradients import _parameters
+from autofast.flow.iterations import stored_in, within
+from autofast.flow.rare_branches import rare
+from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, WithFrame, below, inside
+from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
+from autofast.model.script import Backward, Script, Step, Update
+from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.values import Const, Dict, Ext, Seq, Tensor, Thing, Values
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Refusal, at
+
+FINE = {
+    "optimizer": frozenset("zero_grad step state_dict".split()),
+    "scheduler": frozenset("step get_last_lr get_lr state_dict".split()),
+    "scaler": frozenset("scale step update unscale_ get_scale is_enabled state_dict".split()),
+}
+HOOKS = ("register_hook", "register_post_accumulate_grad_hook", "register_full_backward_hook", "register_comm_hook")
+
+
+READERS = (
+    "torch.",
+    "builtins.",
+    "logging.",
+    "copy.",
+    "time.",
+    "numpy.",
+    "tqdm.",
+    "wandb.",
+    "os.",
+    "math.",
+    "json.",
+    "pickle.",
+    "itertools.",
+)
+SHOWS = frozenset("add_histogram add_graph append print info debug log watch save write update_on_kvstore".split())
+NONE = Const(None)
+
+
+@dataclass(eq=False)
+class Event:
+    """Attributes:
+    kind: ``zero``, ``backward``, ``clip``, ``unscale``, ``step``, ``scaler``, ``schedule`` or ``average`` (of parameters, or any change to them).
+    order: when it first happens. calls: the calls on the way to it, from the loop on.
+    things: the optimizers (or models) that it concerns.
+    """
+
+    kind: str
+    node: ast.AST
+    order: int
+    calls: tuple[CallFrame, ...]
+    rest: Stack
+    things: list[Thing]
+    backward: Backward | None = None
+    update: Update | None = None
+    gate: ast.If | None = None  # a condition on what the update has shown: it goes with it
+
+    @property
+    def at_end(self) -> bool:
+        """It belongs to the update, and happens once for each window."""
+        return self.kind not in ("backward", "zero")
+
+
+@dataclass(eq=False)
+class Turn:
+    """The turn of a batch."""
+
+    step: Step
+    loop: ast.For
+    events: list[Event] = field(default_factory=list)
+
+    def of(self, *kinds: str) -> list[Event]:
+        return [e for e in self.events if e.kind in kinds]
+
+    @property
+    def last_update(self) -> int:
+        return max(e.order for e in self.of("step"))
+
+
+def turn_of(script: Script, step: Step) -> Turn:
+    """All that matters in one turn; raises :class:`Refusal` where something is done that has no place in a window of several batches."""
+    assert isinstance(step.loop, ast.For)
+    turn = Turn(step, step.loop)
+    check_hooks(script)
+    for backward in step.backwards:
+        _check_backward(script, backward)
+        turn.events += _events("backward", turn, backward.site, [], backward=backward)
+    for update in step.updates:
+        _check_update(update)
+        turn.events += _events("step", turn, update.site, update.things, update=update)
+    if not turn.of("step"):
+        raise Refusal("no optimizer is stepped in it")
+    for kind, sites in (("zero", step.zeros), ("clip", step.clips), ("unscale", step.unscales), ("scaler", step.scaler_updates)):
+        for site in sites:
+            turn.events += _events(kind, turn, site, [o.this for o in site if o.this is not None])
+    for site in step.schedules:
+        turn.events += _events("schedule", turn, site, [o.this for o in site if o.this is not None])
+    _others(script, turn)
+    turn.events.sort(key=lambda e: e.order)
+    return turn
+
+
+def _events(
+    kind: str, turn: Turn, site: Site, things: list[Thing], *, backward: Backward | None = None, update: Update | None = None
+) -> Iterator[Event]:
+    ways: dict[tuple[int, ...], list[Occurrence]] = {}
+    for occurrence in site:
+        if inside(occurrence.stack, turn.loop):
+            rest = below(occurrence.stack, turn.loop)
+            ways.setdefault(tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []).append(occurrence)
+    for occurrences in ways.values():
+        rest = below(occurrences[0].stack, turn.loop)
+        gate = _check_way(kind, rest, site.node, turn.loop)
+        calls = tuple(f for f in rest if isinstance(f, CallFrame))
+        order = min(o.order for o in occurrences)
+        yield Event(kind, site.node, order, calls, rest, list({id(t): t for t in things}.values()), backward, update, gate)
+    if len(ways) > 1:
+        raise Refusal(f"{at(site.node)} is come to in several ways in one turn of the loop")
+
+
+def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If | None:
+    """A condition that only a scheduler may be under, if there is one; all others have to be the same in every turn."""
+    gate = None
+    words = {"zero": "the clearing of gradients", "backward": "the backward", "step": "the update"}.get(kind, "what belongs to the update")
+    for frame in rest:
+        if isinstance(frame, BranchFrame):
+            if not frame.known and not _is_steady(frame.node, loop):
+                if kind == "schedule" and isinstance(frame.node, ast.If) and frame.arm and gate is None and not frame.node.orelse:
+                    gate = frame.node
+                    continue
+                raise Refusal(f"{words} on {at(node)} depends on a condition ({at(frame.node)})")
+        elif isinstance(frame, TryFrame):
+            raise Refusal(f"{words} on {at(node)} may be cut off ({at(frame.node)})")
+        elif isinstance(frame, LoopFrame):
+            if kind != "average" and not (frame.unrolled and kind in ("step", "clip", "schedule", "zero", "unscale")):
+                raise Refusal(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
+        elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
+            raise Refusal(f"when {words} on {at(node)} happens is not known")
+    return gate
+
+
+def _is_steady(node: ast.AST, loop: ast.For) -> bool:
+    """A condition on the configuration: the same in every turn."""
+    if not isinstance(node, ast.If):
+        return False
+    changed = stored_in(loop) | (stored_in(function_of(node)) if function_of(node) is not function_of(loop) else set())
+    for part in ast.walk(node.test):
+        if isinstance(part, ast.Name) and part.id in changed:
+            return False
+        if isinstance(part, ast.Call) and not (
+            isinstance(part.func, ast.Name) and part.func.id in ("isinstance", "hasattr", "callable", "len", "bool")
+        ):
+            return False
+        if isinstance(part, ast.Attribute) and _is_set(part, loop):
+            return False
+    return True
+
+
+def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
+    """An attribute of this name is set somewhere but where objects are made."""
+    for node in ast.walk(source_of(loop).tree):
+        if isinstance(node, ast.Attribute) and node.attr == attribute.attr and isinstance(node.ctx, (ast.Store, ast.Del)):
+            function = function_of(node)
+            if getattr(function, "name", "") != "__init__" and within(node, loop):
+                return True
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name != "__init__":
+                return True
+    return False
+
+
+def _check_backward(script: Script, backward: Backward) -> None:
+    call, where = backward.node, at(backward.node)
+    if "apex" in script.frameworks:
+        raise Refusal(
+            f"apex.amp scales the loss of the backward on {where}: let apex-amp put torch.amp in its place first, then run this again"
+        )
+    if backward.framework or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+        raise Refusal(f"the backward on {where} is not the plain `loss.backward()`")
+    if call.args or any(k.arg not in ("retain_graph",) for k in call.keywords):
+        raise Refusal(f"the backward on {where} has arguments of its own")
+    if not isinstance(parent_of(call), ast.Expr):
+        raise Refusal(f"the backward on {where} is part of an expression")
+
+
+def _check_update(update: Update) -> None:
+    where = at(update.node)
+    if update.closure or (not update.scaled and (update.node.args or update.node.keywords)):
+        raise Refusal(f"the step on {where} takes a closure, which computes the gradients itself")
+    if not update.things or not all(is_optimizer(t) for t in update.things):
+        raise Refusal(f"what is stepped on {where} is not known")
+    if not isinstance(parent_of(update.node), (ast.Expr, ast.Assign)):
+        raise Refusal(f"the step on {where} is part of an expression")
+
+
+def check_hooks(script: Script) -> None:
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and node.attr in HOOKS and script.reached(node):
+                raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
+
+
+# ------------------------------------------------------------------------------------------------ everything else
+def _others(script: Script, turn: Turn) -> None:
+    """What else is done to models and optimizers: it belongs to the update, or is no matter, or is a reason to refuse."""
+    known = {id(e.node) for e in turn.events}
+    trained = {id(x) for m in turn.step.models for x in unwrapped(m)} | {id(m) for m in turn.step.models}
+    for (kind, _), site in script.log.each():
+        here = [o for o in site if inside(o.stack, turn.loop)]
+        if not here or id(site.node) in known:
+            continue
+        rarely = all(any(isinstance(f, BranchFrame) and rare(f.node) for f in below(o.stack, turn.loop)) for o in here)
+        evaluates = all(_evaluates(o, turn) for o in here)
+        if kind in ("grad_read", "grad_write"):
+            raise Refusal(f"{at(site.node)} reads or sets gradients, which are those of several batches then")
+        if kind in ("torch.autograd.grad", "torch.autograd.backward"):
+            raise Refusal(f"{kind}() is called on {at(site.node)}")
+        if kind in ("inplace", "tensor_write"):
+            if any(isinstance(o.this, Tensor) and o.this.param for o in here):
+                _average(turn, site)
+        elif kind == ".update_parameters":
+            _average(turn, site)
+        elif kind == ".load_state_dict" and any(id(o.this) in trained for o in here):
+            raise Refusal(f"a state is loaded in every turn ({at(site.node)})")
+        elif kind == ".requires_grad_" and not evaluates:
+            raise Refusal(f"which parameters are trained is changed in the loop ({at(site.node)})")
+        elif kind.startswith("."):
+            _check_method(kind[1:], site, here)
+            if any(_keeps_up(kind[1:], o) for o in here):
+                _average(turn, site)
+            elif kind[1:] not in SHOWS and not rarely and not evaluates:
+                _check_given(site, [o for o in here if not is_module(o.this or NONE)])
+        elif kind.startswith("torch._foreach_") and kind.endswith("_"):
+            _average(turn, site)
+        elif kind in ("call_unknown", "call_object"):
+            if not rarely and not evaluates:
+                _check_given(site, here)
+            func = getattr(site.node, "func", None)
+            if isinstance(func, ast.Attribute) and func.attr.startswith("update") and not getattr(site.node, "args", ()):
+                raise Refusal(f"what is updated on {at(site.node)} is not known: an average of the weights would be one of updates")
+        elif "." in kind and not kind.startswith(READERS) and not rarely and not evaluates:
+            _check_given(site, here)
+
+
+def _keeps_up(name: str, occurrence: Occurrence) -> bool:
+    """A library's object that follows the parameters: ``ema.update(model)``."""
+    this = occurrence.this
+    if not isinstance(this, Ext) or is_module(this) or is_optimizer(this) or is_scheduler(this) or is_scaler(this):
+        return False
+    if not name.startswith("update") and name != "step":
+        return False
+    return any(_holds(v) for args in (this.args, occurrence.args) if args is not None for v in args.all())
+
+
+def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
+    for occurrence in here:
+        if occurrence.args is not None and any(_holds(v) for v in occurrence.args.all()):
+            raise Refusal(f"what {at(site.node)} does with the model or the optimizer after each batch is not known")
+
+
+def _evaluates(occurrence: Occurrence, turn: Turn) -> bool:
+    """In the forward pass, where autograd looks on, or in an evaluation."""
+    return occurrence.grad in ("off", "inference") and not any(
+        isinstance(f, LoopFrame) and f.node is turn.loop for f in occurrence.stack[-1:]
+    )
+
+
+def _average(turn: Turn, site: Site) -> None:
+    for event in _events("average", turn, site, []):
+        if event.order < turn.last_update:
+            raise Refusal(f"parameters are changed on {at(site.node)}, before the update")
+        turn.events.append(event)
+
+
+def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
+    for occurrence in here:
+        this = occurrence.this
+        if this is None:
+            continue
+        kind = "optimizer" if is_optimizer(this) else "scheduler" if is_scheduler(this) else "scaler" if is_scaler(this) else ""
+        if kind and name not in FINE[kind]:
+            raise Refusal(f"what `.{name}()` of the {kind} on {at(site.node)} means for several batches is not known")
+
+
+def _holds(found: Values, depth: int = 0) -> bool:
+    """Something that is trained, or trains, is among these values."""
+    for thing in found:
+        if is_module(thing) or is_optimizer(thing) or is_scaler(thing) or is_scheduler(thing):
+            return True
+        if isinstance(thing, Tensor) and thing.param:
+            return True
+        if isinstance(thing, Seq) and (thing.kind == "parameters" or (depth < 2 and _holds(thing.any(), depth + 1))):
+            return True
+        if isinstance(thing, Dict) and depth < 2 and _holds(thing.any(), depth + 1):
+            return True
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ order
+def check_order(script: Script, turn: Turn) -> None:
+    """Between two updates of an optimizer, its gradients come from the same backwards as before, once for each batch."""
+    backwards, zeros = turn.of("backward"), turn.of("zero")
+    for step in turn.of("step"):
+        mine = [z for z in zeros if clears(script, z, step)]
+        theirs = [b for b in backwards if _reaches(script, b, step)]
+        if not mine:
+            raise Refusal(f"the gradients that {at(step.node)} uses are not cleared in the turn of a batch")
+        first = max((z.order for z in mine if z.order < step.order), default=0)
+        theirs = [b for b in theirs if not _exclude(b, step)]
+        for backward in theirs:
+            if not first < backward.order < step.order:
+                raise Refusal(_leak(backward, step))
+        if not theirs:
+            raise Refusal(f"no backward comes before the step on {at(step.node)}")
+    for zero in zeros:
+        if not any(clears(script, zero, s) for s in turn.of("step")):
+            raise Refusal(f"whose gradients {at(zero.node)} clears is not known")
+
+
+def _exclude(one: Event, other: Event) -> bool:
+    """Where one of these happens, the other does not: they stand in the arms of one condition."""
+    arms = {id(f.node): f.arm for f in one.rest if isinstance(f, BranchFrame)}
+    return any(isinstance(f, BranchFrame) and arms.get(id(f.node), f.arm) != f.arm for f in other.rest)
+
+
+def _leak(backward: Event, step: Event) -> str:
+    return (
+        f"the backward on {at(backward.node)} may leave gradients in the parameters of the optimizer on {at(step.node)}: they are cleared "
+        "before its next update now, and would be added to it in a window"
+    )
+
+
+def clears(script: Script, zero: Event, step: Event) -> bool:
+    """Whether the gradients that a step uses are those that ``zero`` clears."""
+    if any(is_optimizer(t) for t in zero.things):
+        return any(t is u for t in zero.things for u in step.things)
+    cleared = {id(x) for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
+    owners = _owners(script, step)
+    return bool(owners) and all(any(id(x) in cleared for x in (p, *unwrapped(p))) for p in owners)
+
+
+def _owners(script: Script, step: Event) -> list[Thing]:
+    return [p for o in script.optimizers if any(t is u for t in o.things for u in step.things) for p in o.params]
+
+
+def _reaches(script: Script, backward: Event, step: Event) -> bool:
+    """Whether a backward may leave gradients in the parameters of an optimizer."""
+    owners = _owners(script, step)
+    assert backward.backward is not None
+    tensors = backward.backward.tensors
+    if not owners or not tensors or any(not t.passes for t in tensors):
+        return True
+    forwards = [script.log.at("forward", node) for t in tensors for node in t.passes]
+    makers = [o.this for site in forwards if site is not None for o in site if o.this is not None]
+    if any(site is None for site in forwards):
+        return True
+    mine = {id(x) for p in owners for x in (p, *unwrapped(p))}
+    if any(id(x) in mine for m in makers for x in (m, *unwrapped(m))):
+        return True
+    try:
+        keys = {key for p in owners for x in unwrapped(p) for key, _ in _parameters(x)}
+        reached = {key for m in makers for x in unwrapped(m) for key, _ in _parameters(x)}
+    except Refusal:
+        return True
+    return not keys or bool(keys & reached)

@@ -1,0 +1,221 @@
+"""Who else reads and sets learning rates, and schedules that count one thing while they are stepped after another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.updates.cadence import Pace
+from autofast.flow.iterations import mentions, within
+from autofast.model.events import LoopFrame
+from autofast.model.kinds import is_loader, is_scheduler
+from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
+from autofast.read.recover.steps import LOOPS
+from autofast.rule import Refusal, at
+
+SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
+FINE = ("step", "state_dict", *SHOWS)
+
+
+def check_rates(script: Script, pace: Pace, schedulers: list[Scheduler]) -> None:
+    """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the rates as well."""
+    wanted = {id(t) for s in schedulers for t in s.things}
+    rates = {id(t) for s in schedulers for t in s.optimizers}
+    for other in script.schedulers:
+        if not any(other is s for s in schedulers) and any(id(t) in rates for t in other.optimizers) and other.ticks:
+            raise Refusal(f"another scheduler sets the same learning rates ({at(other.node)})")
+    for node in _uses(script, wanted):
+        parent = parent_of(node)
+        if isinstance(parent, ast.Attribute):
+            if parent.attr == "load_state_dict":
+                raise Refusal(
+                    f"its state is loaded on {at(parent)}: a checkpoint of epochs would bring back their number as that of updates"
+                )
+            if parent.attr not in FINE:
+                raise Refusal(f"`{ast.unparse(parent)}` on {at(parent)} counts epochs")
+        elif (taker := _taken_by(script, node)) is not None:
+            raise Refusal(f"it is given to `{ast.unparse(taker.func)}` on {at(taker)}")
+    for node in _rates(script):
+        if isinstance(node.ctx, ast.Store):
+            raise Refusal(f"the learning rate is also set by hand on {at(node)}")
+    for read in [*_rates(script), *_shown(script, wanted)]:
+        if (test := _decides(read)) is not None:
+            raise Refusal(f"{at(test)} decides by the learning rate")
+
+
+def log_between(script: Script, pace: Pace) -> str:
+    """A note on lines that show the learning rate after the updates of an epoch, and before the step that is moved away."""
+    wanted = {id(t) for t in pace.tick.things}
+    tick = statement_of(pace.tick.node)
+    lines = []
+    for node in [*_rates(script), *_shown(script, wanted)]:
+        if function_of(node) is function_of(tick) and node.lineno < tick.lineno and not within(node, pace.loop):
+            if any(a is pace.epochs for a in ancestors(node)) and (
+                function_of(pace.loop) is not function_of(tick) or node.lineno > pace.loop.lineno
+            ):
+                lines.append(node.lineno)
+    return f" (the rate that line {lines[0]} shows is then the next epoch's)" if lines else ""
+
+
+def by_hand(script: Script) -> ast.AST | None:
+    """A place that sets a learning rate while the script trains."""
+    for node in _rates(script):
+        if isinstance(node.ctx, ast.Store) and script.steps:
+            return statement_of(node)
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ uses
+def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load):
+                if any(id(t) in wanted for t in script.values(node)):
+                    yield node
+
+
+def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
+    """A call that is given the scheduler and is not of this project, so what it does with it is not known."""
+    here: ast.AST = node
+    for outer in ancestors(node):
+        if isinstance(outer, ast.stmt):
+            return None
+        if isinstance(outer, ast.Call) and here is not outer.func:
+            found = script.values(outer.func)
+            mine = found and all(isinstance(t, (Func, Bound, Cls)) for t in found)
+            library = bool(found) and all(
+                isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins.")) for t in found
+            )
+            return None if mine or library or any(is_scheduler(t) for t in script.values(outer)) else outer
+        here = outer
+    return None
+
+
+def _rates(script: Script) -> Iterator[ast.Subscript]:
+    """``group["lr"]`` of an optimizer's parameter groups, where the script comes to it."""
+    for source in script.sources:
+        if "param_groups" not in source.text:
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "lr":
+                if _is_group(node.value) and script.reached(statement_of(node)):
+                    yield node
+
+
+def _is_group(expr: ast.expr) -> bool:
+    if any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(expr)):
+        return True
+    if not isinstance(expr, ast.Name):
+        return False
+    for node in ast.walk(function_of(expr)):
+        if isinstance(node, (ast.For, ast.comprehension)) and any(
+            isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.iter)
+        ):
+            if any(isinstance(n, ast.Name) and n.id == expr.id for n in ast.walk(node.target)):
+                return True
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == expr.id for t in node.targets):
+            if isinstance(node.value, ast.Subscript) and any(
+                isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.value)
+            ):
+                return True
+    return False
+
+
+def _shown(script: Script, wanted: set[int]) -> Iterator[ast.Attribute]:
+    for node in _uses(script, wanted):
+        parent = parent_of(node)
+        if isinstance(parent, ast.Attribute) and parent.attr in SHOWS:
+            yield parent
+
+
+def _decides(node: ast.expr) -> ast.AST | None:
+    """A condition that depends on what ``node`` reads, directly or through one variable."""
+    here: ast.AST = node
+    for outer in ancestors(node):
+        if isinstance(outer, ast.Compare) or (isinstance(outer, (ast.If, ast.While, ast.IfExp)) and here is outer.test):
+            return outer
+        if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+            name = outer.targets[0].id
+            for other in ast.walk(function_of(node)):
+                if isinstance(other, ast.Compare) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(other)):
+                    return other
+            return None
+        if isinstance(outer, ast.stmt) and not isinstance(outer, (ast.If, ast.While)):
+            return None
+        here = outer
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ units
+HORIZONS = {
+    "StepLR": (1, "step_size"),
+    "CosineAnnealingLR": (1, "T_max"),
+    "CosineAnnealingWarmRestarts": (1, "T_0"),
+    "LinearLR": (3, "total_iters"),
+    "PolynomialLR": (1, "total_iters"),
+}
+
+
+def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> str:
+    """A horizon in epochs of a scheduler that is stepped in every iteration, or the other way round."""
+    for scheduler in schedulers:
+        if scheduler.own:
+            continue
+        if tick.unit == "update" and not tick.given and scheduler.name in ("CosineAnnealingLR", "PolynomialLR"):
+            index, name = HORIZONS[scheduler.name]
+            given = scheduler.args.given(index, name)
+            if given is not None and given.expr is not None and _is_number_of_epochs(script, given.values, tick):
+                rest = "the rate goes up and down again and again" if name == "T_max" else "the rate ends in the first epochs"
+                return (
+                    f"`{name}={ast.unparse(given.expr)}` is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
+                    f"{rest}; multiply it by the length of the loader, or step once an epoch"
+                )
+        if tick.unit == "epoch" and scheduler.name in HORIZONS:
+            given = scheduler.args.given(*HORIZONS[scheduler.name])
+            if given is not None and given.expr is not None and counts_batches(script, given.expr):
+                name = HORIZONS[scheduler.name][1]
+                return (
+                    f"`{name}={ast.unparse(given.expr)}` counts batches, but the step on {at(tick.node)} is made once an epoch: "
+                    "the rate hardly moves; count epochs, or step after every update"
+                )
+        if tick.unit == "epoch" and scheduler.name == "OneCycleLR":
+            given = scheduler.args.given(4, "steps_per_epoch")
+            total = scheduler.args.given(2, "total_steps")
+            counts = (
+                total is not None
+                and total.expr is not None
+                and any(isinstance(n, ast.Name) and n.id == "len" for n in ast.walk(total.expr))
+            )
+            if (given is not None and given.values != {Const(1)}) or counts:
+                return f"OneCycleLR is made for a step after every update, but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
+    return ""
+
+
+def counts_batches(script: Script, expr: ast.expr) -> bool:
+    """Whether the length of a loader is in a number, directly or through one variable."""
+    parts = [expr]
+    for node in ast.walk(expr):
+        if isinstance(node, ast.Name):
+            stores = [parent_of(n) for n in mentions(function_of(expr), node.id) if isinstance(n.ctx, ast.Store)]
+            parts += [s.value for s in stores if isinstance(s, ast.Assign)]
+    calls = [n for part in parts for n in ast.walk(part) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"]
+    return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))
+
+
+def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
+    """Whether the same number says how often the loop over epochs goes round, in which a loop over a loader steps the scheduler."""
+    if not values or not all(isinstance(t, (Arg, Const)) for t in values):
+        return False
+    for occurrence in tick.site:
+        around = [f for f in occurrence.stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)]
+        if len(around) < 2 or not around[-1].loaders:
+            return False
+        loop = around[-2].node
+        call = loop.iter if isinstance(loop, ast.For) else None
+        if not isinstance(call, ast.Call) or not call.args:
+            return False
+        if not any(script.values(a) == values for a in call.args):
+            return False
+    return True

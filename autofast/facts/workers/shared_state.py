@@ -1,0 +1,327 @@
+"""What worker processes would not share: state that fetching an item changes, and state that others change while items read it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from autofast.facts.loaders import fits, given, hooks
+from autofast.facts.workers.loader_code import WRITERS, Side, is_iterator
+from autofast.flow.changes import Change, callers, changes, home_of, scope_at, scope_of, shown, unread_calls
+from autofast.model.events import CallFrame, LoopFrame
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, function_of, line_of, live, parent_of
+from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
+LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
+TARGET_FIRST = WRITERS - {"torch.save", "pickle.dump", "json.dump", "joblib.dump", "torchvision.utils.save_image"}
+EARLY = frozenset(
+    {
+        "__init__",
+        "__post_init__",
+        "__init_subclass__",
+        "setup",
+        "prepare_data",
+        "configure_optimizers",
+        "train_dataloader",
+        "val_dataloader",
+        "test_dataloader",
+        "predict_dataloader",
+    }
+)
+DICE = ("random.", "numpy.random.", "torch.rand", "torch.multinomial", "torch.bernoulli", "torch.normal", "torch.poisson", "torch.empty")
+
+
+# ------------------------------------------------------------------------------------------------ when
+class Time:
+    """When a place runs, as seen from a loader."""
+
+    def __init__(self, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]):
+        self.script, self.loader, self.skip = script, loader, skip
+        self.ways: list[list[ast.AST]] = [[*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses]
+        if not self.ways and hooks(loader):
+            self.ways = [[*(f.node for f in stack if isinstance(f, STARTS)), node] for node, stack in fits(script)]
+        if not self.ways:
+            self.ways = [[*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node] for t in loader.things]
+        self.open = not loader.uses or any(u.is_next or _in_generator(u.node) for u in loader.uses)
+        self.known: dict[tuple[int, bool], bool] = {}
+
+    def after(self, node: ast.AST) -> bool:
+        """Whether it may run after workers have been started for the first time."""
+        return self.runs(node, False)
+
+    def within(self, node: ast.AST) -> bool:
+        """Whether it may run while an iterator of the loader is in use."""
+        return self.runs(node, not self.open)
+
+    def runs(self, node: ast.AST, within: bool) -> bool:
+        function = function_of(node)
+        key = (id(node), within)
+        if key in self.known:
+            return self.known[key]
+        self.known[key] = False
+        found = self.known[key] = self.look(node, function, within)
+        return found
+
+    def look(self, node: ast.AST, function: ast.AST, within: bool) -> bool:
+        on_the_way = [n for way in self.ways for n in way if scope_at(n, n) is function or _scope_of_place(n) is function]
+        if within:
+            uses = [u.node for u in self.loader.uses if _scope_of_place(u.node) is function]
+            if any(_in_body(node, use) for use in uses):
+                return True
+            if on_the_way:
+                return False
+        elif on_the_way:
+            return any(_follows(node, place) for place in on_the_way)
+        if isinstance(function, ast.Module):
+            return False
+        return self.called(function, within)
+
+    def called(self, function: ast.AST, within: bool) -> bool:
+        calls, passed = callers(self.script).get(id(function), ([], False))
+        if passed:
+            return True
+        if not calls:
+            if getattr(function, "name", "") in EARLY:
+                return False
+            if self.script.reached(function):
+                return True
+            calls = unread_calls(self.script, getattr(function, "name", ""))
+        return any(self.runs(call, within) for call in calls if not self.skip(call))
+
+
+def _scope_of_place(node: ast.AST) -> ast.AST:
+    return function_of(node) if parent_of(node) is not None else node
+
+
+def _in_generator(node: ast.AST) -> bool:
+    function = function_of(node)
+    if isinstance(function, ast.Module):
+        return False
+    return any(isinstance(n, (ast.Yield, ast.YieldFrom)) and function_of(n) is function for n in ast.walk(function))
+
+
+def _in_body(node: ast.AST, loop: ast.AST) -> bool:
+    parts: list[ast.AST] = [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
+    around = {id(a) for a in (node, *ancestors(node))}
+    return any(id(p) in around for p in parts)
+
+
+def _follows(node: ast.AST, place: ast.AST) -> bool:
+    """Whether, in one function, ``node`` may run after ``place`` has begun."""
+    loops = [a for a in ancestors(node) if isinstance(a, LOOPS)]
+    around = {id(place), *(id(a) for a in ancestors(place))}
+    if any(id(loop) in around for loop in loops):
+        return True
+    return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)) > (getattr(place, "lineno", 0), getattr(place, "col_offset", 0))
+
+
+# ------------------------------------------------------------------------------------------------ the answers
+def items(script: Script, loader: Loader) -> Side:
+    """The code that would run in workers."""
+    sides: dict[int, Side] = script.__dict__.setdefault("_item_sides", {})
+    if id(loader) not in sides:
+        roots = [t for name in ("dataset", "collate_fn") for t in _argument(loader, name)]
+        sides[id(loader)] = Side(script, roots, _argument(loader, "worker_init_fn"))
+    return sides[id(loader)]
+
+
+def indices(script: Script, loader: Loader) -> Side:
+    """The code that chooses indices, which stays in the main process but runs ahead of it."""
+    sides: dict[int, Side] = script.__dict__.setdefault("_index_sides", {})
+    if id(loader) not in sides:
+        sides[id(loader)] = Side(script, [t for name in ("sampler", "batch_sampler") for t in _argument(loader, name)])
+    return sides[id(loader)]
+
+
+def _argument(loader: Loader, name: str) -> list[Thing]:
+    argument = given(loader, name)
+    return ordered(argument.values) if argument is not None else []
+
+
+def changed_by_items(script: Script, loader: Loader) -> str:
+    """What fetching an item or making a batch changes for good; empty where nothing is changed."""
+    side = items(script, loader)
+    for node, what in side.writes():
+        return f"fetching an item changes {what} (line {line_of(node)}): workers would change copies of it"
+    for handle in side.handles():
+        return f"items are read through {handle.name} (line {line_of(handle.node)}), which workers would share"
+    trained = [m for step in script.steps for m in step.models] + [m for o in script.optimizers for m in o.params]
+    if any(id(model) in side.objects for model in trained):
+        return "items are made by a model that is trained: workers would keep its first weights"
+    return ""
+
+
+def changed_meanwhile(script: Script, loader: Loader) -> str:
+    """What is changed while batches are fetched ahead."""
+    time = Time(script, loader, _skip(items(script, loader)))
+    why = _changed(script, items(script, loader), time, time.within)
+    if why:
+        return f"{why} while workers fetch items ahead: they would not see it"
+    side = indices(script, loader)
+    if side.functions or side.objects:
+        ahead = Time(script, loader, _skip(side))
+        if not _at_once(script, side) and (why := _changed(script, side, ahead, ahead.within)):
+            return f"{why}, which its sampler reads, and workers ask for indices ahead of time"
+        if why := _told(script, loader, side):
+            return why
+    return _files(script, loader, items(script, loader), time)
+
+
+def changed_between(script: Script, loader: Loader) -> str:
+    """What is changed between epochs, or within them."""
+    side = items(script, loader)
+    time = Time(script, loader, _skip(side))
+    why = _changed(script, side, time, time.after)
+    return f"{why} after the workers have got their copy of it: they would not see it" if why else ""
+
+
+def unseen(script: Script, loader: Loader) -> bool:
+    """Items read variables of modules that the script sets as it runs: only a forked worker has their values."""
+    side = items(script, loader)
+    shared: set[int] = set(side.classes)
+    todo = [t for name in side.free.values() for t in script.values(name) if isinstance(home_of(name), ast.Module)]
+    while todo:
+        thing = todo.pop()
+        if id(thing) in side.objects and id(thing) not in shared or isinstance(thing, Cls):
+            if id(thing) not in shared:
+                shared.add(id(thing))
+                todo += [t for values in side.parts(thing) for t in values]
+    for change in changes(script):
+        function = function_of(change.node)
+        if isinstance(function, ast.Module) and not _below_guard(change.node):
+            continue
+        if change.bound:
+            if isinstance(home_of(change.node), ast.Module) and side.touched(change):  # type: ignore[arg-type]
+                return True
+        elif change.base is not None and not _makes_itself(change) and side.touched(change):
+            parts = [n for n in ast.walk(change.base) if isinstance(n, (ast.Name, ast.Attribute))]
+            if any(id(t) in shared for n in parts for t in script.values(n)):
+                return True
+    return False
+
+
+def _below_guard(node: ast.AST) -> bool:
+    tests = (a.test for a in ancestors(node) if isinstance(a, ast.If))
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in ast.walk(test))
+
+
+def _skip(side: Side) -> Callable[[ast.AST], bool]:
+    def skip(node: ast.AST) -> bool:
+        return any(id(a) in side.functions or id(a) in side.beside for a in (node, *ancestors(node)))
+
+    return skip
+
+
+def _changed(script: Script, side: Side, time: Time, when: Callable[[ast.AST], bool]) -> str:
+    if not side.functions and not side.objects:
+        return ""
+    for change in changes(script):
+        if time.skip(change.node) or _makes_itself(change) or not side.touched(change) or not when(change.node):
+            continue
+        what = change.bound or shown(change.node if not isinstance(change.node, ast.Call) else change.base or change.node)
+        return f"line {line_of(change.node)} changes `{what}`"
+    return ""
+
+
+def _makes_itself(change: Change) -> bool:
+    """``self.x = ...`` in a constructor: a new object."""
+    if change.base is None:
+        return False
+    function = function_of(change.node)
+    if getattr(function, "name", "") not in ("__init__", "__post_init__", "__new__"):
+        return False
+    root: ast.AST = change.base
+    while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    return isinstance(root, ast.Name) and root.id in scope_of(function).parameters[:1]
+
+
+def _at_once(script: Script, side: Side) -> bool:
+    """All indices are computed where the iterator is made: ``return iter(torch.randperm(n).tolist())``."""
+    for function in (side.functions[n] for n in side.starts):
+        parts = [n for n in live(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and function_of(n) is function]
+        for part in parts:
+            call = part.value if isinstance(part, ast.Return) else None
+            if not isinstance(call, ast.Call) or not any(
+                isinstance(t, Ref) and t.name == "builtins.iter" for t in script.values(call.func)
+            ):
+                return False
+            if (
+                not call.args
+                or side.keeps(call.args[0])
+                or isinstance(call.args[0], ast.GeneratorExp)
+                or is_iterator(script.values(call.args[0]))
+            ):
+                return False
+    return bool(side.functions)
+
+
+def draws_ahead(script: Script, loader: Loader) -> bool:
+    """Whether its sampler draws random numbers from one index to the next: with workers that happens earlier."""
+    side = indices(script, loader)
+    for call in side.calls:
+        if any(isinstance(t, Ref) and t.name.startswith(DICE) for t in script.values(call.func)) and _between(side, call, set()):
+            return True
+    return False
+
+
+def seeds(script: Script, loader: Loader) -> bool:
+    """Whether items seed the generators, which a worker does with its own only."""
+    calls = items(script, loader).calls
+    return any(
+        isinstance(t, Ref) and t.name.endswith(("seed", "seed_all", "seed_everything")) for c in calls for t in script.values(c.func)
+    )
+
+
+def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
+    """In a loop that yields, or in a function that is called there."""
+    function = function_of(call)
+    for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
+        if function_of(loop) is function and any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(loop)):
+            return True
+    if id(function) in seen:
+        return False
+    seen.add(id(function))
+    return isinstance(function, ast.Lambda) or any(_between(side, site, seen) for site in side.sites.get(id(function), ()))
+
+
+def _told(script: Script, loader: Loader, side: Side) -> str:
+    """The sampler notes something for the training loop to read, which would be ahead of it."""
+    for node, what in side.writes():
+        if not isinstance(node, ast.Attribute):
+            continue
+        for source in script.sources:
+            for read in ast.walk(source.tree):
+                if not isinstance(read, ast.Attribute) or read.attr != node.attr or not isinstance(read.ctx, ast.Load) or _skip(side)(read):
+                    continue
+                if any(id(t) in side.objects or isinstance(t, Unknown) for t in script.values(read.value)):
+                    return f"its sampler changes {what} (line {line_of(node)}), which line {line_of(read)} reads, and workers ask it ahead of time"
+    return ""
+
+
+def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
+    """Training writes files to where items are read from."""
+    for source in script.sources:
+        for node in live(source.tree):
+            if not isinstance(node, ast.Call) or time.skip(node):
+                continue
+            names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+            if not names & WRITERS:
+                continue
+            path = node.args[0 if names & TARGET_FIRST else 1] if len(node.args) > (0 if names & TARGET_FIRST else 1) else None
+            for part in ast.walk(path) if path is not None else ():
+                if (
+                    isinstance(part, (ast.Name, ast.Attribute))
+                    and not _is_module(script, part)
+                    and side.is_part(part)
+                    and time.within(node)
+                ):
+                    return f"line {line_of(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"
+    return ""
+
+
+def _is_module(script: Script, expr: ast.expr) -> bool:
+    return any(isinstance(t, (Ref, Module)) for t in script.values(expr))

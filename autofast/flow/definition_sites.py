@@ -1,0 +1,213 @@
+"""Where the script keeps an object: the variable or attribute that it is put into first, and the statements that do so."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autofast.flow.call_sites import Attribute, Calls, Scope, Variable, calls_of
+from autofast.flow.positions import block, index, nodes_of
+from autofast.model.script import Script
+from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.values import Inst, Thing
+
+
+@dataclass(frozen=True)
+class Home:
+    """A place that objects are kept in: variables of ``scope``, or attributes of ``owners``; ``stores`` put something there.
+
+    ``names`` are the names of the variables or attributes.
+    """
+
+    scope: Scope | None
+    owners: tuple[Inst, ...]
+    stores: tuple[ast.stmt, ...]
+    names: tuple[str, ...] = ()
+
+    def beside(self, name: str) -> Variable | Attribute:
+        """A new value that is kept in the same place."""
+        return Variable(name, self.scope) if self.scope is not None else Attribute(name, self.owners)
+
+
+def home_of(script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing], what: str = "optimizer") -> Home | str:
+    """The one place where all these expressions have their ``objects`` from; or why there is not one."""
+    search = _Search(script, {id(t) for t in objects}, what)
+    for expr in exprs:
+        search.follow(expr)
+        if search.refusal:
+            return search.refusal
+    scopes, owners = list(search.scopes.values()), list(search.owners.values())
+    if len(scopes) + bool(owners) != 1:
+        return f"the {what}s are kept in different places"
+    return Home(scopes[0] if scopes else None, tuple(owners), tuple(search.stores.values()), tuple(search.names))
+
+
+class _Search:
+    """Follows expressions back to the variables and attributes that their values were put into."""
+
+    def __init__(self, script: Script, wanted: set[int], what: str):
+        self.script, self.wanted, self.what = script, wanted, what
+        self.calls: Calls = calls_of(script)
+        self.scopes: dict[int, Scope] = {}
+        self.owners: dict[int, Inst] = {}
+        self.stores: dict[int, ast.stmt] = {}
+        self.names: dict[str, None] = {}
+        self.refusal = ""
+        self._seen: set[tuple[int, str]] = set()
+
+    def follow(self, expr: ast.expr) -> None:
+        if isinstance(expr, ast.Name):
+            self._variable(function_of(expr), expr.id)
+        elif isinstance(expr, ast.Attribute):
+            self._attribute(expr)
+        else:
+            self.refusal = f"the {self.what} is `{ast.unparse(expr)}` on line {expr.lineno}: put it into a variable first"
+
+    def _variable(self, scope: Scope, name: str) -> None:
+        if (id(scope), name) in self._seen:
+            return
+        self._seen.add((id(scope), name))
+        parameter = _parameter(scope, name)
+        stores = [s for s in _stores(scope, name) if self._puts(s)]
+        if stores:
+            self.scopes[id(scope)] = scope
+            self.names[name] = None
+            self.stores.update((id(s), s) for s in stores)
+        elif parameter is not None and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._arguments(scope, name)
+        elif (outer := _outer(scope)) is not None:
+            self._variable(outer, name)
+        else:
+            self.refusal = f"where `{name}` comes from is not known"
+
+    def _arguments(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> None:
+        calls = self.calls.of(function)
+        if not calls:
+            self.refusal = f"nothing in this project calls {function.name}(), which gets `{name}`"
+        for call in calls:
+            given = argument(call, function, name)
+            if given is None:
+                self.refusal = f"line {call.lineno} does not spell out `{name}`"
+                return
+            if any(id(t) in self.wanted for t in self.script.values(given)):
+                self.follow(given)
+
+    def _attribute(self, expr: ast.Attribute) -> None:
+        owners = [t for t in self.script.values(expr.value) if isinstance(t, Inst)]
+        if not owners or len(owners) != len(self.script.values(expr.value)):
+            self.refusal = f"what `{ast.unparse(expr.value)}` is on line {expr.lineno} is not known"
+            return
+        ids = {id(t) for t in owners}
+        stores: list[ast.stmt] = []
+        for source in self.script.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Attribute) and node.attr == expr.attr and isinstance(node.ctx, ast.Store):
+                    if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(statement_of(node)):
+                        stores.append(statement_of(node))
+        if not stores or any(_named_self(s, expr.attr) is None for s in stores):
+            self.refusal = f"`{ast.unparse(expr)}` is not set in a method of its own class"
+            return
+        self.owners.update((id(t), t) for t in owners)
+        self.names[expr.attr] = None
+        self.stores.update((id(s), s) for s in stores)
+
+    def _puts(self, statement: ast.stmt) -> bool:
+        """It stores one of the objects, not None or a placeholder."""
+        value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+        if value is None:
+            return False
+        todo, seen = list(self.script.values(value)), set()
+        while todo:
+            thing = todo.pop()
+            if id(thing) in self.wanted:
+                return True
+            if id(thing) not in seen and hasattr(thing, "any"):
+                seen.add(id(thing))
+                todo.extend(thing.any())
+        return False
+
+
+def argument(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+    """The expression that a call gives for a parameter; None where it is not spelled out."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    names = [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
+    if isinstance(parent_of(function), ast.ClassDef) and isinstance(call.func, ast.Attribute):
+        names = names[1:]
+    position = names.index(name) if name in names else len(call.args)
+    if position >= len(call.args) or any(isinstance(a, ast.Starred) for a in call.args[: position + 1]):
+        return None
+    return call.args[position]
+
+
+def _parameter(scope: ast.AST, name: str) -> ast.arg | None:
+    spec = getattr(scope, "args", None)
+    if not isinstance(spec, ast.arguments):
+        return None
+    return next((a for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs) if a.arg == name), None)
+
+
+def _stores(scope: ast.AST, name: str) -> list[ast.stmt]:
+    nodes = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store))
+    return [statement_of(n) for n in nodes if function_of(n) is scope or _is_global(n, scope)]
+
+
+def _is_global(node: ast.Name, scope: ast.AST) -> bool:
+    """Set in a function that declares it ``global``."""
+    return isinstance(scope, ast.Module) and any(isinstance(n, ast.Global) and node.id in n.names for n in ast.walk(function_of(node)))
+
+
+def _outer(scope: Scope) -> Scope | None:
+    return next((a for a in ancestors(scope) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module))), None)
+
+
+def _named_self(statement: ast.stmt, attr: str) -> str | None:
+    """``self`` in ``self.attr = ...`` inside a method."""
+    function = function_of(statement)
+    if not isinstance(function, ast.FunctionDef) or not isinstance(parent_of(function), ast.ClassDef) or not function.args.args:
+        return None
+    this = function.args.args[0].arg
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    for target in (t for outer in targets if outer is not None for t in ast.walk(outer)):
+        if isinstance(target, ast.Attribute) and target.attr == attr and isinstance(target.value, ast.Name) and target.value.id == this:
+            return this
+    return None
+
+
+def after_all(stores: Iterable[ast.stmt], busy: set[int]) -> list[ast.stmt]:
+    """The statements after which all of ``stores`` (in one function) are done, one for each function.
+
+    What is put there must not depend on a condition, so an ``if`` is left unless it holds something of ``busy`` (ids of nodes).
+    """
+    found: dict[int, ast.stmt] = {}
+    by_scope: dict[int, list[ast.stmt]] = {}
+    for store in stores:
+        by_scope.setdefault(id(function_of(store)), []).append(store)
+    for group in by_scope.values():
+        lifted = [_lifted(s, busy) for s in group]
+        last = _last(lifted)
+        for statement in [last] if last is not None else lifted:
+            found[id(statement)] = statement
+    return list(found.values())
+
+
+def _lifted(statement: ast.stmt, busy: set[int]) -> ast.stmt:
+    while isinstance(outer := parent_of(statement), (ast.If, ast.Try)) and not nodes_of([outer]) & busy:
+        statement = outer
+    return statement
+
+
+def _last(statements: list[ast.stmt]) -> ast.stmt | None:
+    """The last of them in the innermost block that holds them all."""
+    for outer in [statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))]:
+        here = block(outer)
+        places = [_index_in(here, s) for s in statements]
+        if here and all(p >= 0 for p in places):
+            return here[max(places)]
+    return None
+
+
+def _index_in(here: list[ast.stmt], statement: ast.stmt) -> int:
+    return next((n for s in (statement, *ancestors(statement)) if isinstance(s, ast.stmt) and (n := index(here, s)) >= 0), -1)

@@ -1,0 +1,73 @@
+"""Where places stand to each other: in which statement of one block each of them happens, across function calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.model.events import BranchFrame, CallFrame, Frame, LoopFrame, Occurrence, Stack, TryFrame
+from autofast.model.source import block_of, statement_of
+
+SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)  # one object stands for all of a kind
+
+
+def shared(a: Stack, b: Stack) -> int:
+    """How many frames, from the outside, two places have in common."""
+    n = 0
+    while n < min(len(a), len(b)) and _same(a[n], b[n]):
+        n += 1
+    return n
+
+
+def _same(a: Frame, b: Frame) -> bool:
+    if type(a) is not type(b) or a.node is not b.node:
+        return False
+    if isinstance(a, CallFrame) and isinstance(b, CallFrame):
+        return a.func.node is b.func.node
+    if isinstance(a, BranchFrame) and isinstance(b, BranchFrame):
+        return a.arm == b.arm
+    if isinstance(a, TryFrame) and isinstance(b, TryFrame):
+        return a.part == b.part
+    return True
+
+
+def statement_at(stack: Stack, node: ast.AST, depth: int) -> ast.stmt:
+    """The statement in which a place happens, in the block that its first ``depth`` frames lead to."""
+    return statement_of(stack[depth].node if depth < len(stack) else node)
+
+
+def depth_of(stack: Stack, node: ast.AST) -> int:
+    """The number of frames down to and with the innermost one of ``node`` (a loop, ``with`` or function); 0 where there is none."""
+    for n in range(len(stack) - 1, -1, -1):
+        frame = stack[n]
+        if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
+            return n + 1
+    return 0
+
+
+def index(block: list[ast.stmt], stmt: ast.stmt) -> int:
+    """Where ``stmt`` stands in ``block``; -1 where it does not."""
+    return next((n for n, other in enumerate(block) if other is stmt), -1)
+
+
+def block(stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements beside ``stmt``; empty for one that stands in no block (a case of ``match``)."""
+    try:
+        return block_of(stmt)
+    except ValueError:
+        return []
+
+
+def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
+    """The ids of all nodes in ``parts``."""
+    return {id(node) for part in parts for node in ast.walk(part) if not isinstance(node, SHARED)}
+
+
+def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[int]) -> bool:
+    """Whether an occurrence at ``node`` is in the code of ``inside``, or in a function called from there."""
+    return id(node) in inside or any(id(frame.node) in inside for frame in occurrence.stack)
+
+
+def is_sure(occurrence: Occurrence, depth: int) -> bool:
+    """It happens whenever the block at ``depth`` runs."""
+    return not any((isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame)) for f in occurrence.stack[depth:])

@@ -1,0 +1,170 @@
+"""Where a value is decided: the literal behind ``num_workers=args.workers``, however many names it passes through on its way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from autofast.model.events import CallFrame, Stack
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.values import Arg, Given, Inst, Ref, one
+
+CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where a value is decided.
+
+    Attributes:
+        kind: ``literal`` (a constant), ``option`` (of the command line, with a constant as its default) or ``computed``.
+        expr: the constant, or what computes the value.
+        node: what a report names: the ``add_argument`` call of an option, else ``expr``.
+        shared: it reaches the place in question through a name, an option or a parameter, and may reach others too.
+    """
+
+    kind: str
+    expr: ast.expr
+    node: ast.expr
+    shared: bool
+
+
+class Unresolved(Exception):
+    """Why it is not known where a value is decided."""
+
+
+@dataclass
+class Trail:
+    """Follows values back to where they are decided. ``seen`` are the expressions on the way, of all values followed so far."""
+
+    script: Script
+    seen: dict[int, ast.expr] = field(default_factory=dict)
+
+    def of(self, given: Given, stacks: Iterable[Stack]) -> list[Origin] | str:
+        """The origins of an argument in all the ways the script comes to it; or why they are not known."""
+        exprs = [entry.expr for _, entry in given.via] if given.via else [given.expr]
+        found: dict[int, Origin] = {}
+        try:
+            for stack in stacks:
+                for expr in exprs:
+                    if expr is None:
+                        return "it is given in a way that is not followed"
+                    origin = self._follow(expr, stack, False, 0)
+                    found[id(origin.expr)] = origin
+        except Unresolved as why:
+            return str(why)
+        return list(found.values())
+
+    def _follow(self, expr: ast.expr, stack: Stack, shared: bool, depth: int) -> Origin:
+        self.seen[id(expr)] = expr
+        if depth > 20:
+            raise Unresolved("it passes through too many names")
+        if isinstance(expr, ast.Constant):
+            return Origin("literal", expr, expr, shared)
+        if isinstance(expr, ast.Name):
+            return self._name(expr, stack, depth)
+        if isinstance(expr, ast.Call) and len(expr.args) == 1 and not expr.keywords and self._is_cast(expr.func):
+            return self._follow(expr.args[0], stack, shared, depth + 1)
+        if isinstance(option := one(self.script.values(expr)), Arg):
+            default = next((k.value for k in option.node.keywords if k.arg == "default"), None)
+            if not isinstance(default, ast.Constant):
+                raise Unresolved(f"the default of `--{option.name}` is not a constant")
+            return Origin("option", default, option.node, True)
+        if isinstance(expr, ast.Attribute) and any(isinstance(t, Inst) for t in self.script.values(expr.value)):
+            return self._attribute(expr, depth)
+        return Origin("computed", expr, expr, shared)
+
+    def _is_cast(self, func: ast.expr) -> bool:
+        return any(isinstance(t, Ref) and t.name in CASTS for t in self.script.values(func))
+
+    def _name(self, expr: ast.Name, stack: Stack, depth: int) -> Origin:
+        scope = function_of(expr)
+        stores = list(_stores(scope, expr.id))
+        if not isinstance(scope, ast.Module) and not stores:
+            if expr.id in _parameters(scope):
+                return self._parameter(expr.id, scope, stack, depth)
+            scope, stack = source_of(expr).tree, ()
+            stores = list(_stores(scope, expr.id))
+        if len(stores) != 1:
+            raise Unresolved(f"`{expr.id}` is set in {len(stores) or 'no'} places")
+        value = assigned(stores[0])
+        if value is None:
+            raise Unresolved(f"`{expr.id}` is not set by a plain assignment")
+        return self._follow(value, stack, True, depth + 1)
+
+    def _parameter(self, name: str, scope: FunctionNode, stack: Stack, depth: int) -> Origin:
+        for n in reversed(range(len(stack))):
+            frame = stack[n]
+            if not isinstance(frame, CallFrame) or frame.func.node is not scope:
+                continue
+            given = frame.given.get(name)
+            if given is not None and given.expr is not None and not given.via:
+                return self._follow(given.expr, stack[:n], True, depth + 1)
+            default = _parameters(scope)[name]
+            if default is not None and (given is None or not isinstance(frame.node, ast.Call)):  # a function that nothing calls
+                return self._follow(default, (), True, depth + 1)
+        raise Unresolved(f"the parameter `{name}` gets it in a way that is not followed")
+
+    def _attribute(self, expr: ast.Attribute, depth: int) -> Origin:
+        owners = self.script.values(expr.value)
+        sites = [
+            s for s in self.script.log.of("set_attribute")
+            if isinstance(s.node, ast.Attribute) and s.node.attr == expr.attr and any(o.this in owners for o in s)
+        ]  # fmt: skip
+        value = assigned(sites[0].node) if len(sites) == 1 else None
+        if value is None:
+            raise Unresolved(f"`.{expr.attr}` is set in {len(sites) or 'no'} places")
+        stack = next(o.stack for o in sites[0] if o.this in owners)
+        return self._follow(value, stack, True, depth + 1)
+
+    def read_elsewhere(self, origin: Origin) -> ast.expr | None:
+        """A place that reads an option and is not on any trail that was followed, comparisons left out."""
+        if origin.kind != "option":
+            return None
+        on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
+        for source in self.script.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load) and id(node) not in on_trail:
+                    if any(isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)):
+                        if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
+                            return node
+        return None
+
+
+def only_value(name: ast.Name) -> ast.expr | None:
+    """The expression that a variable always holds: the right side of the only assignment to it."""
+    scope: ast.AST = function_of(name)
+    if isinstance(scope, FunctionNode) and name.id in _parameters(scope):
+        return None
+    stores = list(_stores(scope, name.id))
+    if not stores and not isinstance(scope, ast.Module):
+        stores = list(_stores(source_of(name).tree, name.id))
+    return assigned(stores[0]) if len(stores) == 1 else None
+
+
+def _stores(scope: ast.AST, name: str) -> Iterator[ast.Name]:
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, (ast.Store, ast.Del)) and function_of(node) is scope:
+            yield node
+        elif isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            yield from [ast.Name(name, ast.Store())] * 2  # set from several scopes
+
+
+def assigned(target: ast.AST) -> ast.expr | None:
+    """The right side of the plain assignment to a target."""
+    parent = parent_of(target)
+    if isinstance(parent, ast.Assign) and any(t is target for t in parent.targets):
+        return parent.value
+    return parent.value if isinstance(parent, ast.AnnAssign) and parent.target is target else None
+
+
+def _parameters(scope: FunctionNode) -> dict[str, ast.expr | None]:
+    """The parameters of a function, with their defaults."""
+    spec = scope.args
+    positional = [*spec.posonlyargs, *spec.args]
+    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(spec.defaults)), *spec.defaults]
+    both = [*zip(positional, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
+    return {param.arg: default for param, default in both}

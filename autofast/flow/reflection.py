@@ -1,0 +1,61 @@
+"""What shows a variable without its name where one looks for it, or the text of an expression besides its value."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from autofast.model.source import ancestors, function_of, parent_of, source_of
+
+BY_TEXT = frozenset({"eval", "exec"})
+
+
+def shows_names(scope: ast.AST) -> bool:
+    """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs text: ``"{loss}".format(**locals())``."""
+    everywhere = isinstance(scope, ast.Module)
+    for node in ast.walk(scope):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        name, here = node.func.id, function_of(node) is scope
+        if name in BY_TEXT and (here or everywhere):
+            return True
+        if name == "globals" and everywhere:
+            return True
+        if here and (name == "locals" or (name == "vars" and not node.args)):
+            return True
+    return False
+
+
+def is_spelled(node: ast.expr) -> bool:
+    """Whether ``node`` stands in ``f"{loss.item() = }"``, where another expression would print another text."""
+    for outer in (node, *ancestors(node)):
+        if isinstance(outer, ast.stmt):
+            return False
+        if isinstance(outer, ast.FormattedValue) and isinstance(string := parent_of(outer), ast.JoinedStr):
+            n = next(i for i, v in enumerate(string.values) if v is outer)
+            before = string.values[n - 1] if n else None
+            if isinstance(before, ast.Constant) and str(before.value).rstrip().endswith("=") and _in_text(string, outer.value):
+                return True
+    return False
+
+
+def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
+    """Whether a string shows an expression together with its text; said of any whose text cannot be told."""
+    try:
+        whole = cst.parse_expression(f"({source_of(string).segment(string)})")
+        for part in _fields(whole):
+            if part.equal is not None and _same(cst.Module([]).code_for_node(part.expression), value):
+                return True
+    except (cst.ParserSyntaxError, SyntaxError):
+        return True
+    return False
+
+
+def _fields(node: cst.CSTNode) -> list[cst.FormattedStringExpression]:
+    found = [node] if isinstance(node, cst.FormattedStringExpression) else []
+    return found + [part for child in node.children for part in _fields(child)]
+
+
+def _same(code: str, value: ast.expr) -> bool:
+    return ast.dump(ast.parse(f"({code.strip()})", mode="eval").body) == ast.dump(value)

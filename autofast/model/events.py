@@ -1,0 +1,169 @@
+"""What happened while the script was interpreted: events, each with the frames around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autofast.model.values import Arguments, Func, Given, Thing, Values
+
+
+@dataclass(frozen=True, eq=False)
+class CallFrame:
+    """A call of a project function; ``given`` maps its parameters to the arguments at ``node``."""
+
+    node: ast.AST
+    func: Func
+    given: dict[str, Given]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopFrame:
+    """A loop (``for``, ``while`` or comprehension); ``over`` is what it iterates, ``loaders`` the loaders in that.
+
+    ``turn`` tells passes apart: the number of the value in a loop over a few known ones, else 0 for the first pass and 1 for all others.
+    """
+
+    node: ast.AST
+    over: Values
+    loaders: frozenset[Any] = frozenset()
+    turn: int = 0
+    unrolled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class BranchFrame:
+    """One arm of an ``if``; ``arm`` is the value of the test, ``known`` where that is certain in this way there."""
+
+    node: ast.AST
+    arm: bool
+    known: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class WithFrame:
+    """A ``with`` block (or a decorator that acts like one, then ``node`` is the function) and its contexts."""
+
+    node: ast.AST
+    contexts: tuple[tuple[ast.expr, Values], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GuardFrame:
+    """Below ``if __name__ == "__main__"``: not run again when a worker process imports the script."""
+
+    node: ast.AST
+
+
+@dataclass(frozen=True, eq=False)
+class TryFrame:
+    """Part of a ``try``: ``body``, ``handler``, ``else`` or ``finally``."""
+
+    node: ast.AST
+    part: str
+
+
+Frame = CallFrame | LoopFrame | BranchFrame | WithFrame | TryFrame | GuardFrame
+Stack = tuple[Frame, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrence:
+    """One way that the script comes to a place."""
+
+    stack: Stack
+    order: int
+    this: Thing | None
+    args: Arguments | None
+    result: Values
+    grad: str  # on | off | inference | maybe: the gradient mode
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Site:
+    """A place in the source where something of one kind happens, with every way the script comes there."""
+
+    kind: str
+    node: ast.AST
+    occurrences: list[Occurrence] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Occurrence]:
+        return iter(self.occurrences)
+
+    def things(self) -> set[Thing | None]:
+        return {o.this for o in self.occurrences}
+
+
+def _way(frame: Frame) -> Hashable:
+    """What tells two passes through one frame apart."""
+    known: Hashable = frame.__dict__.get("_way")
+    if known is None:
+        known = id(frame.node)
+        if isinstance(frame, BranchFrame):
+            known = id(frame.node), frame.arm
+        elif isinstance(frame, LoopFrame):
+            known = id(frame.node), frozenset(map(id, frame.loaders)), frame.turn if frame.unrolled else 0
+        frame.__dict__["_way"] = known
+    return known
+
+
+class Log:
+    """All sites by kind. The same way to a place is kept once, as it was the last (and most general) time."""
+
+    MOST = 256  # ways to one place: more than any script had that was tried
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[str, int], Site] = {}
+        self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
+        self._count = 0
+        self.full = ""  # a place that is reached in more ways than are kept
+
+    def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
+            result: Values = frozenset(), grad: str = "on", **data: Any) -> None:  # fmt: skip
+        key = (kind, id(node))
+        site = self._sites.setdefault(key, Site(kind, node))
+        ways = self._ways.setdefault(key, {})
+        self._count += 1
+        occurrence = Occurrence(stack, self._count, this, args, result, grad, data)
+        way = (grad, this, *map(_way, stack))
+        if way in ways:
+            old = site.occurrences[ways[way]]
+            site.occurrences[ways[way]] = replace(occurrence, order=old.order, result=old.result | occurrence.result)
+        elif len(ways) < self.MOST:
+            ways[way] = len(site.occurrences)
+            site.occurrences.append(occurrence)
+        else:
+            self.full = self.full or f"the code on line {getattr(node, 'lineno', 0)} is reached in too many ways"
+
+    def of(self, *kinds: str) -> list[Site]:
+        """The sites of these kinds, in the order the script first came to them."""
+        return [s for (kind, _), s in self._sites.items() if kind in kinds]
+
+    def each(self) -> list[tuple[tuple[str, int], Site]]:
+        """Every site with its kind, in the order the script first came to them."""
+        return list(self._sites.items())
+
+    def at(self, kind: str, node: ast.AST) -> Site | None:
+        return self._sites.get((kind, id(node)))
+
+
+def loops(stack: Stack) -> list[LoopFrame]:
+    """The loops around a place, outermost first, across function calls."""
+    return [f for f in stack if isinstance(f, LoopFrame)]
+
+
+def inside(stack: Stack, node: ast.AST) -> bool:
+    """Whether ``node`` (a loop, ``with``, function or branch) is among the frames."""
+    return any(f.node is node or (isinstance(f, CallFrame) and f.func.node is node) for f in stack)
+
+
+def below(stack: Stack, node: ast.AST) -> Stack:
+    """The frames inside the innermost frame of ``node``."""
+    for i in range(len(stack) - 1, -1, -1):
+        frame = stack[i]
+        if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
+            return stack[i + 1 :]
+    return stack

@@ -1,0 +1,127 @@
+"""Canonical names of the library's objects, and what kind of object a name makes. Tables only."""
+
+from __future__ import annotations
+
+import re
+
+_MOVED = [
+    (r"^torch\.utils\.data\.(?:dataloader|dataset|sampler|distributed)\.(\w+)$", r"torch.utils.data.\1"),
+    (r"^torch\.amp\.(?:autocast_mode\.)?autocast$", "torch.autocast"),
+    (r"^torch\.amp\.grad_scaler\.", "torch.amp."),
+    (r"^torch\.cuda\.amp\.(?:autocast_mode|grad_scaler)\.", "torch.cuda.amp."),
+    (r"^torch\.optim\.(?!lr_scheduler|swa_utils)[a-z_]\w*\.([A-Z]\w*)$", r"torch.optim.\1"),
+    (r"^torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)$", r"torch.nn.\1"),
+    (r"^torch\.nn\.parallel\.(?:data_parallel\.)?DataParallel$", "torch.nn.DataParallel"),
+    (r"^torch\.nn\.parallel\.distributed\.", "torch.nn.parallel."),
+    (r"^torch\.autograd\.(?:grad_mode\.)?(no_grad|enable_grad|set_grad_enabled|inference_mode)$", r"torch.\1"),
+    (r"^torch\.nn\.utils\.clip_grad\.", "torch.nn.utils."),
+    (r"^torch\.nn\.utils\.clip_grad_norm$", "torch.nn.utils.clip_grad_norm_"),
+    (r"^torch\.autograd\.variable\.Variable$", "torch.autograd.Variable"),
+    (
+        r"^(?:lightning\.pytorch|pytorch_lightning)\.demos\.mnist_datamodule\.MNIST$",
+        "torchvision.datasets.MNIST",
+    ),  # with a fallback for tests
+    (r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$", "torchvision.models.get_model"),
+    (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
+    (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
+    (r"^torch\.(?:special|linalg)\.", "torch."),
+    (r"^torchvision\.models\.(?:\w+\.)?([a-z]\w*)$", r"torchvision.models.\1"),
+    (r"^torchvision\.datasets\.(?:\w+\.)?([A-Z]\w*)$", r"torchvision.datasets.\1"),
+]
+_PATTERNS = [(re.compile(p), r) for p, r in _MOVED]
+
+
+def canonical(name: str) -> str:
+    """One name for everything that is importable from several places."""
+    for pattern, replacement in _PATTERNS:
+        if pattern.search(name):
+            return pattern.sub(replacement, name)
+    return name
+
+
+LOADER = "torch.utils.data.DataLoader"
+DDP = "torch.nn.parallel.DistributedDataParallel"
+WRAPPERS = frozenset({DDP, "torch.nn.DataParallel", "torch.compile", "apex.parallel.DistributedDataParallel", "torch.jit.script"})
+CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+MODULE_BASES = frozenset({"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"})
+DATASETS = ("torchvision.datasets.", "torchaudio.datasets.", "datasets.")
+DATASET_BASES = frozenset({"torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})
+NO_GRAD = {
+    "torch.no_grad": "off",
+    "torch.inference_mode": "inference",
+    "torch.enable_grad": "on",
+}
+AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})
+SCALER = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"})
+
+# torch functions that make a tensor of their own; True where they draw random numbers
+FACTORIES = {
+    **dict.fromkeys(("zeros", "ones", "full", "empty", "eye", "arange", "linspace", "logspace", "tensor", "range"), False),
+    **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), False),
+    **dict.fromkeys(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "rand_like", "randn_like", "randint_like"), True),
+}
+GENERATORS = frozenset(
+    {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random", "torch.Generator"}
+)
+LEGACY_TENSORS = frozenset({"FloatTensor", "DoubleTensor", "LongTensor", "HalfTensor", "IntTensor", "ByteTensor", "BoolTensor", "Tensor"})
+FUNCTIONAL_LOSSES = frozenset(
+    "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss "
+    "gaussian_nll_loss hinge_embedding_loss huber_loss "
+    "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss "
+    "smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss".split()
+)
+NUMBERS = frozenset("size dim numel nelement ndimension element_size stride data_ptr is_floating_point is_contiguous get_device".split())
+ONE_TENSOR = tuple(  # of torchvision's models: the others return a dict, a list, or a tuple in training
+    "resnet resnext wide_resnet vgg alexnet densenet mobilenet efficientnet squeezenet shufflenet mnasnet regnet convnext vit_ swin_ maxvit".split()
+)
+# of what ``from module import *`` binds: known from the running Python, and libraries that bind no name of a builtin
+STANDARD = frozenset(
+    "math cmath random time datetime os os.path sys collections itertools functools typing copy string json re operator statistics dataclasses "
+    "abc enum pathlib glob argparse pickle struct heapq bisect contextlib".split()
+)
+NO_BUILTINS = frozenset(
+    "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
+    "torchvision.transforms torchvision.models torchvision.datasets tqdm matplotlib.pyplot transformers".split()
+)
+PACKAGES = frozenset(
+    "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split()
+)
+STARRED = {
+    "torch.nn": "Module Sequential ModuleList ModuleDict Linear Conv1d Conv2d Conv3d ConvTranspose2d BatchNorm1d BatchNorm2d LayerNorm ReLU LeakyReLU "
+    "Sigmoid Tanh Softmax Dropout Embedding LSTM GRU RNN CrossEntropyLoss NLLLoss MSELoss BCELoss BCEWithLogitsLoss L1Loss Parameter DataParallel "
+    "MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten Identity Upsample functional init utils parallel",
+    "torch": "nn optim utils Tensor device tensor zeros ones rand randn cat stack no_grad save load manual_seed cuda backends autocast from_numpy",
+    "torch.optim": "SGD Adam AdamW RMSprop Adagrad Adadelta LBFGS NAdam RAdam lr_scheduler",
+    "torch.utils.data": "DataLoader Dataset TensorDataset Subset random_split ConcatDataset Sampler IterableDataset",
+    "torch.optim.lr_scheduler": "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau LambdaLR OneCycleLR",
+}
+
+
+def makes_module(name: str) -> bool:
+    """Whether calling ``name`` gives an ``nn.Module`` of a library."""
+    last = name.rsplit(".", 1)[-1]
+    if name.startswith("torch.nn.") and not name.startswith(("torch.nn.functional.", "torch.nn.init.", "torch.nn.utils.")):
+        return last == "*" or last[:1].isupper() and last not in ("Parameter", "ParameterList", "ParameterDict", "Buffer")
+    if name.startswith("torchvision.models."):
+        return last == "*" or last[:1].islower() or last[:1].isupper() and not last.endswith("Weights")
+    return name in ("timm.create_model", "torch.compile", "torch.jit.script", "torch.optim.swa_utils.AveragedModel") or (
+        name.startswith("transformers.") and last in ("from_pretrained", "from_config") and ("Model" in name or "For" in name)
+    )
+
+
+def gives_one_tensor(name: str) -> bool:
+    """Whether calling a module of this library class gives a tensor, and no tuple or dict of them."""
+    last = name.rsplit(".", 1)[-1]
+    return (name.startswith("torch.nn.") and last != "*") or (name.startswith("torchvision.models.") and last.startswith(ONE_TENSOR))
+
+
+def is_optimizer(name: str) -> bool:
+    return name.startswith("torch.optim.") and name.count(".") == 2 and name.rsplit(".", 1)[-1][:1].isupper()
+
+
+def is_scheduler(name: str) -> bool:
+    return name.startswith("torch.optim.lr_scheduler.") and name.rsplit(".", 1)[-1][:1].isupper()
+
+
+def is_loss(name: str) -> bool:
+    return name.startswith("torch.nn.") and name.endswith("Loss")

@@ -1,0 +1,294 @@
+"""One file of the user's project: its text, its syntax tree, and how to write it back unchanged.
+
+Analysis works on :mod:`ast` (about ten times as fast as a concrete tree and typed); only the files that
+are edited are parsed a second time, by LibCST, when the edits are composed. Every ``ast`` node carries a
+link to its :class:`Source` and to its parent, so a node is a complete address.
+"""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TypeGuard
+
+IGNORE = re.compile(r"#\s*autofast:\s*ignore(?:\[([\w\s,-]*)\])?")
+
+
+class BadInput(Exception):
+    """Something the user must mend. ``str()`` is the one line that is shown."""
+
+
+class Source:
+    """A readable Python file.
+
+    Attributes:
+        path: absolute path (``-`` for stdin).
+        rel: posix path relative to the project root, as it is shown and written in reports.
+        text: the decoded text with ``\\n`` line ends and without a byte order mark.
+        tree: ``ast.Module`` of ``text``; each node has its source and parent (see :func:`source_of`, :func:`parent_of`).
+    """
+
+    def __init__(self, path: Path, rel: str, raw: bytes):
+        self.path, self.rel, self.raw = path, rel, raw
+        self.encoding, self.bom = _encoding(raw, rel)
+        try:
+            decoded = raw[len(codecs.BOM_UTF8) if self.bom else 0 :].decode(self.encoding)
+        except (UnicodeDecodeError, LookupError) as error:
+            raise BadInput(f"{rel}:1: not a Python text file ({error}); give a .py file") from None
+        if "\0" in decoded:
+            raise BadInput(f"{rel}:1: a binary file, not Python source; give a .py file")
+        self.newline = _newline(decoded)
+        self.text = decoded.replace("\r\n", "\n").replace("\r", "\n")
+        self.tree = _parse(self.text, rel)
+        _link(self.tree, self)
+
+    @classmethod
+    def read(cls, path: Path, root: Path) -> Source:
+        """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
+        rel = _relative(path, root) if path.is_file() or path.is_dir() else path.as_posix()
+        if path.is_symlink() and not path.exists():
+            raise BadInput(f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script")
+        if path.is_dir():
+            raise BadInput(f"{rel}: is a directory; give the training script in it")
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            raise BadInput(f"{rel}: no such file") from None
+        except OSError as error:
+            raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
+        return open_source(path.resolve(), rel, raw)
+
+    def encode(self, text: str) -> bytes:
+        """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and line ends as read."""
+        if self.newline == "mixed":
+            raise BadInput(f"{self.rel}: mixes line endings; make them uniform first (e.g. with dos2unix)")
+        body = text.replace("\n", self.newline)
+        return (codecs.BOM_UTF8 if self.bom else b"") + body.encode(self.encoding)
+
+    def shown(self, line: int) -> int:
+        """The line of the file, as users see it, that is line ``line`` of ``text``."""
+        return line
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of ``text`` without their ends; line ``n`` is ``lines[n - 1]``."""
+        return self.text.split("\n")
+
+    @cached_property
+    def ignores(self) -> dict[int, frozenset[str]]:
+        """Line number -> names in its ``# autofast: ignore[...]`` comment; an empty set means every rule."""
+        found: dict[int, frozenset[str]] = {}
+        if "autofast" not in self.text:
+            return found
+        try:
+            for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+                if token.type == tokenize.COMMENT and (match := IGNORE.search(token.string)):
+                    names = frozenset(n.strip() for n in (match[1] or "").split(",") if n.strip())
+                    found[token.start[0]] = names
+        except (tokenize.TokenError, IndentationError, SyntaxError):
+            pass
+        return found
+
+    @cached_property
+    def rebound(self) -> frozenset[str]:
+        """The names that some function declares ``global`` or ``nonlocal``."""
+        return frozenset(n for node in ast.walk(self.tree) if isinstance(node, (ast.Global, ast.Nonlocal)) for n in node.names)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every identifier that occurs anywhere in the file: a new name must be none of them."""
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(node.name)
+            elif isinstance(node, ast.alias):
+                found.add((node.asname or node.name).split(".")[0])
+            elif isinstance(node, ast.ExceptHandler) and node.name:
+                found.add(node.name)
+        return frozenset(found)
+
+    def fresh(self, *candidates: str) -> str:
+        """The first of ``candidates`` (then ``candidates[0] + '_2'``, ...) that the file does not use."""
+        for name in candidates:
+            if name not in self.names:
+                return name
+        n = 2
+        while f"{candidates[0]}_{n}" in self.names:
+            n += 1
+        return f"{candidates[0]}_{n}"
+
+    def segment(self, node: ast.AST) -> str:
+        """The source text of ``node``."""
+        return ast.get_source_segment(self.text, node) or ""
+
+    def __repr__(self) -> str:
+        return f"Source({self.rel})"
+
+
+def open_source(path: Path, rel: str, raw: bytes) -> Source:
+    """The source of a Python file or a Jupyter notebook."""
+    if path.suffix == ".ipynb":
+        from autofast.model.notebook import Notebook
+
+        return Notebook(path, rel, raw)
+    return Source(path, rel, raw)
+
+
+# ------------------------------------------------------------------------------------------------ nodes as addresses
+def source_of(node: ast.AST) -> Source:
+    """The file that ``node`` stands in."""
+    source: Source = node._af_source  # type: ignore[attr-defined]
+    return source
+
+
+def line_of(node: ast.AST | None) -> int:
+    """The line of ``node``; 1 for a module."""
+    return getattr(node, "lineno", 1)
+
+
+def parent_of(node: ast.AST) -> ast.AST | None:
+    """The node around ``node``; None for a module."""
+    parent: ast.AST | None = node._af_parent  # type: ignore[attr-defined]
+    return parent
+
+
+def ancestors(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes around ``node``, innermost first."""
+    parent = parent_of(node)
+    while parent is not None:
+        yield parent
+        parent = parent_of(parent)
+
+
+def statement_of(node: ast.AST) -> ast.stmt:
+    """The innermost statement that holds ``node`` (``node`` itself if it is one)."""
+    for outer in (node, *ancestors(node)):
+        if isinstance(outer, ast.stmt):
+            return outer
+    raise ValueError("a module has no statement around it")
+
+
+def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module:
+    """The innermost function (or the module) whose code ``node`` is."""
+    for outer in ancestors(node):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):
+            return outer
+    raise ValueError("no scope")
+
+
+def block_of(stmt: ast.stmt) -> list[ast.stmt]:
+    """The list of statements that ``stmt`` is an element of."""
+    parent = parent_of(stmt)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and any(s is stmt for s in block):
+            return block
+    raise ValueError("a statement outside any block")
+
+
+def live(node: ast.AST) -> Iterator[ast.AST]:
+    """``node`` and all nodes in it, but for branches that a constant keeps from running (``if False:``).
+
+    What makes a function a generator, or a name global, does so there, too.
+    """
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        yield here
+        if is_switched(here):
+            live_arm = live_block(here)
+            todo += live_arm
+            dead = (n for s in (*here.body, *here.orelse) if s not in live_arm for n in ast.walk(s))
+            todo += [n for n in dead if isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))]
+        else:
+            todo += ast.iter_child_nodes(here)
+
+
+def live_block(switched: ast.If) -> list[ast.stmt]:
+    """The arm of an ``if`` with a constant test that runs."""
+    return switched.body if switched.test.value else switched.orelse  # type: ignore[attr-defined]
+
+
+def is_switched(node: ast.AST) -> TypeGuard[ast.If]:
+    """An ``if`` whose test is a constant."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Constant)
+
+
+def _link(tree: ast.Module, source: Source) -> None:
+    tree._af_source, tree._af_parent = source, None  # type: ignore[attr-defined]
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)):
+                continue  # these are shared singletons
+            child._af_source, child._af_parent = source, node  # type: ignore[attr-defined]
+            todo.append(child)
+
+
+def nested_too_deeply(sources: Iterable[Source]) -> BadInput:
+    """What is said where code is nested more deeply than Python's own stack is deep: where, and what helps."""
+    deepest: tuple[int, str, int] = (0, "", 1)
+    for source in sources:
+        todo: list[tuple[ast.AST, int, int]] = [(source.tree, 0, 1)]
+        while todo:
+            node, depth, line = todo.pop()
+            line = getattr(node, "lineno", line)
+            if depth > deepest[0]:
+                deepest = depth, source.rel, line
+            todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
+    depth, rel, line = deepest
+    return BadInput(
+        f"{rel}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+        "split it, or put a part of it into a function"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ reading bytes
+def _relative(path: Path, root: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def _encoding(raw: bytes, rel: str) -> tuple[str, bool]:
+    bom = raw.startswith(codecs.BOM_UTF8)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise BadInput(f"{rel}:1: not a Python text file ({error}); give a .py file") from None
+    return ("utf-8" if encoding == "utf-8-sig" else encoding), bom
+
+
+def _newline(text: str) -> str:
+    crlf = text.count("\r\n")
+    lf, cr = text.count("\n") - crlf, text.count("\r") - crlf
+    kinds = [end for end, n in (("\r\n", crlf), ("\n", lf), ("\r", cr)) if n]
+    return kinds[0] if len(kinds) == 1 else ("mixed" if kinds else "\n")
+
+
+def _parse(text: str, rel: str) -> ast.Module:
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid escape sequence" is the user's business
+            return ast.parse(text)
+    except SyntaxError as error:
+        from autofast.model.python2 import leftovers
+
+        raise BadInput(f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or '; mend it first'}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise BadInput(f"{rel}:1: cannot be parsed ({type(error).__name__}: {error})") from None

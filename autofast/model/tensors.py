@@ -1,0 +1,128 @@
+"""Facts of tensors: what an operation makes of its operands, devices, dtypes, factories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autofast.model.values import NOTHING, Arg, Arguments, Const, Dict, Ext, Given, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import things as values
+
+
+def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
+    """The facts of an operation's result, from its tensor operands."""
+    device = "?"
+    kinds = {t.device for t in tensors}
+    if kinds:
+        device = "dev" if "dev" in kinds else "?" if "?" in kinds else "cpu"
+    dtypes = {t.dtype for t in tensors}
+    dtype = next((d for d in ("complex", "f64", "half") if d in dtypes), dtypes.pop() if len(dtypes) == 1 else "?")
+    facts: dict[str, Any] = dict(  # noqa: C408
+        batch=frozenset().union(*(t.batch for t in tensors)),
+        models=frozenset().union(*(t.models for t in tensors)),
+        passes=frozenset().union(*(t.passes for t in tensors)),
+        device=device,
+        dtype=dtype,
+        grad=any(t.grad for t in tensors),
+        loss=any(t.loss for t in tensors),
+    )
+    facts.update(changes)
+    return Tensor(**facts)
+
+
+def tensors_in(*sets: Values) -> list[Tensor]:
+    """Every tensor in these values, also inside tuples, lists and dicts."""
+    found: dict[Tensor, None] = {}
+    todo = [t for s in sets for t in s]
+    seen: set[int] = set()
+    while todo:
+        thing = todo.pop()
+        if isinstance(thing, Tensor):
+            found[thing] = None
+        elif id(thing) in seen:
+            continue
+        elif isinstance(thing, (Seq, Dict)):
+            seen.add(id(thing))
+            todo.extend(thing.any())
+    return list(found)
+
+
+def binary(left: Values, right: Values, op: str) -> Values:
+    """The result of an operator on abstract values."""
+    tensors = [t for t in (*left, *right) if isinstance(t, Tensor)]
+    if tensors:
+        rank = "0d" if op != "Compare" and all(t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)) else ""
+        return values(mixed(tensors, dtype="int") if op == "Compare" else mixed(tensors, rank=rank))
+    unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
+    return values(unknown[0]) if unknown else values(Num())
+
+
+def _is_number(thing: Thing) -> bool:
+    """Certainly a Python number, which an operation with a tensor leaves in the tensor's shape (a ``Num`` may be an array of NumPy's)."""
+    if isinstance(thing, Num):
+        return thing.synced is not None and thing.synced.rank == "0d"
+    return isinstance(thing, Const) and isinstance(thing.value, (int, float))
+
+
+def device_kinds(found: Values) -> set[str]:
+    """The kinds of device these values may name: cpu, cuda, mps, accel (whatever there is), option, ?."""
+    kinds: set[str] = set()
+    for thing in found:
+        if isinstance(thing, Const):
+            if isinstance(thing.value, bool) or thing.value is None:
+                kinds.add("cuda" if thing.value is None else "?")
+            elif isinstance(thing.value, int):
+                kinds.add("cuda")
+            elif isinstance(thing.value, str):
+                kinds.add(thing.value.split(":")[0])
+        elif isinstance(thing, Ext) and thing.name == "torch.device":
+            inner = thing.args.get(0, "type") or thing.args.get(0, "device")
+            kinds |= device_kinds(inner) if inner else {str(const(thing.attrs["kind"]))} if "kind" in thing.attrs else {"?"}
+        elif isinstance(thing, Arg):
+            kinds |= {"option"}
+        elif isinstance(thing, Num) and thing.pattern.startswith(("cuda:", "mps:", "xpu:")):
+            kinds.add(thing.pattern.split(":")[0])  # f"cuda:{rank}"
+        else:
+            kinds.add("?")
+    return kinds
+
+
+def is_device(thing: Thing) -> bool:
+    return (isinstance(thing, Ext) and thing.name == "torch.device") or (
+        isinstance(thing, Const) and isinstance(thing.value, str) and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
+    )
+
+
+def is_dtype(thing: Thing) -> bool:
+    return isinstance(thing, Ref) and thing.name.startswith("torch.") and dtype_of(thing) != ""
+
+
+def dtype_of(thing: Thing) -> str:
+    last = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ref) else ""
+    table = {"float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "float16": "half", "half": "half", "bfloat16": "half"}
+    if last in table:
+        return table[last]
+    if last.startswith("complex") or last == "cfloat":
+        return "complex"
+    return "int" if last in ("int64", "long", "int32", "int", "uint8", "bool", "int8", "int16", "short") else ""
+
+
+def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Values]:
+    """Where ``.to(...)`` / ``.cuda(...)`` moves to: the device argument, its kinds (empty: no device), the dtype values."""
+    if name == "cpu":
+        return None, {"cpu"}, NOTHING
+    if name in ("cuda", "xpu"):
+        given = args.given(0, "device")
+        return given, {"cuda"}, NOTHING
+    device, dtype = args.named.get("device"), NOTHING
+    for given in args.positional:
+        if any(is_dtype(t) for t in given.values):
+            dtype |= given.values
+        elif device is None and not all(t == Const(None) or isinstance(t, Const) and isinstance(t.value, bool) for t in given.values):
+            device = given
+    if "dtype" in args.named:
+        dtype |= args.named["dtype"].values
+    if device is None:
+        return None, set(), dtype
+    if any(isinstance(t, Tensor) for t in device.values):
+        return device, {"tensor"}, dtype
+    return device, device_kinds(device.values), dtype

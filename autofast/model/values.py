@@ -1,0 +1,518 @@
+"""What an expression may be: abstract values.
+
+The interpreter gives every expression a *set* of things it may evaluate to (:data:`Values`). A thing says
+what an object is and where it was made, never how it was spelled. What is not known is :class:`Unknown`,
+with the reason that ends up in a refusal.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import zlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from autofast.model.source import Source
+
+Values: TypeAlias = "frozenset[Thing]"
+NOTHING: Values = frozenset()
+
+
+_serial = itertools.count(1)
+_STEADY: dict[str, int] = {}
+
+
+def steady(text: str) -> int:
+    """A hash of a string that is the same in every run, so that sets of things have one order in every run."""
+    found = _STEADY.get(text)
+    if found is None:
+        found = _STEADY[text] = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    return found
+
+
+def restart() -> None:
+    """Number the things of the next script from 1 again, so that two readings of one script agree in every order."""
+    global _serial
+    _serial = itertools.count(1)
+
+
+class Numbered:
+    """Things that are what they are by identity. Their hash is a serial number, so sets of them have one order in every run."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "serial", next(_serial))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {hash(self)}>"
+
+    def __hash__(self) -> int:
+        number: int = getattr(self, "serial", 0)
+        return number
+
+
+@dataclass(frozen=True)
+class Const:
+    """A Python constant (None, bool, number, string) or a tuple of constants used as one."""
+
+    value: Any
+
+    def __hash__(self) -> int:
+        return steady(repr(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and type(other.value) is type(self.value) and repr(other.value) == repr(self.value)
+
+
+@dataclass(frozen=True)
+class Num:
+    """A Python number or string that is not known.
+
+    ``synced`` is the tensor read to get it (``loss.item()``); ``pattern`` is what is known of a string, with ``*`` for the rest.
+    """
+
+    synced: Tensor | None = None
+    pattern: str = ""
+
+    def __hash__(self) -> int:
+        return hash((7, hash(self.synced) if self.synced else 0, steady(self.pattern)))
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Something outside the project, by its canonical dotted name: ``torch.nn.functional``, ``builtins.print``."""
+
+    name: str
+
+    def __hash__(self) -> int:
+        return steady(self.name)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Not resolved; ``why`` completes "... is not known: ..."."""
+
+    why: str = "not resolved"
+
+    def __hash__(self) -> int:
+        return steady(self.why) + 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Module(Numbered):
+    """A module of the project."""
+
+    source: Source
+    env: Env
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Func(Numbered):
+    """A function or lambda of the project, with the scope it was defined in."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    env: Env
+    owner: Cls | None = None
+    decorators: tuple[Values, ...] = ()
+    defaults: dict[str, Values] = field(default_factory=dict)
+    attrs: dict[str, Values] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return getattr(self.node, "name", "<lambda>")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A project function with its ``self`` (or ``cls``)."""
+
+    func: Func
+    this: Thing
+
+    def __hash__(self) -> int:
+        return hash((hash(self.func), hash(self.this)))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a library object: ``optimizer.step``, ``tensor.to``."""
+
+    this: Thing
+    name: str
+
+    def __hash__(self) -> int:
+        return hash((hash(self.this), steady(self.name)))
+
+
+@dataclass(eq=False, repr=False)
+class Partial(Numbered):
+    """``functools.partial(func, *args, **kwargs)``."""
+
+    func: Values
+    args: Arguments
+
+
+@dataclass(eq=False, repr=False)
+class Cls(Numbered):
+    """A class of the project. ``external`` holds the dotted names of all library classes among its ancestors."""
+
+    node: ast.ClassDef
+    env: Env
+    bases: tuple[Cls, ...] = ()
+    external: frozenset[str] = frozenset()
+    members: dict[str, Values] = field(default_factory=dict)
+
+    def ancestors(self) -> list[Cls]:
+        """The classes of the project that it derives from, in the order in which Python asks them."""
+        return list(_lineage(self)[1:])
+
+    def find(self, name: str, after: Cls | None = None) -> Values | None:
+        """The class attribute ``name`` along the classes of the project; only those that come after ``after``, as ``super()`` does."""
+        order = _lineage(self)
+        if after is not None:
+            order = order[order.index(after) + 1 :] if after in order else after.bases
+        for cls in order:
+            if name in cls.members:
+                return cls.members[name]
+        return None
+
+
+def _lineage(cls: Cls) -> tuple[Cls, ...]:
+    """The method resolution order (C3); depth first where there is none."""
+    todo = [list(_lineage(base)) for base in cls.bases] + [list(cls.bases)]
+    order = [cls]
+    while todo := [line for line in todo if line]:
+        heads = (line[0] for line in todo)
+        best = next((h for h in heads if not any(h in line[1:] for line in todo)), todo[0][0])
+        order.append(best)
+        todo = [[c for c in line if c is not best] for line in todo]
+    return tuple(order)
+
+
+@dataclass(eq=False, repr=False)
+class Inst(Numbered):
+    """An object of a project class, made at ``node`` (a call)."""
+
+    cls: Cls
+    node: ast.AST | None
+    attrs: dict[str, Values] = field(default_factory=dict)
+    made: tuple[Any, ...] = ()  # the frames around the place where it was made
+    args: Arguments | None = None
+    past: dict[str, Values] = field(default_factory=dict)  # attributes of the objects made here before (in a loop)
+    open: str = ""  # why attributes may have been set that are not known
+
+
+@dataclass(eq=False, repr=False)
+class Ext(Numbered):
+    """An object of a library class, by its canonical dotted name, made at ``node`` by ``args``."""
+
+    name: str
+    node: ast.AST | None
+    args: Arguments
+    attrs: dict[str, Values] = field(default_factory=dict)
+    made: tuple[Any, ...] = ()
+    open: str = ""  # why attributes may have been set that are not known
+
+    def arg(self, name: str) -> Values:
+        """The values of an argument; empty where it is not given."""
+        given = self.args.named.get(name)
+        return given.values if given else NOTHING
+
+    def arg_names(self) -> set[str]:
+        """The names of all keyword arguments."""
+        return set(self.args.named)
+
+
+@dataclass(eq=False, repr=False)
+class Seq(Numbered):
+    """A list, tuple or set: ``items`` where they are known one by one; ``elem`` may stand at any place, and after them."""
+
+    node: ast.AST | None
+    items: tuple[Values, ...] | None
+    elem: Values = NOTHING
+    kind: str = "list"
+    made: tuple[Any, ...] = ()
+
+    @property
+    def exact(self) -> tuple[Values, ...] | None:
+        """The elements one by one, where there are certainly no others."""
+        return None if self.elem else self.items
+
+    def any(self) -> Values:
+        """What an element may be."""
+        return self.elem.union(*self.items) if self.items else self.elem
+
+
+@dataclass(eq=False)
+class Entry:
+    """One value that a dict may hold under a key, and where it is written."""
+
+    values: Values
+    expr: ast.expr | None  # the value's expression
+    home: ast.AST | None  # the dict display, dict() call or assignment that holds it
+    sure: bool  # False where it is set under a condition
+
+
+@dataclass(eq=False, repr=False)
+class Dict(Numbered):
+    """A dict with string (or constant) keys; ``rest`` are all values under keys that are not known (one may be Unknown: then anything is)."""
+
+    node: ast.AST | None
+    entries: dict[Any, list[Entry]] = field(default_factory=dict)
+    rest: Values = NOTHING
+    open: str = ""  # why there may be keys that are not known
+    made: tuple[Any, ...] = ()
+
+    def get(self, key: Any) -> Values:
+        found: Values = NOTHING
+        for entry in self.entries.get(key, ()):
+            found |= entry.values
+        return found | self.rest
+
+    def holds(self, key: Any) -> bool:
+        """Whether there is certainly a value under ``key``."""
+        return any(entry.sure for entry in self.entries.get(key, ()))
+
+    def widen(self, why: str) -> None:
+        """Anything may have been set."""
+        self.open = self.open or why
+        self.rest |= {Unknown(why)}
+
+    def any(self) -> Values:
+        found = self.rest
+        for entries in self.entries.values():
+            for entry in entries:
+                found |= entry.values
+        return found
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A command-line option: ``args.workers``; ``node`` is the ``add_argument`` call, ``default`` its default."""
+
+    name: str
+    default: Values
+    node: ast.Call
+    kind: str = ""  # "flag" for store_true / store_false
+
+    def __hash__(self) -> int:
+        return hash((steady(self.name), self.node.lineno))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor. Two tensors with the same facts are one value, so loops come to rest.
+
+    Attributes:
+        batch: loaders whose batches it comes from, not through a model.
+        models: models whose forward made it (with or without a gradient).
+        passes: the calls of models that a backward through it reaches; none where it carries no gradient.
+        device: ``cpu``, ``dev`` (moved to the device of the script, perhaps a GPU) or ``?``.
+        dtype: ``f64``, ``complex``, ``half``, ``int``, ``f32`` or ``?``.
+        grad: a backward through it reaches parameters.
+        prob: it is the direct result of a sigmoid.
+        loss: a loss function made it.
+        fresh: made by a factory (``zeros``, ``randn``...), named here, with no data of its own.
+        param: it is a model's parameter, or a parameter's ``.grad`` or ``.data``.
+        rank: ``4d`` where it is known to be an image batch, ``0d`` where it has no dimensions (a loss, a mean), ``?`` where it may
+            not be a tensor at all but a tuple or dict.
+    """
+
+    batch: frozenset[Any] = frozenset()
+    models: frozenset[Any] = frozenset()
+    device: str = "?"
+    dtype: str = "?"
+    grad: bool = False
+    prob: bool = False
+    loss: bool = False
+    fresh: str = ""
+    param: str = ""
+    rank: str = ""
+    made: ast.AST | None = None
+
+    def __hash__(self) -> int:
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            words = f"{self.device} {self.dtype} {self.grad} {self.prob} {self.loss} {self.fresh} {self.param} {self.rank}"
+            owners = sum(hash(x) for x in (*self.batch, *self.models))
+            known = hash((steady(words), owners, getattr(self.made, "lineno", 0), getattr(self.made, "col_offset", 0)))
+            self.__dict__["_hash"] = known
+        return known
+
+    passes: frozenset[Any] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.passes and not self.grad:
+            object.__setattr__(self, "passes", frozenset())
+
+
+Thing = Union[Const, Num, Ref, Unknown, Module, Func, Bound, Method, Partial, Cls, Inst, Ext, Seq, Dict, Arg, Tensor]
+
+
+@dataclass(eq=False)
+class Given:
+    """One argument of a call: its values, its expression, and the ways it came there.
+
+    ``via`` lists dict entries that supply it through ``**``; empty where the call itself spells it out.
+    ``sure`` is False where it is only given under a condition.
+    """
+
+    values: Values
+    expr: ast.expr | None
+    via: list[tuple[Dict, Entry]] = field(default_factory=list)
+    sure: bool = True
+
+
+@dataclass(eq=False)
+class Arguments:
+    """The arguments of a call, as bound: positional ones in order, the rest by name."""
+
+    call: ast.AST | None = None
+    positional: list[Given] = field(default_factory=list)
+    named: dict[str, Given] = field(default_factory=dict)
+    dicts: list[Dict] = field(default_factory=list)  # what is spread with ``**``
+    open: str = ""  # why there may be arguments that are not known
+    loose: int | None = None  # from here on, positional arguments may stand anywhere (after ``*`` of something of unknown length)
+
+    def get(self, index: int, name: str) -> Values:
+        """The argument that stands at ``index`` or is called ``name``."""
+        given = self.given(index, name)
+        return given.values if given is not None else NOTHING
+
+    def all(self) -> list[Values]:
+        """The values of each argument, and what is spread."""
+        return [*(g.values for g in (*self.positional, *self.named.values())), frozenset(self.dicts)]
+
+    def given(self, index: int, name: str) -> Given | None:
+        if name in self.named:
+            return self.named[name]
+        if self.loose is not None and index >= self.loose:
+            return Given(NOTHING.union(*(g.values for g in self.positional[self.loose :])), None, sure=False)
+        return self.positional[index] if 0 <= index < len(self.positional) else None
+
+
+def joined(several: list[Arguments]) -> Arguments:
+    """The arguments of one call in all the ways the script comes there."""
+    first = several[0]
+    if all(_alike(first, other) for other in several[1:]):
+        return several[-1]
+    out = Arguments(first.call, list(first.positional), dict(first.named), list(first.dicts), first.open, first.loose)
+    for args in several[1:]:
+        out.open = out.open or args.open
+        out.dicts += [d for d in args.dicts if d not in out.dicts]
+        out.loose = args.loose if out.loose is None else out.loose if args.loose is None else min(out.loose, args.loose)
+        shared = min(len(out.positional), len(args.positional))
+        both = [both_given(a, b) for a, b in zip(out.positional, args.positional, strict=False)]
+        out.positional = [*both, *(replace(g, sure=False) for g in (*out.positional[shared:], *args.positional[shared:]))]
+        for name in (*out.named, *(n for n in args.named if n not in out.named)):
+            a, b = out.named.get(name), args.named.get(name)
+            only = a or b
+            assert only is not None
+            out.named[name] = both_given(a, b) if a and b else replace(only, sure=False)
+    return out
+
+
+def _alike(a: Arguments, b: Arguments) -> bool:
+    """Whether two ways to a call give it the same."""
+    if (a.open, a.loose, len(a.positional), len(a.named)) != (b.open, b.loose, len(b.positional), len(b.named)) or a.dicts != b.dicts:
+        return False
+    pairs = [*zip(a.positional, b.positional, strict=True), *((g, b.named.get(n)) for n, g in a.named.items())]
+    return all(y is not None and x.values == y.values and x.sure == y.sure and x.expr is y.expr for x, y in pairs)
+
+
+def both_given(a: Given, b: Given) -> Given:
+    """An argument that is given in two ways."""
+    via = [*a.via, *(v for v in b.via if not any(v[0] is w[0] and v[1].expr is w[1].expr for w in a.via))]
+    return Given(a.values | b.values, a.expr or b.expr, via, a.sure and b.sure)
+
+
+@dataclass(eq=False)
+class Env:
+    """A scope: module, function call, class body or comprehension; ``owner`` is the class of a class body."""
+
+    kind: str
+    vars: dict[str, Values]
+    outer: Env | None = None
+    source: Source | None = None
+    globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    opaque: str = ""  # why anything may have been set that is not known
+    starred: str = ""  # a library of which everything was imported
+    owner: Cls | None = None
+
+    rebound: frozenset[str] = frozenset()  # where it is opaque: names that functions declare global or nonlocal
+
+    @property
+    def module(self) -> Env:
+        env = self
+        while env.outer is not None:
+            env = env.outer
+        return env
+
+
+# ------------------------------------------------------------------------------------------------ small questions
+def things(*found: Thing) -> Values:
+    """A set of things."""
+    return frozenset(found)
+
+
+def ordered(values: Values) -> list[Thing]:
+    """The things in an order that is the same in every run (strings and types hash differently in each)."""
+    if len(values) < 2:
+        return list(values)
+    return sorted(values, key=_rank)
+
+
+def _rank(thing: Thing) -> tuple[str, int, str]:
+    kind = type(thing).__name__
+    if isinstance(thing, Numbered):
+        return kind, hash(thing), ""
+    if isinstance(thing, Bound):
+        return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.func.name
+    if isinstance(thing, Method):
+        return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.name
+    if isinstance(thing, Tensor):
+        makers = sorted(hash(x) for x in (*thing.models, *thing.batch) if isinstance(x, Numbered))
+        return (
+            kind,
+            getattr(thing.made, "lineno", 0),
+            f"{thing.device} {thing.dtype} {thing.grad} {thing.prob} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
+        )
+    if isinstance(thing, Arg):
+        return kind, thing.node.lineno, thing.name
+    text = repr(thing.value) if isinstance(thing, Const) else thing.name if isinstance(thing, Ref) else getattr(thing, "why", "")
+    return kind, 0, text
+
+
+def one(values: Values) -> Thing | None:
+    """The single thing that ``values`` must be, if there is one."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def const(values: Values) -> Any:
+    """The constant that ``values`` must be; :data:`Ellipsis` where it is not certain."""
+    thing = one(values)
+    return thing.value if isinstance(thing, Const) else ...
+
+
+def consts(values: Values) -> set[Any] | None:
+    """All constants that ``values`` may be, options by their defaults left out; None where any is not a constant."""
+    found = set()
+    for thing in values:
+        if not isinstance(thing, Const):
+            return None
+        found.add(thing.value)
+    return found
+
+
+def why_unknown(values: Values) -> str:
+    """The reason of the first unknown thing."""
+    return next((t.why for t in values if isinstance(t, Unknown)), "")
+
+
+def expand(values: Values, kind: type) -> list[Any]:
+    """The things of one kind."""
+    return [t for t in values if isinstance(t, kind)]

@@ -1,0 +1,1 @@
+"""Follows a script from its first line, with abstract values instead of real ones."""

@@ -1,0 +1,415 @@
+"""Names, attributes and items: where a value is kept and found again."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from autofast.model import names
+from autofast.model.events import LoopFrame
+from autofast.model.kinds import is_classmethod, is_property, is_static
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Entry,
+    Env,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Method,
+    Module,
+    Num,
+    Partial,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    ordered,
+)
+from autofast.read.interpreter.state import Core, join, values
+from autofast.read.library import torch_library as torchlib
+
+BUILTINS = frozenset(dir(builtins))
+PLAIN = frozenset({Const, Num, Ref, Unknown, Tensor, Arg})  # nothing can be reached from these, or set on them
+
+
+class Binding(Core):
+    """Assignment and look-up."""
+
+    def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            self.bind(target.id, found, env)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self.unpack(target, found, env)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, values(Seq(target, None, found)), env, None)
+        elif isinstance(target, ast.Attribute):
+            for thing in self.choices(self.expr(target.value, env)):
+                self.set_attribute(thing, target, found, env)
+        elif isinstance(target, ast.Subscript):
+            index = self.expr(target.slice, env)
+            for thing in self.choices(self.expr(target.value, env)):
+                several = len(index) > 1 and isinstance(thing, Dict) and all(isinstance(t, Const) for t in index)
+                for key in [t.value for t in ordered(index) if isinstance(t, Const)] if several else [const(index)]:
+                    self.set_item(thing, key, found, target, expr, sure=not several)
+
+    def choices(self, found: Values) -> Iterator[Thing]:
+        """The things one by one; where there are several, what happens to each may not happen."""
+        several = len(found) > 1
+        if several:
+            self.left.append((len(self.stack), "choice"))
+        try:
+            yield from ordered(found)
+        finally:
+            if several:
+                self.left.pop()
+
+    def bind(self, name: str, found: Values, env: Env) -> None:
+        if name in env.globals:
+            self.set_global(env.module, name, found)
+        elif name in env.nonlocals:
+            outer = env.outer
+            while outer is not None and name not in outer.vars:
+                outer = outer.outer
+            if outer is not None:
+                self.keep(found, id(outer), name)
+                outer.vars[name] = join(outer.vars[name], found)
+        else:
+            env.vars[name] = found
+
+    def set_global(self, module: Env, name: str, found: Values) -> None:
+        """Assign to a module's variable from elsewhere."""
+        self.keep(found, id(module), name)
+        module.vars[name] = join(module.vars.get(name, NOTHING), found) if self.weak(()) else found
+
+    def unpack(self, target: ast.Tuple | ast.List, found: Values, env: Env) -> None:
+        n = len(target.elts)
+        starred = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
+        for i, element in enumerate(target.elts):
+            parts: Values = NOTHING
+            for thing in found:
+                if isinstance(thing, Seq) and thing.exact is not None and starred is None and len(thing.exact) == n:
+                    parts |= thing.exact[i]
+                elif starred is not None and i >= starred:
+                    parts |= torchlib.element(self, thing, None)
+                elif isinstance(thing, Const) and isinstance(thing.value, tuple) and len(thing.value) == n and starred is None:
+                    parts |= values(Const(thing.value[i]))
+                else:
+                    parts |= torchlib.element(self, thing, i)
+            if isinstance(element, ast.Starred):
+                self.assign(element.value, values(Seq(element, None, parts)), env, None)
+            else:
+                self.assign(element, parts, env, None)
+
+    def store_attribute(self, thing: Inst | Ext, name: str, found: Values, sure: bool = True) -> None:
+        """``thing.name = found``: what was there before stays possible where this may not happen, or not to this very object."""
+        found |= thing.past.get(name, NOTHING) if isinstance(thing, Inst) else NOTHING
+        again = any(isinstance(f, LoopFrame) for f in thing.made) and not any(t is thing for t in self.building)
+        old = thing.attrs.get(name)
+        # a table or a state that is made at the first batch, and that nothing sets back to None
+        first = old == values(Const(None)) and not any(isinstance(t, (Const, Num)) for t in found)
+        if not sure or again or self.weak(thing.made, once=first):
+            if old is None and isinstance(thing, Inst):
+                old = frozenset(t for t in thing.cls.find(name) or NOTHING if not isinstance(t, Func))
+            found = join(old or NOTHING, found)
+        known = self.changes
+        self.keep(found, thing, name)
+        if self.changes != known and torchlib.is_module(thing):
+            self.model_changes += 1
+        thing.attrs[name] = found
+
+    def open_attributes(self, thing: Thing, why: str) -> None:
+        """Any attribute may have been set."""
+        if isinstance(thing, (Inst, Ext)) and not thing.open:
+            thing.open = why
+            self.changes += 1
+        elif isinstance(thing, Module):
+            self.changes += not thing.env.opaque
+            thing.env.opaque = thing.env.opaque or why
+
+    def forget(self, found: Values, scope: Env, why: str) -> None:
+        """Everything that can be reached from ``found`` and by the names of ``scope`` may have been changed."""
+        unknown = values(Unknown(why))
+        todo: list[Thing | Env] = [scope, *found]
+        seen: set[int] = set()
+        while todo:
+            thing = todo.pop()
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            parts: list[Values] = []
+            if isinstance(thing, Env):
+                thing.opaque = thing.opaque or why
+                source = thing.module.source
+                thing.rebound = source.rebound if source is not None else frozenset()
+                parts = list(thing.vars.values())
+                todo += [thing.outer] if thing.outer is not None else []
+            elif isinstance(thing, (Inst, Ext)):
+                self.open_attributes(thing, why)
+                parts = [*thing.attrs.values(), *(thing.args.all() if thing.args is not None else ())]
+                todo += [thing.cls] if isinstance(thing, Inst) else []
+            elif isinstance(thing, Dict):
+                parts = [thing.any()]
+                thing.widen(why)
+            elif isinstance(thing, Seq):
+                parts = [thing.any()]
+                thing.elem |= unknown
+            elif isinstance(thing, Cls):
+                parts = list(thing.members.values())
+                thing.members.update((n, v | unknown) for n, v in thing.members.items() if not any(isinstance(t, Func) for t in v))
+                todo += [thing.env, *thing.bases]
+            elif isinstance(thing, Func):
+                parts = list(thing.attrs.values())
+                thing.attrs.update((n, v | unknown) for n, v in thing.attrs.items())
+                todo.append(thing.env)
+            elif isinstance(thing, Bound):
+                todo += [thing.func, thing.this]
+            elif isinstance(thing, Method):
+                todo.append(thing.this)
+            elif isinstance(thing, Partial):
+                parts = [thing.func, *thing.args.all()]
+            elif isinstance(thing, Module):
+                todo.append(thing.env)
+            todo += [t for part in parts for t in part if type(t) not in PLAIN]
+
+    def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
+        """``vars(x)[key] = found``, ``x.__dict__[key] = found``."""
+        for owner in ordered(space.attrs["of"]):
+            if isinstance(owner, (Inst, Ext)) and isinstance(key, str):
+                self.store_attribute(owner, key, found, sure=False)
+            else:
+                self.open_attributes(owner, "its attributes are set through its __dict__")
+
+    def set_attribute(self, thing: Thing, target: ast.Attribute, found: Values, env: Env) -> None:
+        name = target.attr
+        if isinstance(thing, Inst) and (setter := thing.cls.find(f"{name}.setter")):
+            self.call_values(self.bind_members(setter, thing, target), Arguments(target, [Given(found, None)]), target)
+        elif isinstance(thing, (Inst, Ext)):
+            self.store_attribute(thing, name, found)
+            self.emit("set_attribute", target, thing, None, found, name=name)
+        elif isinstance(thing, Cls):
+            self.keep(found, thing, name)
+            thing.members[name] = join(thing.find(name) or NOTHING, found)
+            self.emit("set_elsewhere", target, thing, None, found, name=name)
+        elif isinstance(thing, Module):
+            self.set_global(thing.env, name, found)
+            self.emit("set_elsewhere", target, thing, None, found, name=name)
+        elif isinstance(thing, Unknown):
+            self.emit("set_elsewhere", target, thing, None, found, name=name)
+        elif isinstance(thing, Func):
+            self.keep(found, thing, name)
+            thing.attrs[name] = join(thing.attrs.get(name, NOTHING), found)
+            self.emit("set_elsewhere", target, thing, None, found, name=name)
+        elif isinstance(thing, Ref):
+            self.emit("set_flag", target, thing, None, found, name=f"{thing.name}.{name}")
+            if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
+                full = torchlib.canonical(f"{thing.name}.{name}")
+                self.keep(found, full)
+                self.patched[full] = join(self.patched.get(full, NOTHING), found)
+        elif isinstance(thing, Tensor):
+            self.emit("grad_write" if name == "grad" else "tensor_write", target, thing, None, found, name=name)
+
+    def set_item(self, thing: Thing, key: Any, found: Values, target: ast.Subscript, expr: ast.expr | None, *, sure: bool = True) -> None:
+        """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
+        if not isinstance(thing, Tensor):
+            self.emit("set_item", target, thing, None, found)
+        if isinstance(thing, Dict):
+            self.set_entry(thing, key, Entry(found, expr, target, sure))
+        elif isinstance(thing, Seq):
+            if isinstance(target.slice, ast.Slice):  # others may stand elsewhere now
+                found = NOTHING.union(*(torchlib.element(self, t, None) for t in found))
+                thing.items, thing.elem = None, thing.any()
+            self.keep(found, thing)
+            known = thing.exact
+            if known is not None and isinstance(key, int) and not isinstance(key, bool) and -len(known) <= key < len(known):
+                place = key % len(known)
+                thing.items = tuple(join(old, found) if n == place else old for n, old in enumerate(known))
+            else:
+                thing.elem = join(thing.elem, found)
+        elif isinstance(thing, Ext) and thing.name == "builtins.vars":
+            self.set_in_namespace(thing, key, found)
+        elif isinstance(thing, Inst):
+            if thing.cls.find("__setitem__") is not None:
+                self.call_method_of(thing, "__setitem__", [values(Num()), found], target)
+            else:
+                self.open_attributes(thing, "items are set on it")
+        elif isinstance(thing, Tensor):
+            self.emit("tensor_write", target, thing, None, found, name="[]")
+
+    def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None:
+        """``thing[key] = ...``: the entry replaces all others where it is certain, else it is one more."""
+        self.keep(entry.values, thing, key if isinstance(key, (str, int)) else None)
+        if key is ...:
+            thing.rest = join(thing.rest, entry.values)
+            thing.open = thing.open or "a key is computed"
+            return
+        old = thing.entries.get(key, [])
+        if entry.sure and not self.weak(thing.made):
+            thing.entries[key] = [entry]
+            return
+        mine = next((e for e in old if e.home is entry.home and e.expr is entry.expr), None)
+        if mine is None:
+            thing.entries[key] = [*old, replace(entry, sure=False)]
+        elif not entry.values <= mine.values:
+            thing.entries[key] = [replace(e, values=join(e.values, entry.values)) if e is mine else e for e in old]
+
+    def drop_entry(self, thing: Dict, key: Any) -> None:
+        """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is not known."""
+        thing.open = thing.open or "a key is removed"
+        certain = key is not ... and not self.weak(thing.made)
+        for name in list(thing.entries) if key is ... else [key] if key in thing.entries else []:
+            if any(e.sure for e in thing.entries[name]):
+                self.changes += 1
+            if certain:
+                del thing.entries[name]
+            else:
+                thing.entries[name] = [replace(e, sure=False) for e in thing.entries[name]]
+
+    def lookup(self, name: str, env: Env) -> Values:
+        scope: Env | None = env
+        if name in env.globals:
+            scope = env.module
+        first = True
+        while scope is not None:
+            if (first or scope.kind != "class") and name in scope.vars:
+                return self.variable(scope, name)
+            first = first and scope.kind == "comprehension"
+            scope = scope.outer
+        if (starred := env.module.starred) and not (name in BUILTINS and starred in names.NO_BUILTINS):
+            return values(Unknown(f"`{name}` may come from {starred}"))
+        if name in BUILTINS:
+            return values(Ref(f"builtins.{name}"))
+        self.changes += self.records[-1].first_miss(name)
+        return values(Unknown(f"`{name}` is not defined here"))
+
+    def variable(self, scope: Env, name: str) -> Values:
+        """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
+        found = scope.vars[name]
+        if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
+            return found | values(Unknown(scope.opaque))
+        return found
+
+    def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
+        if isinstance(thing, Module) and name == "__dict__":
+            table = {key: [Entry(found, None, None, True)] for key, found in thing.env.vars.items() if not key.startswith("__")}
+            return values(self.intern(Dict, ("namespace", id(thing)), lambda: Dict(None, table)))
+        if isinstance(thing, Module):
+            if name in thing.env.vars:
+                return self.variable(thing.env, name)
+            sub = self.project.find(name, 1, thing.source) if thing.source.path.name == "__init__.py" else None
+            return values(self.run_module(sub, False)) if sub else values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
+        if isinstance(thing, Ref):
+            return self.library_attribute(thing, name)
+        if isinstance(thing, (Inst, Ext)) and name == "__dict__":
+            return values(self.intern(Ext, ("vars", thing), lambda: Ext("builtins.vars", node, Arguments(None), {"of": values(thing)})))
+        if isinstance(thing, Inst):
+            return self.of_instance(thing, name, node)
+        if isinstance(thing, Cls):
+            found = thing.find(name)
+            if not found:
+                return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
+            if any(n.startswith("enum.") for n in thing.external):
+                return values(Unknown(f"`{thing.node.name}.{name}` is a member of an enumeration"))
+            return frozenset(Bound(t, thing) if isinstance(t, Func) and is_classmethod(t) else t for t in found)
+        if isinstance(thing, Ext) and name in thing.attrs:
+            return thing.attrs[name] | (values(Unknown(thing.open)) if thing.open else NOTHING)
+        if isinstance(thing, Func) and name in thing.attrs:
+            return thing.attrs[name]
+        if isinstance(thing, Unknown):
+            return values(Method(thing, name))
+        return torchlib.attribute(self, thing, name, node)
+
+    def library_attribute(self, thing: Ref, name: str) -> Values:
+        """``thing.name`` of a library, or of a folder of the project without ``__init__.py``."""
+        full = torchlib.canonical(f"{thing.name}.{name}")
+        if full in self.patched:
+            return self.patched[full] | values(Ref(full))
+        if (source := self.project.in_namespace(full)) is not None:
+            return values(self.run_module(source, False))
+        return values(Ref(full))
+
+    def of_instance(self, thing: Inst, name: str, node: ast.AST | None) -> Values:
+        """``thing.name`` of an object of the project."""
+        found = thing.attrs.get(name)
+        if not found and (member := thing.cls.find(name)):
+            found = self.bind_members(member, thing, node)
+        if found:
+            data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
+            return found | (values(Unknown(thing.open)) if data else NOTHING)
+        if (getter := thing.cls.find("__getattr__")) and not name.startswith("__"):
+            return self.call_values(self.bind_members(getter, thing, node), Arguments(node, [Given(values(Const(name)), None)]), node)
+        if thing.cls.external - {"dataclass"} or name.startswith("__"):
+            return torchlib.attribute(self, thing, name, node)
+        return values(Unknown(thing.open or f"`.{name}` is never set on {thing.cls.node.name}"))
+
+    def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
+        out: Values = NOTHING
+        for member in found:
+            if not isinstance(member, Func) or is_static(member):
+                out |= values(member)
+            elif is_property(member):
+                out |= self.call_thing(Bound(member, this), Arguments(node), node)
+            else:
+                out |= values(Bound(member, this.cls if is_classmethod(member) else this))
+        return out
+
+    def subscript(self, thing: Thing, index: Values, node: ast.AST | None) -> Values:
+        key = const(index)
+        if isinstance(thing, Dict):
+            found: Values = NOTHING
+            for one_key in index:
+                found |= thing.get(one_key.value) if isinstance(one_key, Const) else thing.any()
+            known = bool(index) and all(isinstance(one_key, Const) for one_key in index)
+            if found or (known and not thing.open):
+                return found  # nothing: where the key is not there, the script does not go on
+            return values(Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed"))
+        if isinstance(thing, Seq):
+            if thing.items is not None and isinstance(key, int) and -len(thing.items) <= key < len(thing.items):
+                return thing.items[key] | thing.elem if key >= 0 or not thing.elem else thing.any()
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                part: Seq = self.intern(Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind))
+                part.elem = join(part.elem, thing.any())
+                return values(part)
+            return thing.any() or values(Unknown("the list is empty here"))
+        if isinstance(thing, Const) and isinstance(thing.value, (tuple, str)):
+            if isinstance(key, int) and -len(thing.value) <= key < len(thing.value):
+                return values(Const(thing.value[key]))
+            return values(Num())
+        if isinstance(thing, Inst):
+            getter = thing.cls.find("__getitem__")
+            if getter is not None:
+                return self.call_values(self.bind_members(getter, thing, node), Arguments(node, [Given(index, None)]), node)
+        return torchlib.element(self, thing, key if isinstance(key, int) else None)
+
+    def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
+        """``{**thing}`` or ``into.update(thing)``."""
+        if isinstance(thing, Dict):
+            if thing is into:
+                return
+            self.steps += len(thing.entries) // 4
+            for key, entries in thing.entries.items():
+                certain = sure and any(e.sure for e in entries)
+                moved = [Entry(e.values, e.expr, e.home, e.sure and sure) for e in entries]
+                old = (
+                    []
+                    if certain
+                    else [e for e in into.entries.get(key, []) if not any(m.expr is e.expr and e.values <= m.values for m in moved)]
+                )
+                self.keep(NOTHING.union(*(e.values for e in moved)), into, key if isinstance(key, (str, int)) else None)
+                into.entries[key] = [*old, *moved]
+            into.rest = join(into.rest, thing.rest)
+            into.open = into.open or thing.open
+        else:
+            into.widen("it is extended by something that is not known")

@@ -1,0 +1,251 @@
+"""Dicts, lists and copies of things: what a program puts into them and takes out."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from autofast.model.events import LoopFrame
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Const,
+    Dict,
+    Entry,
+    Ext,
+    Given,
+    Inst,
+    Num,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    one,
+    ordered,
+)
+from autofast.model.values import things as values
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.state import Core
+
+MOST_ITEMS = 64  # of a list that are told apart
+
+
+def join(*sets: Values) -> Values:
+    """The union; unknown where it has grown too large."""
+    from autofast.read.interpreter import state as core
+
+    return core.join(*sets)
+
+
+def begun(interp: Core, node: ast.AST | None, of: Thing | None = None) -> tuple[Dict, dict[Any, list[Entry]] | None]:
+    """The dict that is made at a place, without entries, and those of the dicts made there before (None: it is the first)."""
+    known = len(interp.things)
+    made: Dict = interp.intern(Dict, (id(node), of), lambda: Dict(node, made=tuple(interp.stack)))
+    past = made.entries if known == len(interp.things) else None
+    made.entries = {}
+    return made, past
+
+
+def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | None = None) -> Dict:
+    """``dict(...)``, or the ``**kwargs`` of a call, or a copy of the dict ``of``."""
+    made, past = begun(interp, node, of)
+    for given in args.positional:
+        for thing in ordered(given.values):
+            interp.spread(made, thing, len(given.values) == 1)
+    for key, given in args.named.items():
+        home = given.via[0][1].home if given.via else args.call or node
+        made.entries[key] = [Entry(given.values, given.expr, home, given.sure)]
+        interp.keep(given.values, made, key)
+    if args.open:
+        made.widen(args.open)
+    revive(made, past)
+    return made
+
+
+def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
+    """Dicts made at the same place before (``past``) live on: what they hold stays possible, what they lack is not certain."""
+    if past is None:
+        return
+    for name in made.entries.keys() - past.keys():
+        made.entries[name] = [replace(e, sure=False) for e in made.entries[name]]
+    for name, entries in past.items():
+        kept: dict[int, Entry] = {}
+        for old in entries:
+            other = kept.get(id(old.expr))
+            kept[id(old.expr)] = Entry(old.values if other is None else join(old.values, other.values), old.expr, old.home, False)
+        now = made.entries.setdefault(name, [])
+        now += [e for e in kept.values() if not any(e.expr is n.expr and e.values <= n.values for n in now)]
+
+
+def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Values:
+    """``vars(x).update(...)``, ``x.__dict__.get(...)``."""
+    if name in ("update", "setdefault", "pop", "clear", "__setitem__", "popitem"):
+        for key, given in args.named.items() if name == "update" else ():
+            interp.set_in_namespace(this, key, given.values)
+        if args.positional or args.open:
+            interp.set_in_namespace(this, ..., NOTHING)
+    return values(Unknown("an object's attributes as a dict"))
+
+
+def dict_method(interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    if name == "update":
+        interp.emit("set_item", node, this, args, NOTHING.union(*(g.values for g in (*args.positional, *args.named.values()))))
+        sure = not interp.weak(this.made)
+        for given in args.positional:
+            for thing in ordered(given.values):
+                interp.spread(this, thing, sure and len(given.values) == 1)
+        for key, given in args.named.items():
+            home = given.via[0][1].home if given.via else node
+            interp.set_entry(this, key, Entry(given.values, given.expr, home, given.sure))
+        if args.open:
+            this.widen(args.open)
+        return values(Const(None))
+    if name in ("get", "pop", "setdefault", "__getitem__"):
+        return _looked_up(interp, this, name, args, node)
+    if name in ("__setitem__", "__delitem__"):
+        key = const(args.get(0, "key"))
+        if name == "__delitem__":
+            interp.drop_entry(this, key)
+        else:
+            interp.emit("set_item", node, this, args, args.get(1, "value"))
+            interp.set_entry(this, key, Entry(args.get(1, "value"), None, node, True))
+        return values(Const(None))
+    if name in ("clear", "popitem"):
+        interp.drop_entry(this, ...)
+        return this.any() or values(Unknown("the dict is empty here")) if name == "popitem" else values(Const(None))
+    return _view(interp, this, name, node)
+
+
+def _looked_up(interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``d.get(key, default)`` and its kin."""
+    key = const(args.get(0, "key"))
+    default = args.get(1, "default")
+    found = this.get(key) if key is not ... else this.any()
+    sure = key is not ... and this.holds(key)
+    if name == "setdefault":
+        interp.emit("set_item", node, this, args, default)
+        if not sure:
+            weak = interp.weak(this.made)
+            interp.set_entry(this, key, Entry(found | default, None, node, True))
+            if key is not ... and not weak:
+                this.entries[key] = [Entry(found | default, None, node, True)]
+    if name == "pop":
+        interp.drop_entry(this, key)
+    if sure:
+        return found
+    return found | (default or (values(Const(None)) if name in ("get", "setdefault") else NOTHING)) or values(
+        Unknown("the key is never set")
+    )
+
+
+def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
+    keys = values(*(Const(k) for k in this.entries)) | (values(Num(), *([Unknown(this.open)])) if this.open or this.rest else NOTHING)
+    if name == "items":
+        pairs = []
+        for k in this.entries:
+            pairs.append(interp.intern(Seq, (id(node), this, k), lambda k=k: Seq(node, (values(Const(k)), NOTHING), NOTHING, "tuple")))
+            pairs[-1].items = (values(Const(k)), pairs[-1].items[1] | this.get(k))
+        if this.rest or this.open:
+            rest = interp.intern(Seq, (id(node), this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple"))
+            rest.items = (keys, this.any() or values(Unknown(this.open)))
+            pairs.append(rest)
+        return values(row_of(interp, (id(node), this, "items"), node, values(*pairs)))
+    if name in ("values", "keys"):
+        return values(row_of(interp, (id(node), this, name), node, this.any() if name == "values" else keys))
+    if name == "copy":
+        return values(copied(interp, this, node))
+    return values(Num())
+
+
+def row_of(interp: Core, key: tuple[Any, ...], node: ast.AST | None, elem: Values) -> Seq:
+    seq: Seq = interp.intern(Seq, key, lambda: Seq(node, None, NOTHING))
+    seq.elem |= elem
+    return seq
+
+
+def seq_method(interp: Core, this: Seq, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    if name in ("append", "add", "insert", "appendleft"):
+        given = args.positional[-1].values if args.positional else NOTHING
+        if name == "append":
+            extend(interp, this, values(Seq(node, (given,))))
+        else:
+            interp.keep(given, this)
+            this.elem |= given
+            shuffle(interp, this)
+        interp.emit("append", node, this, args, given)
+        return values(Const(None))
+    if name in ("extend", "update"):
+        for more in args.positional:
+            interp.emit("append", node, this, args, more.values)
+            extend(interp, this, more.values)
+        return values(Const(None))
+    if name in ("pop", "popleft", "popitem"):
+        found = this.any() or values(Unknown("the list is empty here"))
+        shuffle(interp, this)
+        return found
+    if name in ("remove", "clear", "reverse", "sort", "discard"):
+        shuffle(interp, this)
+        return values(Const(None))
+    if name in ("send", "__next__", "next"):
+        return this.any() or values(Unknown("it yields nothing"))
+    if name == "copy":
+        return values(copied(interp, this, node))
+    return values(Num())
+
+
+def extend(interp: Core, seq: Seq, found: Values) -> None:
+    """``seq += found``, ``seq.extend(found)``, ``seq.append(x)``: exactly, where that happens once."""
+    from autofast.read.library import torch_library as torchlib
+
+    single = one(found)
+    looped = any(isinstance(f, LoopFrame) for f in seq.made)
+    if isinstance(single, Seq) and single.exact is not None and seq.exact is not None and not looped and not interp.weak(seq.made):
+        if single is not seq and len(seq.exact) < MOST_ITEMS:
+            for part in single.exact:
+                interp.keep(part, seq)
+            seq.items = (*seq.exact, *single.exact)
+            return
+    every = NOTHING.union(*(torchlib.element(interp, thing, None) for thing in found))
+    interp.keep(every, seq)
+    seq.elem = join(seq.elem, every)
+
+
+def shuffle(interp: Core, seq: Seq) -> None:
+    """Something is removed, or the order changes: what stands where is no longer known."""
+    if seq.items is not None:
+        interp.changes += bool(seq.items)
+        seq.items, seq.elem = None, seq.any()
+
+
+def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
+    """A shallow copy of what a program changes."""
+    if isinstance(thing, Dict):
+        return dict_of(interp, node, Arguments(node, [Given(values(thing), None)]), thing)
+    if isinstance(thing, Seq):
+        seq: Seq = interp.intern(
+            Seq, (id(node), thing, "copy"), lambda: Seq(node, thing.items, thing.elem, thing.kind, tuple(interp.stack))
+        )
+        if thing.items is not None and seq.items is not None and len(thing.items) == len(seq.items):
+            seq.items = tuple(old | new for old, new in zip(seq.items, thing.items, strict=True))
+        else:
+            seq.items = None
+        seq.elem = join(seq.elem, thing.any() if seq.items is None else thing.elem)
+        return seq
+    if isinstance(thing, Inst):
+        inst: Inst = interp.intern(
+            Inst, (id(node), thing, "copy"), lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args)
+        )
+        for name, found in thing.attrs.items():
+            inst.attrs[name] = join(inst.attrs.get(name, NOTHING), found)
+        inst.open = inst.open or thing.open
+        return inst
+    if isinstance(thing, Ext) and thing.name == "argparse.Namespace":
+        space: Ext = interp.intern(Ext, (id(node), thing, "copy"), lambda: Ext(thing.name, thing.node, thing.args, {}, tuple(interp.stack)))
+        for name, found in thing.attrs.items():
+            space.attrs[name] = join(space.attrs.get(name, NOTHING), found)
+        space.open = space.open or thing.open
+        return space
+    return thing

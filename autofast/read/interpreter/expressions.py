@@ -1,0 +1,387 @@
+"""Expressions: what each may be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+from autofast.model.events import BranchFrame, LoopFrame, WithFrame
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Cls,
+    Const,
+    Dict,
+    Entry,
+    Env,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    one,
+    ordered,
+)
+from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.state import TooDeep, join, merge, values
+from autofast.read.library import torch_library as torchlib
+
+
+class Expressions(Binding):
+    """One method for each kind of expression but calls."""
+
+    def expr(self, node: ast.expr, env: Env) -> Values:
+        self.steps += 1
+        if self.steps > self.limits[-1]:
+            raise TooDeep
+        method = getattr(self, "expr_" + type(node).__name__, None)
+        found: Values = method(node, env) if method is not None else self.generic(node, env)
+        old = self.at.get(id(node))
+        if not found and not isinstance(node, ast.Subscript):
+            found = values(Unknown("it has no value here"))
+        self.at[id(node)] = found if old is None or old == found else join(old, found)
+        return found
+
+    def generic(self, node: ast.expr, env: Env) -> Values:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.expr(child, env)
+        return values(Num())
+
+    def expr_Constant(self, node: ast.Constant, env: Env) -> Values:
+        return values(Const(node.value))
+
+    def expr_Name(self, node: ast.Name, env: Env) -> Values:
+        return self.lookup(node.id, env)
+
+    def expr_Attribute(self, node: ast.Attribute, env: Env) -> Values:
+        found: Values = NOTHING
+        for thing in ordered(self.expr(node.value, env)):
+            found |= self.attribute(thing, node.attr, node)
+        return join(found)
+
+    def expr_Subscript(self, node: ast.Subscript, env: Env) -> Values:
+        base = self.expr(node.value, env)
+        index = self.expr(node.slice, env)
+        found: Values = NOTHING
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "data" and index == values(Const(0)):
+            if base and all(isinstance(t, Tensor) and t.rank == "0d" for t in base):
+                return self._old_item(base, node)
+        for thing in ordered(base):
+            found |= self.subscript(thing, index, node)
+        return join(found) or values(Unknown(f"`{ast.unparse(node)[:60]}`: the key is never set"))
+
+    def _old_item(self, base: Values, node: ast.Subscript) -> Values:
+        """``loss.data[0]``: how the number was read before torch 0.4; an IndexError since."""
+        for thing in ordered(base):
+            self.emit("sync", node, thing, Arguments(node), how="item", old=True)
+        return frozenset(Num(t) for t in base if isinstance(t, Tensor))
+
+    def expr_Tuple(self, node: ast.Tuple | ast.List | ast.Set, env: Env) -> Values:
+        items: list[Values] = []
+        rest: Values = NOTHING
+        known = not isinstance(node, ast.Set)
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                inner = self.expr(element.value, env)
+                single = one(inner)
+                if isinstance(single, Seq) and single.items is not None and not single.elem:
+                    items.extend(single.items)
+                else:
+                    known = False
+                    for thing in inner:
+                        rest |= torchlib.element(self, thing, None)
+            else:
+                items.append(self.expr(element, env))
+        plain = [const(i) for i in items]
+        if isinstance(node, ast.Tuple) and known and items and all(v is not ... for v in plain):
+            return values(Const(tuple(plain)))
+        kind = type(node).__name__.lower()
+        seq: Seq = self.intern(Seq, (id(node),), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack)))
+        if not known:
+            seq.items, seq.elem = None, join(seq.elem, seq.any(), rest, *items)
+        elif seq.items is None or (seq.items and len(seq.items) != len(items)) or (seq.elem and not items):
+            seq.elem = join(seq.elem, seq.any(), *items)
+            seq.items = None
+        else:
+            seq.items = tuple(join(old, new) for old, new in zip(seq.items or ((NOTHING,) * len(items)), items, strict=True))
+        return values(seq)
+
+    expr_List = expr_Tuple
+    expr_Set = expr_Tuple
+
+    def expr_Dict(self, node: ast.Dict, env: Env) -> Values:
+        made, past = torchlib.begun(self, node)
+        for key, value in zip(node.keys, node.values, strict=True):
+            found = self.expr(value, env)
+            if key is None:
+                for thing in ordered(found):
+                    self.spread(made, thing, sure=len(found) == 1)
+                if not found:
+                    made.widen("it is extended by something that is not known")
+                continue
+            name = const(self.expr(key, env))
+            if name is ...:
+                made.rest = join(made.rest, found)
+                made.open = "a key is computed"
+            else:
+                made.entries[name] = [Entry(found, value, node, True)]
+        torchlib.revive(made, past)
+        for name, entries in made.entries.items():
+            self.keep(NOTHING.union(*(e.values for e in entries)), made, name if isinstance(name, (str, int)) else None)
+        return values(made)
+
+    def expr_JoinedStr(self, node: ast.JoinedStr, env: Env) -> Values:
+        pattern = ""
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                found = self.expr(part.value, env)
+                for thing in found:
+                    if isinstance(thing, Tensor):
+                        self.emit("format", part, thing)
+                pattern += _text(found) or "*"
+            elif isinstance(part, ast.Constant):
+                pattern += str(part.value)
+        return values(Num(pattern=pattern))
+
+    def expr_NamedExpr(self, node: ast.NamedExpr, env: Env) -> Values:
+        found = self.expr(node.value, env)
+        home = env
+        while home.kind == "comprehension" and home.outer is not None:
+            home = home.outer
+        if home is not env and isinstance(node.target, ast.Name):
+            self.bind(node.target.id, found | home.vars.get(node.target.id, NOTHING), home)
+        else:
+            self.assign(node.target, found, env, node.value)
+        return found
+
+    def expr_Starred(self, node: ast.Starred, env: Env) -> Values:
+        return self.expr(node.value, env)
+
+    def expr_Slice(self, node: ast.Slice, env: Env) -> Values:
+        self.generic(node, env)
+        return values(Num())
+
+    def expr_IfExp(self, node: ast.IfExp, env: Env) -> Values:
+        test = self.truth(self.expr(node.test, env), node.test, env)
+        if test is not None:
+            return self.expr(node.body if test else node.orelse, env)
+        found: Values = NOTHING
+        before = env.vars
+        ends = []
+        for arm, part in ((True, node.body), (False, node.orelse)):
+            env.vars = dict(before)
+            self.narrow(node.test, arm, env)
+            self.stack.append(BranchFrame(node, arm))
+            found = join(found, self.expr(part, env))
+            self.stack.pop()
+            ends.append(env.vars)
+        env.vars = merge([before, *ends]) if _binds(node) else before
+        return found
+
+    def expr_BoolOp(self, node: ast.BoolOp, env: Env) -> Values:
+        found: Values = NOTHING
+        is_and = isinstance(node.op, ast.And)
+        before, depth, sure = env.vars, len(self.stack), True
+        for i, part in enumerate(node.values):
+            value = self.expr(part, env)
+            known = const(value)
+            if known is not ... and bool(known) is not is_and:
+                found = join(found, value)
+                break
+            if known is ... or i == len(node.values) - 1:
+                found = join(found, value)
+            if known is ... and sure:  # what follows may not be evaluated
+                sure, before = False, dict(env.vars)
+                env.vars = dict(before)
+                self.stack.append(BranchFrame(node, is_and))
+            if not sure and i < len(node.values) - 1:
+                self.narrow(part, is_and, env)
+        del self.stack[depth:]
+        if not sure:
+            env.vars = merge([before, env.vars]) if _binds(node) else before
+        return found
+
+    def expr_UnaryOp(self, node: ast.UnaryOp, env: Env) -> Values:
+        found = self.expr(node.operand, env)
+        value = const(found)
+        if isinstance(node.op, ast.Not):
+            return values(Num()) if value is ... else values(Const(not value))
+        if type(value) in (int, float) and not isinstance(node.op, ast.Invert):
+            return values(Const(-value if isinstance(node.op, ast.USub) else value))
+        return torchlib.binary(found, NOTHING, "USub")
+
+    def expr_BinOp(self, node: ast.BinOp, env: Env) -> Values:
+        left, right = self.expr(node.left, env), self.expr(node.right, env)
+        a, b = const(left), const(right)
+        if isinstance(node.op, ast.Mod) and isinstance(a, str):
+            for thing in right:
+                if isinstance(thing, Tensor):
+                    self.emit("format", node, thing)
+        if isinstance(node.op, ast.Add) and (_text(left) or _text(right)):
+            text = (_text(left) or "*") + (_text(right) or "*")
+            return values(Const(a + b) if isinstance(a, str) and isinstance(b, str) else Num(pattern=text))
+        if isinstance(node.op, ast.Mod) and isinstance(a, str):
+            return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
+        if type(a) in (int, float) and type(b) in (int, float):
+            try:
+                return values(Const(_FOLD[type(node.op)](a, b)))
+            except (KeyError, ArithmeticError, ValueError):
+                return values(Num())
+        if isinstance(node.op, (ast.Add, ast.Mult)) and any(_is_row(t) for t in (*left, *right)):
+            return values(self.joined_rows(node, left, right))
+        if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in (*left, *right)):
+            made, past = torchlib.begun(self, node)
+            for side in (left, right):
+                for thing in ordered(side):
+                    self.spread(made, thing, len(side) == 1)
+            torchlib.revive(made, past)
+            return values(made)
+        return torchlib.binary(left, right, type(node.op).__name__)
+
+    def joined_rows(self, node: ast.BinOp, left: Values, right: Values) -> Seq:
+        """``a + b`` and ``a * n`` of lists and tuples."""
+        every: Values = NOTHING
+        for thing in (*left, *right):
+            if _is_row(thing):
+                every |= torchlib.element(self, thing, None) if isinstance(thing, Seq) else values(*(Const(v) for v in thing.value))  # type: ignore[union-attr]
+            elif isinstance(thing, Unknown):
+                every |= {thing}
+        kind = next((t.kind for t in (*left, *right) if isinstance(t, Seq)), "tuple")
+        a, b = one(left), one(right)
+        seq: Seq = self.intern(Seq, (id(node), left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack)))
+        if isinstance(node.op, ast.Add) and isinstance(a, Seq) and isinstance(b, Seq) and a.exact is not None and b.exact is not None:
+            if seq.items is None and not seq.elem:
+                seq.items = (*a.exact, *b.exact)
+                return seq
+        seq.items, seq.elem = None, join(seq.any(), every)
+        return seq
+
+    def expr_Compare(self, node: ast.Compare, env: Env) -> Values:
+        left = self.expr(node.left, env)
+        rights = [self.expr(c, env) for c in node.comparators]
+        a = const(left)
+        b = const(rights[0]) if len(rights) == 1 else ...
+        if len(rights) == 1 and a is not ... and b is not ...:
+            try:
+                return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
+            except (KeyError, TypeError):
+                return values(Num())
+        if len(rights) == 1 and b is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and left:
+            if all(isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls)) and getattr(t, "rank", "") != "?" for t in left):
+                return values(Const(isinstance(node.ops[0], ast.IsNot)))
+        if any(isinstance(t, Tensor) for side in (left, *rights) for t in side) and not isinstance(
+            node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+        ):
+            return torchlib.binary(left, join(*rights), "Compare")
+        return values(Num())
+
+    def expr_Lambda(self, node: ast.Lambda, env: Env) -> Values:
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        given = [*zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True)]
+        given += [(p, d) for p, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None]
+        func: Func = self.intern(Func, (id(node), id(env)), lambda: Func(node, env))
+        for param, default in given:
+            func.defaults[param.arg] = join(func.defaults.get(param.arg, NOTHING), self.expr(default, env))
+        return values(func)
+
+    def expr_Await(self, node: ast.Await, env: Env) -> Values:
+        return self.expr(node.value, env)
+
+    def expr_Yield(self, node: ast.Yield, env: Env) -> Values:
+        record = self.records[-1]
+        record.is_generator = True
+        if node.value is not None:
+            record.yields = join(record.yields, self.expr(node.value, env))
+        record.contexts += [f for f in self.stack[record.depth :] if isinstance(f, WithFrame)]
+        return values(Const(None), Unknown("what is sent to a generator"))
+
+    def expr_YieldFrom(self, node: ast.YieldFrom, env: Env) -> Values:
+        record = self.records[-1]
+        record.is_generator = True
+        record.yields = join(record.yields, torchlib.iterate(self, self.expr(node.value, env), node))
+        return values(Const(None))
+
+    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, env: Env) -> Env:
+        inner = Env("comprehension", {}, env, None)
+        for generator in node.generators:
+            over = self.expr(generator.iter, inner)
+            self.stack.append(LoopFrame(node, over, torchlib.loaders_in(over)))
+            self.assign(generator.target, torchlib.iterate(self, over, node), inner, None)
+            for test in generator.ifs:
+                self.expr(test, inner)
+        return inner
+
+    def expr_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env) -> Values:
+        inner = self.comprehension(node, env)
+        found = self.expr(node.elt, inner)
+        del self.stack[len(self.stack) - len(node.generators) :]
+        seq = self.intern(Seq, (id(node),), lambda: Seq(node, None, NOTHING, "list"))
+        seq.elem = join(seq.elem, found)
+        return values(seq)
+
+    expr_SetComp = expr_ListComp
+    expr_GeneratorExp = expr_ListComp
+
+    def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
+        inner = self.comprehension(node, env)
+        self.expr(node.key, inner)
+        found = self.expr(node.value, inner)
+        del self.stack[len(self.stack) - len(node.generators) :]
+        made: Dict = self.intern(Dict, (id(node),), lambda: Dict(node, made=tuple(self.stack)))
+        made.rest = join(made.rest, found)
+        made.open = "its keys are computed"
+        return values(made)
+
+    # ---------------------------------------------------------------------------------------- calls
+
+
+_FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b if abs(a) < 1e15 and abs(b) < 1e15 else 0 / 0,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: lambda a, b: a**b if abs(a) <= 1024 and abs(b) <= 64 else 0 / 0,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Is: lambda a, b: a is b,
+    ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+    ast.Lt: lambda a, b: a < b,
+    ast.Gt: lambda a, b: a > b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.GtE: lambda a, b: a >= b,
+}
+
+
+def _binds(node: ast.expr) -> bool:
+    """Whether there is a ``:=`` in it."""
+    known: bool | None = getattr(node, "_af_binds", None)
+    if known is None:
+        known = node._af_binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))  # type: ignore[attr-defined]
+    return known
+
+
+def _is_row(thing: Thing) -> bool:
+    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (isinstance(thing, Const) and isinstance(thing.value, tuple))
+
+
+def _text(found: Values) -> str:
+    """What is known of a string: ``models.*_model``; empty where it need not be one."""
+    thing = one(found)
+    if isinstance(thing, Const) and isinstance(thing.value, str):
+        return thing.value
+    return thing.pattern if isinstance(thing, Num) else ""

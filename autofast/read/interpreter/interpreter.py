@@ -1,0 +1,125 @@
+"""Follows the script from its first line, with abstract values instead of real ones.
+
+Functions of the project are entered with the arguments of each call, both arms of a condition are taken
+(unless the test is a constant), loop bodies run until their variables come to rest. Nothing is executed.
+What happens on the way (a backward, a copy to the device, a loader built) goes into the :class:`Log`
+with the frames around it. The library's objects are described in :mod:`autofast.read.library.torch_library`.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.kinds import is_static
+from autofast.model.source import Source, source_of
+from autofast.model.values import NOTHING, Arguments, Bound, Cls, Const, Env, Func, Given, Inst, Module, Num, Ref, Thing, Unknown, Values
+from autofast.read.interpreter.calls import Calls
+from autofast.read.interpreter.expressions import Expressions
+from autofast.read.interpreter.loops import Loops
+from autofast.read.interpreter.state import BUDGET, MOST_CUTS, Record, TooDeep, values
+from autofast.read.library import frameworks
+from autofast.read.library import torch_library as torchlib
+
+__all__ = ["Interpreter", "TooDeep", "values"]
+
+
+IMPORT_SHARE = 0.4  # of what is left of the budget, for the top level of one imported file
+
+
+class Interpreter(Loops, Expressions, Calls):
+    """One run over one script: where it starts."""
+
+    def run_module(self, source: Source, main: bool) -> Module:
+        """Interpret a file's top level; ``__name__`` is ``__main__`` for the entry script."""
+        if source in self.modules:
+            return self.modules[source]
+        name = "__main__" if main else source.path.stem
+        env = Env("module", {"__name__": values(Const(name)), "__file__": values(Num())}, None, source)
+        module = self.modules[source] = Module(source, env)
+        stack, self.stack = self.stack, [] if main else self.stack
+        kept, self.tries, self.left = (self.tries, self.left), [], [] if main else self.left
+        self.records.append(Record())
+        self.limits.append(self.limits[-1] if main else self.steps + int((self.limits[-1] - self.steps) * IMPORT_SHARE))
+        try:
+            self.block(source.tree.body, env)
+        except TooDeep:
+            self.cut_short(source.rel, env)
+        finally:
+            self.limits.pop()
+            self.records.pop()
+            self.stack = stack
+            self.tries, self.left = kept
+        return module
+
+    def run_uncalled(self, source: Source) -> None:
+        """Enter the functions and methods of ``source`` that nothing called, with unknown arguments."""
+        module = self.modules.get(source)
+        if module is None:
+            return
+        for bound in list(module.env.vars.values()):
+            for thing in bound:
+                if isinstance(thing, Func) and source_of(thing.node) is source and id(thing.node) not in self.called:
+                    self.enter_unknown(thing)
+                elif isinstance(thing, Cls) and source_of(thing.node) is source:
+                    self.run_class(thing)
+
+    def run_class(self, cls: Cls) -> None:
+        """Enter the methods of a class that nothing called, on an instance the script made or one with unknown arguments."""
+        methods = [f for v in cls.members.values() for f in v if isinstance(f, Func) and f.owner is cls]
+        if all(id(f.node) in self.called for f in methods):
+            return
+        mine = [t for t in self.made if isinstance(t, Inst) and t.cls is cls]
+        if mine:
+            inst: Inst = mine[0]
+        else:
+            made = self.instantiate(cls, self.unknown_arguments(cls.find("__init__")), cls.node)
+            inst = next(t for t in made if isinstance(t, Inst))
+        first = ("__init__", "setup", "prepare_data", "configure_optimizers", "train_dataloader", "val_dataloader")
+        for func in sorted(methods, key=lambda f: first.index(f.name) if f.name in first else len(first)):
+            if id(func.node) not in self.called:
+                self.enter_unknown(func, inst)
+
+    def enter_unknown(self, func: Func, this: Thing | None = None) -> None:
+        if self.cuts > MOST_CUTS:
+            raise TooDeep
+        target: Thing = Bound(func, this) if this is not None and not is_static(func) else func
+        try:
+            self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * 0.2))
+            self.call_thing(target, self.unknown_arguments(values(func), skip_self=this is not None), func.node)
+        except TooDeep:
+            self.cut_short(f"{func.name}()", func.env)
+        finally:
+            self.limits.pop()
+
+    def unknown_arguments(self, funcs: Values | None, skip_self: bool = True) -> Arguments:
+        """Arguments for a function nobody calls: what the annotation says, else the default, else unknown."""
+        args = Arguments(None)
+        for func in funcs or ():
+            if not isinstance(func, Func):
+                continue
+            spec = func.node.args
+            params = [*spec.posonlyargs, *spec.args][1 if skip_self and func.owner is not None and not is_static(func) else 0 :]
+            for param in [*params, *spec.kwonlyargs]:
+                found = self.annotated(param.annotation, func.env) or frameworks.fed(self, func, param)
+                found = found or values(Unknown(f"`{param.arg}` is a parameter of {func.name}(), which nothing in this project calls"))
+                args.named[param.arg] = Given(found, None)
+            break
+        return args
+
+    def annotated(self, annotation: ast.expr | None, env: Env) -> Values:
+        """An object of the annotated library class."""
+        if annotation is None:
+            return NOTHING
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            return NOTHING
+        try:
+            kinds = self.expr(annotation, env)
+        except TooDeep:
+            return NOTHING
+        found: Values = NOTHING
+        for kind in kinds:
+            if isinstance(kind, Ref):
+                found |= torchlib.of_type(kind.name)
+            elif isinstance(kind, Cls):
+                found |= values(*[t for t in self.made if isinstance(t, Inst) and t.cls is kind])
+        return found

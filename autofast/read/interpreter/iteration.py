@@ -1,0 +1,228 @@
+"""Iterating, unpacking and subscripting: what a batch of a loader is made of."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
+from autofast.model.tensors import tensors_in
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Given,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    one,
+    ordered,
+)
+from autofast.model.values import things as values
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.state import Core
+
+
+def loaders_in(over: Values) -> frozenset[Any]:
+    """The loaders whose batches a loop over these values gets."""
+    found: set[Any] = set()
+    todo, seen = list(over), set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if is_loader(thing):
+            found.add(thing)
+        elif isinstance(thing, Ext) and "over" in thing.attrs:
+            todo.extend(thing.attrs["over"])
+        elif isinstance(thing, Seq) and thing.kind in ("generator", "zip"):
+            found |= {x for t in tensors_in(thing.any()) for x in t.batch}
+    return frozenset(found)
+
+
+def iterate(interp: Core, over: Values, node: ast.AST) -> Values:
+    """What the loop variable of ``for x in over`` may be."""
+    found: Values = NOTHING
+    for thing in ordered(over):
+        found |= _iterate(interp, thing, node)
+    return found
+
+
+def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
+    if is_loader(thing):
+        if isinstance(thing, Inst) and thing.cls.find("__iter__") is not None:
+            return iterate(interp, interp.call_method_of(thing, "__iter__", [], node), node)
+        return batch_of(interp, thing)
+    if isinstance(thing, Ext) and "over" in thing.attrs:
+        inner = iterate(interp, thing.attrs["over"], node)
+        if thing.name == "builtins.enumerate":
+            return values(interp.intern(Seq, (id(node), thing, inner), lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple")))
+        return inner
+    if isinstance(thing, Seq):
+        return thing.any() or values(Unknown("the list is empty here"))
+    if isinstance(thing, Dict):
+        keys = values(*(Const(k) for k in thing.entries))
+        return keys | values(Num(), Unknown(thing.open)) if thing.open or thing.rest or not keys else keys
+    if isinstance(thing, Inst):
+        if thing.cls.find("__iter__") is not None:
+            return iterate(interp, interp.call_method_of(thing, "__iter__", [], node), node)
+        if thing.cls.find("__getitem__") is not None:
+            return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
+        if is_module(thing):
+            return values(*submodules(thing)) or values(Unknown("a submodule"))
+    return element(interp, thing, None)
+
+
+def submodules(thing: Inst | Ext) -> list[Thing]:
+    return [t for v in thing.attrs.values() for t in v if is_module(t)]
+
+
+def element(interp: Core, thing: Thing, index: int | None) -> Values:
+    """An element of ``thing``: ``thing[i]``, or one part of an unpacking."""
+    if isinstance(thing, Tensor):
+        return values(replace(thing, fresh="", prob=thing.prob, rank=""))
+    if isinstance(thing, Seq):
+        if thing.items is not None and index is not None and -len(thing.items) <= index < len(thing.items):
+            return thing.items[index] | thing.elem
+        return thing.any()
+    if isinstance(thing, Dict):
+        return thing.any()
+    if isinstance(thing, Const):
+        if isinstance(thing.value, (tuple, str)) and index is not None and -len(thing.value) <= index < len(thing.value):
+            return values(Const(thing.value[index]))
+        return values(Num())
+    if isinstance(thing, Ref) and thing.name.endswith(".__dict__"):
+        return values(Ref(thing.name[: -len("__dict__")] + "*"))  # models.__dict__[name]: one of them
+    if isinstance(thing, Ext):
+        if thing.name == "torch.nn.ModuleDict":
+            table = one(thing.args.get(0, "modules"))
+            return table.any() if isinstance(table, Dict) else values(Unknown("a submodule"))
+        if thing.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
+            parts = frozenset().union(*(g.values for g in thing.args.positional)) if thing.args.positional else NOTHING
+            return frozenset(x for t in parts for x in (t.any() if isinstance(t, Seq) else {t})) or values(Unknown("a submodule"))
+        if is_dataset(thing):
+            return sample_of(interp, thing)
+        if "over" in thing.attrs:
+            return _iterate(interp, thing, thing.node or ast.Pass())
+        if thing.name == "argparse.parsed":
+            return thing.attrs["namespace"] if index == 0 else values(Seq(None, None, values(Num())))
+    if isinstance(thing, (Num, Arg)):
+        return values(Num())
+    if isinstance(thing, Unknown):
+        return values(thing)
+    return values(Unknown("an element of something that is not known"))
+
+
+def batch_of(interp: Core, loader: Thing) -> Values:
+    """What one batch of a DataLoader is made of."""
+    cache: dict[int, Values] = interp.__dict__.setdefault("_batches", {})
+    if id(loader) in cache:
+        return cache[id(loader)]
+    cache[id(loader)] = values(Tensor(batch=frozenset({loader}), device="cpu"))  # for a dataset that iterates its own loader
+    args = loader.args if isinstance(loader, (Ext, Inst)) and loader.args is not None else Arguments(None)
+    if isinstance(loader, Inst):
+        inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
+        args = inner[0].args if inner else args
+    stack, interp.stack = interp.stack, []
+    interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    try:
+        sample = sample_of(interp, *args.get(0, "dataset"))
+        collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
+        if collate:
+            made = interp.call_values(frozenset(collate), Arguments(None, [Given(values(Seq(None, None, sample)), None)]), None)
+        else:
+            made = sample
+        found = frozenset(_collated(interp, t, loader) for t in made)
+    except Exception as error:
+        if type(error).__name__ != "TooDeep":
+            raise
+        found = values(Tensor(batch=frozenset({loader}), device="cpu"))
+    finally:
+        interp.limits.pop()
+        interp.stack = stack
+    cache[id(loader)] = found or values(Tensor(batch=frozenset({loader}), device="cpu"))
+    return cache[id(loader)]
+
+
+def sample_of(interp: Core, *datasets: Thing) -> Values:
+    """One item of a dataset."""
+    found: Values = NOTHING
+    for thing in datasets:
+        if isinstance(thing, Inst):
+            if thing.cls.find("__getitem__") is not None:
+                found |= interp.call_method_of(thing, "__getitem__", [values(Num())], None)
+            elif thing.cls.find("__iter__") is not None:
+                found |= iterate(interp, interp.call_method_of(thing, "__iter__", [], None), ast.Pass())
+            elif library := library_dataset(thing):
+                base = interp.intern(Ext, ("base", id(thing)), lambda n=library, t=thing: Ext(n, t.node, t.args or Arguments(None)))
+                found |= _library_sample(interp, base)
+            else:
+                found |= values(Unknown("its items are not known"))
+        elif isinstance(thing, Ext):
+            found |= _library_sample(interp, thing)
+        elif isinstance(thing, Seq):
+            found |= thing.any()
+        elif isinstance(thing, Tensor):
+            found |= values(thing)
+        else:
+            found |= values(Unknown("its dataset is not known"))
+    return found
+
+
+def _library_sample(interp: Core, thing: Ext) -> Values:
+    short = thing.name.rsplit(".", 1)[-1]
+    if short == "TensorDataset":
+        return values(
+            interp.intern(
+                Seq,
+                ("sample", id(thing)),
+                lambda: Seq(
+                    None, tuple(frozenset(tensors_in(g.values)) or values(Tensor()) for g in thing.args.positional), NOTHING, "tuple"
+                ),
+            )
+        )
+    if short in ("Subset", "ConcatDataset", "random_split"):
+        inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
+        return sample_of(interp, *(x for t in inner for x in (t.any() if isinstance(t, Seq) else {t})))
+    if thing.name.startswith("torchvision.datasets."):
+        image = Tensor(device="cpu", dtype="f32", rank="4d")
+        return values(
+            interp.intern(
+                Seq, ("sample", id(thing)), lambda: Seq(None, (values(image), values(Tensor(device="cpu", dtype="int"))), NOTHING, "tuple")
+            )
+        )
+    return values(Unknown(f"the items of {thing.name} are not known"))
+
+
+def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
+    """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their shape."""
+    tag = frozenset({loader})
+    if isinstance(thing, Tensor):
+        return replace(thing, batch=tag, fresh="", device="cpu" if thing.device == "?" else thing.device, made=None, param="")
+    if isinstance(thing, Const) and isinstance(thing.value, (int, float)):
+        return Tensor(batch=tag, device="cpu", dtype="int" if isinstance(thing.value, int) else "f64")
+    if isinstance(thing, Const) and isinstance(thing.value, str):
+        return Num()
+    if isinstance(thing, (Num, Unknown, Ext)):
+        return Tensor(batch=tag, device="cpu")
+    if isinstance(thing, Seq):
+        items = None if thing.items is None else tuple(frozenset(_collated(interp, t, loader) for t in i) for i in thing.items)
+        elem = frozenset(_collated(interp, t, loader) for t in thing.elem)
+        return Seq(thing.node, items, elem, "tuple")  # cached by batch_of
+    if isinstance(thing, Dict):
+        made = Dict(thing.node, rest=frozenset(_collated(interp, t, loader) for t in thing.rest), open=thing.open)
+        for key, entries in thing.entries.items():
+            made.entries[key] = [replace(e, values=frozenset(_collated(interp, t, loader) for t in e.values)) for e in entries]
+        return made
+    return thing

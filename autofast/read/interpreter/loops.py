@@ -1,0 +1,196 @@
+"""Imports and loops: the statements that take more than one pass, or another file."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+
+from autofast.model import names
+from autofast.model.events import LoopFrame
+from autofast.model.values import NOTHING, Const, Env, Ext, Inst, Module, Num, Ref, Seq, Unknown, Values, const, one
+from autofast.read.interpreter.state import Record, join, merge, values
+from autofast.read.interpreter.statements import Statements
+from autofast.read.library import torch_library as torchlib
+
+PASSES = 6  # over a loop's body, at most: what still changes then is unknown
+
+
+class Loops(Statements):
+    """``for``, ``while``, ``import``."""
+
+    def stmt_Import(self, node: ast.Import, env: Env) -> None:
+        for alias in node.names:
+            found = self.import_module(alias.name, 0, env, node)
+            if alias.asname:
+                env.vars[alias.asname] = found
+            else:
+                top = alias.name.split(".")[0]
+                env.vars[top] = found if "." not in alias.name else self.import_module(top, 0, env, node)
+
+    def stmt_ImportFrom(self, node: ast.ImportFrom, env: Env) -> None:
+        source = env.module.source
+        assert source is not None
+        target = self.project.find(node.module or "", node.level, source)
+        if target is not None:
+            module = self.run_module(target, False)
+        for alias in node.names:
+            if alias.name == "*":
+                if target is not None:
+                    self.star(module, env)
+                else:
+                    self.star_of_library(node.module or "", env)
+                continue
+            if target is not None and alias.name in module.env.vars:
+                found = module.env.vars[alias.name]
+            elif (sub := self.project.find(f"{node.module or ''}.{alias.name}".strip("."), node.level, source)) is not None:
+                found = values(self.run_module(sub, False))
+            elif target is not None:
+                found = values(Unknown(f"`{alias.name}` is not found in {target.rel}"))
+            elif node.level:
+                found = values(Unknown(f"`{alias.name}` comes from a module that is not in this project"))
+            else:
+                found = values(Ref(torchlib.canonical(f"{node.module}.{alias.name}")))
+            env.vars[alias.asname or alias.name] = found
+
+    def import_module(self, name: str, level: int, env: Env, node: ast.AST) -> Values:
+        source = env.module.source
+        assert source is not None
+        target = self.project.find(name, level, source)
+        if target is not None:
+            return values(self.run_module(target, False))
+        found = torchlib.canonical(name)
+        self.libraries.add(found)
+        return values(Ref(found))
+
+    def star(self, module: Module, env: Env) -> None:
+        listed = const(module.env.vars.get("__all__", NOTHING))
+        for name, found in list(module.env.vars.items()):
+            if (listed is ... and not name.startswith("_")) or (isinstance(listed, tuple) and name in listed):
+                env.vars[name] = found
+
+    def star_of_library(self, name: str, env: Env) -> None:
+        for bound, thing in torchlib.star(name):
+            env.vars[bound] = values(thing)
+        if name in names.STANDARD:
+            found = vars(importlib.import_module(name))
+            for bound in found.get("__all__", [n for n in found if not n.startswith("_")]):
+                env.vars[bound] = values(Ref(torchlib.canonical(f"{name}.{bound}")))
+        elif not env.module.starred or name not in names.NO_BUILTINS:
+            env.module.starred = name or "another module"
+
+    def stmt_For(self, node: ast.For | ast.AsyncFor, env: Env) -> None:
+        over = self.expr(node.iter, env)
+        items = _few(over)
+        if items:
+            self.unroll(node, items, over, env)
+        else:
+            self.loop(node, over, env)
+
+    stmt_AsyncFor = stmt_For
+
+    def unroll(self, node: ast.For | ast.AsyncFor, items: list[Values], over: Values, env: Env) -> None:
+        """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
+        left: list[dict[str, Values]] = []
+        reached = True
+        for turn, item in enumerate(items):
+            self.stack.append(LoopFrame(node, over, turn=turn, unrolled=True))
+            self.assign(node.target, item, env, None)
+            record = Record()
+            self.records.append(record)
+            stopped = self.block(node.body, env)
+            self.collect()
+            self.stack.pop()
+            left += record.breaks
+            ends = [*record.continues, *([] if stopped else [env.vars])]
+            if not ends:
+                reached = False
+                break
+            env.vars = merge(ends)
+        if reached:
+            self.block(node.orelse, env)
+            left.append(env.vars)
+        env.vars = merge(left) if left else env.vars
+
+    def loop(self, node: ast.For | ast.AsyncFor | ast.While, over: Values, env: Env) -> None:
+        loaders = torchlib.loaders_in(over)
+        self.forget_counters(node, env)
+        left: dict[int, dict[str, Values]] = {}
+        for turn in range(PASSES):
+            before = dict(env.vars)
+            known = len(self.made), self.changes, self.grad_default
+            record = Record()
+            self.records.append(record)
+            self.stack.append(LoopFrame(node, over, loaders, min(turn, 1)))
+            if isinstance(node, ast.While):
+                test = self.expr(node.test, env)
+                self.narrow(node.test, True, env)
+                stopped = const(test) is False or self.block(node.body, env)
+            else:
+                self.emit("iterate", node, None, None, over)
+                self.assign(node.target, torchlib.iterate(self, over, node), env, None)
+                stopped = self.block(node.body, env)
+            self.stack.pop()
+            self.collect()
+            left.update((id(end), end) for end in record.breaks)
+            env.vars = merge([before, *record.continues, *([] if stopped else [env.vars])])
+            news = [name for name, found in env.vars.items() if name in before and not found <= before[name]]
+            if not news and known == (len(self.made), self.changes, self.grad_default):
+                break
+        else:
+            for name in news:
+                env.vars[name] = join(env.vars[name], values(Unknown("it keeps changing in a loop")))
+        self.block(node.orelse, env)
+        env.vars = merge([env.vars, *left.values()])
+
+    def forget_counters(self, node: ast.For | ast.AsyncFor | ast.While, env: Env) -> None:
+        """What a loop counts up (``step += 1``) is no constant in it, not even the first time."""
+        for part in _augmented(node):
+            if isinstance(part, ast.Name) and isinstance(const(env.vars.get(part.id, NOTHING)), (int, float)):
+                env.vars[part.id] = values(Num())
+            elif isinstance(part, ast.Name) and isinstance(const(env.module.vars.get(part.id, NOTHING)), (int, float)):
+                env.module.vars[part.id] = values(Num())
+            elif isinstance(part, ast.Attribute):
+                for thing in self.expr(part.value, env):
+                    if isinstance(thing, (Inst, Ext)) and isinstance(const(thing.attrs.get(part.attr, NOTHING)), (int, float)):
+                        thing.attrs[part.attr] = values(Num())
+
+    def collect(self) -> None:
+        """A loop's record ends: what it returned belongs to the function around it."""
+        record = self.records.pop()
+        self.records[-1].returns = join(self.records[-1].returns, record.returns)
+        self.records[-1].yields = join(self.records[-1].yields, record.yields)
+        self.records[-1].is_generator |= record.is_generator
+
+    def stmt_While(self, node: ast.While, env: Env) -> bool:
+        self.loop(node, NOTHING, env)
+        forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        return forever and not any(isinstance(n, ast.Break) for n in ast.walk(node))
+
+
+def _few(over: Values) -> list[Values]:
+    """The values that a loop takes one after the other, where they are few and known."""
+    single = one(over)
+    if isinstance(single, Const) and isinstance(single.value, tuple):
+        items = [values(Const(v)) for v in single.value]
+    elif isinstance(single, Seq) and single.kind in ("list", "tuple"):
+        items = list(single.exact or ())
+    else:
+        return []
+    return items if len(items) <= 4 and all(isinstance(one(i), (Const, Ext, Inst)) for i in items) else []
+
+
+def _augmented(node: ast.AST) -> list[ast.expr]:
+    """The targets that a loop's body changes from their own value."""
+    known: list[ast.expr] | None = getattr(node, "_af_augmented", None)
+    if known is not None:
+        return known
+    found: list[ast.expr] = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.AugAssign):
+            found.append(part.target)
+        elif isinstance(part, ast.Assign) and len(part.targets) == 1 and isinstance(part.targets[0], ast.Name):
+            name = part.targets[0].id
+            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(part.value)):
+                found.append(part.targets[0])
+    node._af_augmented = found  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,248 @@
+"""What all parts of the interpreter share: its state, events, and small questions about the frames around a place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+from autofast.model import names
+from autofast.model.events import BranchFrame, CallFrame, Frame, Log, LoopFrame, TryFrame, WithFrame
+from autofast.model.source import Source
+from autofast.model.values import NOTHING, Arguments, Const, Dict, Entry, Env, Ext, Func, Inst, Module, Num, Thing, Unknown, Values, ordered
+from autofast.read.library import torch_library as torchlib
+from autofast.read.project import Project
+
+DEPTH = 24  # nested calls of project functions
+BUDGET = 160_000  # evaluated expressions for one script
+SHARE = 0.6  # of what is left, for one call: a deep helper cannot starve the training loop
+MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
+MOST_VALUES = 48  # more things than this are "unknown"
+
+
+def values(*things: Thing) -> Values:
+    return frozenset(things)
+
+
+def join(*sets: Values) -> Values:
+    """The union; a set that has grown too large becomes unknown."""
+    out = NOTHING.union(*sets)
+    if len(out) > MOST_VALUES:
+        if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
+            out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
+        if len(out) > MOST_VALUES:
+            out = frozenset(ordered(out)[:MOST_VALUES]) | {Unknown("too many possibilities")}
+    return out
+
+
+def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
+    """The variables after several ways have met."""
+    out = dict(ends[0])
+    for end in ends[1:]:
+        if end is not out:
+            for name, found in end.items():
+                old = out.get(name)
+                out[name] = found if old is None or old is found else join(old, found)
+    return out
+
+
+def _uncertain(frame: Frame) -> bool:
+    return isinstance(frame, (TryFrame, LoopFrame)) or (isinstance(frame, BranchFrame) and not frame.known)
+
+
+class TooDeep(Exception):
+    """The budget for one call is used up."""
+
+
+class Record:
+    """What a running function or loop collects on the side."""
+
+    def __init__(self) -> None:
+        self.breaks: list[dict[str, Values]] = []
+        self.continues: list[dict[str, Values]] = []
+        self.returns: Values = NOTHING
+        self.yields: Values = NOTHING
+        self.is_generator = False
+        self.depth = 0  # of the stack where the function began
+        self.contexts: list[WithFrame] = []  # around its ``yield``
+        self.missed: set[str] = set()
+
+    def first_miss(self, name: str) -> bool:
+        """Whether a name is asked for that has no value, for the first time: a loop may give it one further down."""
+        new = name not in self.missed
+        self.missed.add(name)
+        return new
+
+
+class Core:
+    """The state of one run. Results: ``log``, ``at`` (values of each expression), ``modules``, ``called``."""
+
+    def __init__(self, project: Project):
+        self.project = project
+        self.log = Log()
+        self.at: dict[int, Values] = {}
+        self.modules: dict[Source, Module] = {}
+        self.called: set[int] = set()  # functions that were entered, by id of their node
+        self.made: list[Ext | Inst] = []
+        self.notes: list[str] = []
+        self.stack: list[Frame] = []
+        self.records: list[Record] = []
+        self.active: list[int] = []
+        self.steps = 0
+        self.limits: list[int] = [BUDGET]
+        self.grad_default = "on"
+        self.things: dict[tuple[Any, ...], Any] = {}
+        self.left: list[tuple[int, str]] = []  # ways out before this place: at which depth of the stack, and what they leave
+        self.tries: list[dict[str, Values] | None] = []  # for each ``try`` around in this function: the variables between its statements
+        self.registered: dict[int, int] = {}
+        self.model_changes = 0  # the same for attributes of modules: their forward may give something else then
+        self.cut = ""  # a function or file that was not followed to its end
+        self.cuts = 0
+        self.changes = 0  # how often a thing got a value it did not have: loops run until there are no more
+        self.ever: dict[tuple[Hashable, ...], Values] = {}
+        self.building: list[Thing] = []  # objects whose __init__ runs
+        self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
+        self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def cut_short(self, what: str, env: Env, given: Values = NOTHING) -> None:
+        """The budget is used up: what this place can reach, by the names around it or what it was given, may have changed since."""
+        self.note(f"{what} is too large to follow to the end")
+        self.cut = self.cut or what
+        self.changes += 1
+        self.cuts += 1
+        if self.cuts > MOST_CUTS:
+            self.limits = [0] * len(self.limits)
+        self.forget(given, env, f"{what} is too large to follow")
+
+    def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,
+             result: Values = NOTHING, **data: Any) -> None:  # fmt: skip
+        if node is not None:
+            self.log.add(kind, node, tuple(self.stack), this, args, result, self.grad_mode(), **data)
+
+    def grad_mode(self) -> str:
+        """on | off | inference | maybe, from the contexts around this place."""
+        for frame in reversed(self.stack):
+            if isinstance(frame, WithFrame):
+                for _, contexts in reversed(frame.contexts):
+                    if (mode := torchlib.grad_mode_of(contexts)) is not None:
+                        return mode
+        return self.grad_default
+
+    def grad_on(self) -> bool:
+        return self.grad_mode() in ("on", "maybe")
+
+    # ---------------------------------------------------------------------------------------- statements
+
+    def weak(self, made: tuple[Any, ...], once: bool = False) -> bool:
+        """Whether a change made here to a thing that was made below the frames ``made`` may not happen, or happen to only one of many.
+
+        So it is where a condition, ``try`` or loop has begun since, where an ``if`` before this place may have left the function or the
+        loop, where the loop that made the thing has ended (it may have made several), or where it is one of several things.
+        With ``once`` it is enough that it happens in training over the batches of a loader: there is at least one epoch and batch.
+        """
+        before = {id(f.node) for f in made}
+        once = once and any(isinstance(f, LoopFrame) and f.loaders for f in self.stack)
+        for frame in self.stack:
+            if _uncertain(frame) and id(frame.node) not in before and not (once and isinstance(frame, LoopFrame)):
+                return True
+        for frame in made:
+            if isinstance(frame, LoopFrame) and all(f.node is not frame.node for f in self.stack):
+                return True
+        return any(self.left_by(depth, kind, made, before) for depth, kind in self.left)
+
+    def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: set[int]) -> bool:
+        """Whether the way out noted at ``depth`` leads past this place while the thing lives on."""
+        if kind == "choice":
+            return len(made) <= depth or len(self.stack) <= depth or made[depth].node is not self.stack[depth].node
+        wanted = CallFrame if kind == "return" else LoopFrame
+        frame = next((f for f in reversed(self.stack[:depth]) if isinstance(f, wanted)), None)
+        return frame is not None and id(frame.node) not in before
+
+    def in_loop(self) -> bool:
+        """Whether this place may be reached again, with the same things."""
+        return any(isinstance(f, LoopFrame) for f in self.stack)
+
+    def keep(self, found: Values, *place: Hashable) -> None:
+        """Note that a thing got these values at a place of it, which may be news to a loop that has passed it already."""
+        old = self.ever.get(place, NOTHING)
+        if not found <= old:
+            self.ever[place] = old | found
+            self.changes += 1
+
+    # ---------------------------------------------------------------------------------------- expressions
+
+    def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
+        """One object per place and way there: interpreting a place again gives the same thing again."""
+        turns = tuple(f.turn for f in self.stack if isinstance(f, LoopFrame) and (f.unrolled or kind is Dict))
+        full = (kind, key, turns, tuple(id(f.node) for f in self.stack if isinstance(f, CallFrame))[-4:])
+        if full not in self.things:
+            self.things[full] = make()
+        return self.things[full]
+
+    # what the other parts provide
+    def block(self, body: Iterable[ast.stmt], env: Env) -> bool:
+        raise NotImplementedError
+
+    def expr(self, node: ast.expr, env: Env) -> Values:
+        raise NotImplementedError
+
+    def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
+        raise NotImplementedError
+
+    def narrow(self, test: ast.expr, arm: bool, env: Env) -> None:
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:
+        raise NotImplementedError
+
+    def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
+        raise NotImplementedError
+
+    def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
+        raise NotImplementedError
+
+    def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
+        raise NotImplementedError
+
+    def choices(self, found: Values) -> Iterator[Thing]:
+        raise NotImplementedError
+
+    def store_attribute(self, thing: Inst | Ext, name: str, found: Values, sure: bool = True) -> None:
+        raise NotImplementedError
+
+    def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
+        raise NotImplementedError
+
+    def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None:
+        raise NotImplementedError
+
+    def drop_entry(self, thing: Dict, key: Any) -> None:
+        raise NotImplementedError
+
+    def open_attributes(self, thing: Thing, why: str) -> None:
+        raise NotImplementedError
+
+    def forget(self, found: Values, scope: Env, why: str) -> None:
+        raise NotImplementedError
+
+    def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
+        raise NotImplementedError
+
+    def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
+        raise NotImplementedError
+
+    def call_method_of(self, thing: Inst, name: str, args: list[Values], node: ast.AST | None) -> Values:
+        raise NotImplementedError
+
+    def call_function(self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None) -> Values:
+        raise NotImplementedError
+
+    def annotated(self, annotation: ast.expr | None, env: Env) -> Values:
+        raise NotImplementedError
+
+    def run_module(self, source: Source, main: bool) -> Module:
+        raise NotImplementedError

@@ -1,0 +1,410 @@
+"""Statements: what they bind, which way they go on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Env,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Method,
+    Num,
+    Partial,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    ordered,
+)
+from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.state import join, merge, values
+from autofast.read.library import torch_library as torchlib
+
+
+class Statements(Binding):
+    """Everything but imports and loops."""
+
+    def block(self, body: Iterable[ast.stmt], env: Env) -> bool:
+        """Interpret statements; True where the end is not reached (return, raise, break, continue)."""
+        noted = len(self.left)
+        try:
+            for stmt in body:
+                if self.stmt(stmt, env):
+                    return True
+                if self.tries and (between := self.tries[-1]) is not None:
+                    for name, found in env.vars.items():
+                        if (old := between.get(name)) is not found:
+                            between[name] = found if old is None else join(old, found)
+                self.left.extend((len(self.stack), kind) for kind in ways_out(stmt))
+            return False
+        finally:
+            del self.left[noted:]
+
+    def stmt(self, node: ast.stmt, env: Env) -> bool:
+        method = getattr(self, "stmt_" + type(node).__name__, None)
+        if method is None:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    self.expr(child, env)
+            return False
+        return bool(method(node, env))
+
+    def stmt_Expr(self, node: ast.Expr, env: Env) -> None:
+        self.expr(node.value, env)
+
+    def stmt_Assign(self, node: ast.Assign, env: Env) -> None:
+        found = self.expr(node.value, env)
+        for target in node.targets:
+            self.assign(target, found, env, node.value)
+
+    def stmt_AnnAssign(self, node: ast.AnnAssign, env: Env) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.expr(node.value, env), env, node.value)
+        elif env.kind == "class" and isinstance(node.target, ast.Name):
+            env.vars.setdefault(node.target.id, NOTHING)
+
+    def stmt_AugAssign(self, node: ast.AugAssign, env: Env) -> None:
+        old = self.expr(node.target, env)
+        right = self.expr(node.value, env)
+        result = self.extended(node, old, right) or torchlib.binary(old, right, type(node.op).__name__)
+        self.emit("augment", node, None, None, right, old=old)
+        self.assign(node.target, result, env, node.value)
+
+    def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
+        """``layers += [a, b]`` on lists; empty where neither side is one."""
+        if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in old):
+            for thing in self.choices(old):
+                if isinstance(thing, Dict):
+                    for other in right:
+                        self.spread(thing, other, len(right) == 1 and not self.weak(thing.made))
+            return old
+        if not any(isinstance(t, Seq) for t in old) or not isinstance(node.op, ast.Add):
+            return NOTHING
+        for thing in self.choices(old):
+            if isinstance(thing, Seq):
+                torchlib.extend(self, thing, right)
+        return old
+
+    def stmt_Delete(self, node: ast.Delete, env: Env) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                env.vars.pop(target.id, None)
+            elif isinstance(target, ast.Subscript):
+                key = const(self.expr(target.slice, env))
+                for thing in self.choices(self.expr(target.value, env)):
+                    if isinstance(thing, Dict):
+                        self.drop_entry(thing, key)
+                    elif isinstance(thing, Seq):
+                        torchlib.shuffle(self, thing)
+                    elif isinstance(thing, Inst):
+                        self.call_method_of(thing, "__delitem__", [values(Num())], target)
+
+    def stmt_Global(self, node: ast.Global, env: Env) -> None:
+        env.globals.update(node.names)
+
+    def stmt_Nonlocal(self, node: ast.Nonlocal, env: Env) -> None:
+        env.nonlocals.update(node.names)
+
+    def stmt_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
+        decorators = tuple(self.expr(d, env) for d in node.decorator_list)
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        defaults = {}
+        for param, default in zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True):
+            defaults[param.arg] = self.expr(default, env)
+        for param, kw_default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            if kw_default is not None:
+                defaults[param.arg] = self.expr(kw_default, env)
+        home = env.outer if env.kind == "class" and env.outer is not None else env
+        func: Func = self.intern(Func, (id(node), id(home)), lambda: Func(node, home, env.owner, decorators))
+        for name, default_values in defaults.items():
+            func.defaults[name] = join(func.defaults.get(name, NOTHING), default_values)
+        name = node.name
+        if any(isinstance(t, Method) and t.name in ("setter", "deleter") for d in decorators for t in d):
+            name += ".setter" if any(isinstance(t, Method) and t.name == "setter" for d in decorators for t in d) else ".deleter"
+        self.bind(name, self.decorated(values(func), node, decorators), env)
+
+    stmt_AsyncFunctionDef = stmt_FunctionDef
+
+    def decorated(
+        self, found: Values, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, decorators: tuple[Values, ...]
+    ) -> Values:
+        """A function or class after its decorators of the project; those of libraries leave it as it is."""
+        for decorator, written in reversed(list(zip(decorators, node.decorator_list, strict=True))):
+            own = frozenset(t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst)))
+            if own and all(self.only_registers(t) for t in own):
+                continue
+            if own:
+                made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
+                found = made if len(own) == len(decorator) and made else made | found
+            if any(isinstance(t, Unknown) for t in decorator) and isinstance(node, ast.FunctionDef):
+                found |= values(Unknown(f"`{node.name}` is decorated by something that is not known"))
+        return found
+
+    def only_registers(self, decorator: Thing) -> bool:
+        """Whether a decorator returns what it is given and has been followed often enough: what it fills is unknown from then on."""
+        func = decorator.func if isinstance(decorator, Bound) else decorator
+        if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
+            return False
+        parameters = func.node.args.args
+        returns = [n.value for n in ast.walk(func.node) if isinstance(n, ast.Return)]
+        if not parameters or not all(isinstance(r, ast.Name) and r.id == parameters[-1].arg for r in returns):
+            return False
+        self.registered[id(func.node)] = self.registered.get(id(func.node), 0) + 1
+        if self.registered[id(func.node)] <= MOST_REGISTERED:
+            return False
+        why = f"{func.name}() fills it for everything it decorates"
+        for thing in (t for found in func.env.module.vars.values() for t in found):
+            if isinstance(thing, Dict) and not thing.open:
+                thing.widen(why)
+            elif isinstance(thing, Seq) and Unknown(why) not in thing.elem:
+                thing.elem |= {Unknown(why)}
+        return True
+
+    def stmt_ClassDef(self, node: ast.ClassDef, env: Env) -> None:
+        bases: list[Cls] = []
+        external: set[str] = set()
+        for expr in node.bases:
+            for thing in ordered(self.expr(expr, env)):
+                if isinstance(thing, Cls):
+                    if thing in bases:
+                        continue
+                    bases.append(thing)
+                    external |= thing.external
+                elif isinstance(thing, Ref):
+                    external.add(thing.name)
+                elif isinstance(thing, Unknown):
+                    external.add("?")
+        decorators = tuple(self.expr(d, env) for d in node.decorator_list)
+        for written in node.decorator_list:
+            called = written.func if isinstance(written, ast.Call) else written
+            if any(isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in DATACLASSES for t in self.at.get(id(called), NOTHING)):
+                external.add("dataclass")
+        for keyword in node.keywords:
+            if self.expr(keyword.value, env) and keyword.arg == "metaclass":
+                external.add("metaclass")
+        home = env.outer if env.kind == "class" and env.outer is not None else env
+        cls: Cls = self.intern(Cls, (id(node), id(env)), lambda: Cls(node, home))
+        cls.bases = tuple(dict.fromkeys((*cls.bases, *bases)))
+        cls.external |= external
+        inner = Env("class", {}, home, None, owner=cls)
+        self.block(node.body, inner)
+        for name, found in inner.vars.items():
+            cls.members[name] = found | (cls.members.get(name, NOTHING) if self.in_loop() else NOTHING)
+        self.bind(node.name, self.decorated(values(cls), node, decorators), env)
+
+    def stmt_Return(self, node: ast.Return, env: Env) -> bool:
+        found = self.expr(node.value, env) if node.value is not None else values(Const(None))
+        self.records[-1].returns = join(self.records[-1].returns, found)
+        self.emit("return", node, None, None, found)
+        return True
+
+    def stmt_Raise(self, node: ast.Raise, env: Env) -> bool:
+        for part in (node.exc, node.cause):
+            if part is not None:
+                self.expr(part, env)
+        return True
+
+    def stmt_Break(self, node: ast.Break, env: Env) -> bool:
+        self.emit("break", node)
+        self.records[-1].breaks.append(dict(env.vars))
+        return True
+
+    def stmt_Continue(self, node: ast.Continue, env: Env) -> bool:
+        self.emit("continue", node)
+        self.records[-1].continues.append(dict(env.vars))
+        return True
+
+    def stmt_If(self, node: ast.If, env: Env) -> bool:
+        test = self.truth(self.expr(node.test, env), node.test, env)
+        if test is not None:
+            self.stack.append(GuardFrame(node) if _is_main_guard(node) else BranchFrame(node, test, True))
+            try:
+                return self.block(node.body if test else node.orelse, env)
+            finally:
+                self.stack.pop()
+        before = env.vars
+        ends = []
+        for arm, body in ((True, node.body), (False, node.orelse)):
+            env.vars = dict(before)
+            self.narrow(node.test, arm, env)
+            self.stack.append(BranchFrame(node, arm))
+            stopped = self.block(body, env)
+            self.stack.pop()
+            if not stopped:
+                ends.append(env.vars)
+        env.vars = merge(ends) if ends else before
+        return not ends
+
+    def narrow(self, test: ast.expr, arm: bool, env: Env) -> None:
+        """In ``if x is None`` / ``if x`` the variable is known better inside."""
+        negated = False
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, negated = test.operand, not negated
+        truth = arm is not negated
+        if isinstance(test, ast.Name) and test.id in env.vars:
+            keep = frozenset(t for t in env.vars[test.id] if not isinstance(t, Const) or bool(t.value) is truth)
+            env.vars[test.id] = keep or env.vars[test.id]
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name) and test.left.id in env.vars:
+            right = test.comparators[0]
+            if isinstance(right, ast.Constant) and right.value is None:
+                is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is truth
+                have = env.vars[test.left.id]
+                keep = frozenset(t for t in have if (t == Const(None)) is is_none or not isinstance(t, Const) and not is_none)
+                env.vars[test.left.id] = keep or have
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if truth else ast.Or):
+            for part in test.values:
+                self.narrow(part, truth, env)
+        if (
+            truth
+            and isinstance(test, ast.Call)
+            and isinstance(test.func, ast.Name)
+            and test.func.id == "issubclass"
+            and len(test.args) == 2
+        ):
+            self.narrow_class(test.args[0], test.args[1], env)
+
+    def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:
+        """Below ``if issubclass(name, parent)``."""
+        parents = {t for t in self.at.get(id(parent), NOTHING) if isinstance(t, Cls)}
+        if isinstance(name, ast.Name) and name.id in env.vars and parents:
+            keep = frozenset(t for t in env.vars[name.id] if isinstance(t, Cls) and parents & {t, *t.ancestors()})
+            env.vars[name.id] = keep or env.vars[name.id]
+
+    def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
+        """The truth of a test where it is a constant of the program, not an option of it."""
+        value = const(found)
+        return None if value is ... else bool(value)
+
+    def stmt_With(self, node: ast.With | ast.AsyncWith, env: Env) -> bool:
+        contexts = []
+        for item in node.items:
+            found = self.expr(item.context_expr, env)
+            contexts.append((item.context_expr, found))
+            bound = self.enter(found, item.context_expr)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, bound, env, None)
+        before = dict(env.vars)
+        swallows = any(not isinstance(t, (Tensor, Seq, Num)) and self.swallows(t) for _, found in contexts for t in found)
+        self.stack.append(WithFrame(node, tuple(contexts)))
+        if swallows:
+            self.stack.append(TryFrame(node, "body"))
+        self.emit("with", node)
+        try:
+            stopped = self.block(node.body, env)
+        finally:
+            del self.stack[len(self.stack) - 1 - swallows :]
+        for expr, found in reversed(contexts):
+            for thing in ordered(found):
+                if isinstance(thing, Inst):
+                    self.call_method_of(thing, "__exit__", [values(Unknown("an exception, if there is one"))] * 3, expr)
+        if swallows:
+            env.vars = merge([before, env.vars])
+        return stopped and not swallows
+
+    def enter(self, found: Values, expr: ast.expr) -> Values:
+        """What ``with found as x`` binds."""
+        bound = torchlib.entered(frozenset(t for t in found if not (isinstance(t, Inst) and t.cls.find("__enter__"))))
+        for thing in ordered(found):
+            if isinstance(thing, Inst):
+                bound |= self.call_method_of(thing, "__enter__", [], expr)
+        return bound
+
+    def swallows(self, thing: Thing) -> bool:
+        """Whether a context may end an exception, so that its block need not run to the end."""
+        if isinstance(thing, Inst):
+            exits = [f.node for f in thing.cls.find("__exit__") or () if isinstance(f, Func)]
+            return any(isinstance(n, ast.Return) and n.value is not None for f in exits for n in ast.walk(f))
+        return isinstance(thing, Ext) and thing.name in ("contextlib.suppress", "contextlib.ExitStack")
+
+    stmt_AsyncWith = stmt_With
+
+    def stmt_Try(self, node: ast.Try, env: Env) -> bool:
+        between = dict(env.vars)  # the variables where an exception may leave the body
+        self.tries.append(between)
+        self.stack.append(TryFrame(node, "body"))
+        stopped = self.block(node.body, env)
+        self.stack.pop()
+        self.tries.pop()
+        states = [between, env.vars]
+        if not stopped:
+            stopped = self.block(node.orelse, env)
+        ends = [] if stopped else [env.vars]
+        thrown = merge(states)
+        for handler in node.handlers:
+            env.vars = dict(thrown)
+            if handler.type is not None:
+                self.expr(handler.type, env)
+            if handler.name:
+                env.vars[handler.name] = values(Unknown("an exception"))
+            self.stack.append(TryFrame(node, "handler"))
+            if not self.block(handler.body, env):
+                ends.append(env.vars)
+            self.stack.pop()
+            states.append(env.vars)
+        if not node.finalbody:
+            env.vars = merge(ends) if ends else env.vars
+            return not ends
+        env.vars = merge([*states, *ends])
+        return self.block(node.finalbody, env) or not ends
+
+    stmt_TryStar = stmt_Try
+
+    def stmt_Match(self, node: ast.Match, env: Env) -> None:
+        self.expr(node.subject, env)
+        before, ends = env.vars, [env.vars]
+        for case in node.cases:
+            env.vars = dict(before)
+            for name in ast.walk(case.pattern):
+                if isinstance(name, (ast.MatchAs, ast.MatchStar)) and name.name:
+                    env.vars[name.name] = values(Unknown("matched by a pattern"))
+            if case.guard is not None:
+                self.expr(case.guard, env)
+            self.stack.append(BranchFrame(case.pattern, True))
+            if not self.block(case.body, env):
+                ends.append(env.vars)
+            self.stack.pop()
+        env.vars = merge(ends)
+
+    # ---------------------------------------------------------------------------------------- assignment
+
+
+DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))
+MOST_REGISTERED = 8  # applications of one decorator that only keeps what it decorates
+_WAYS_OUT: dict[type[ast.stmt], str] = {ast.Return: "return", ast.Break: "loop", ast.Continue: "loop"}
+
+
+def ways_out(stmt: ast.stmt) -> list[str]:
+    """What a statement may leave half-way: ``return`` (the function), ``loop``."""
+    known: list[str] | None = getattr(stmt, "_af_ways_out", None)
+    if known is None:
+        found: set[str] = set()
+        todo: list[tuple[ast.AST, bool]] = [(stmt, False)]
+        while todo:
+            node, in_loop = todo.pop()
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+                continue
+            if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
+                found.add(_WAYS_OUT[type(node)])
+            inner = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+            todo.extend((child, inner) for child in ast.iter_child_nodes(node))
+        known = stmt._af_ways_out = sorted(found)  # type: ignore[attr-defined]
+    return known
+
+
+def _is_main_guard(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Compare) and isinstance(node.test.left, ast.Name) and node.test.left.id == "__name__"

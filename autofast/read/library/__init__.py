@@ -1,0 +1,1 @@
+"""What the objects of torch, Python and others do when they are called."""

@@ -1,0 +1,155 @@
+"""What frameworks call and give: Lightning's hooks, the parser and the Trainer of Hugging Face."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from autofast.model.events import CallFrame
+from autofast.model.kinds import is_loader
+from autofast.model.source import source_of
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    ordered,
+)
+from autofast.model.values import things as values
+from autofast.read.interpreter.iteration import batch_of, sample_of
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.interpreter import Interpreter
+    from autofast.read.interpreter.state import Core
+
+COMMAND_LINE = "the command line gives them"
+PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
+HF_ARGUMENTS = (
+    "transformers.TrainingArguments",
+    "transformers.Seq2SeqTrainingArguments",
+    "transformers.training_args.TrainingArguments",
+    "transformers.training_args_seq2seq.Seq2SeqTrainingArguments",
+)
+HF_TRAINERS = (
+    "transformers.Trainer",
+    "transformers.Seq2SeqTrainer",
+    "transformers.trainer.Trainer",
+    "transformers.trainer_seq2seq.Seq2SeqTrainer",
+)
+KINDS = {
+    **dict.fromkeys(HF_TRAINERS, "hf-trainer"),
+    **dict.fromkeys(("lightning.Trainer", "lightning.trainer.Trainer", "lightning.trainer.trainer.Trainer"), "lightning"),
+    "lightning.cli.LightningCLI": "lightning-cli",
+    **dict.fromkeys(("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"), "fabric"),
+    "accelerate.Accelerator": "accelerate",
+    "accelerate.accelerator.Accelerator": "accelerate",
+}
+POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}  # of transformers.Trainer
+
+DATA_HOOKS = frozenset({"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"})
+
+
+def is_lightning(thing: Thing) -> bool:
+    """A LightningModule or LightningDataModule of the project, or its class."""
+    cls = thing.cls if isinstance(thing, Inst) else thing
+    return isinstance(cls, Cls) and any(n.startswith("lightning.") and n.endswith("Module") for n in cls.external)
+
+
+def name_of(thing: Thing) -> str:
+    """The framework's class that a thing is of, or that its class extends."""
+    if isinstance(thing, Ext):
+        return thing.name
+    if isinstance(thing, Inst):
+        return next((n for n in (*KINDS, *HF_ARGUMENTS) if n in thing.cls.external), "")
+    return ""
+
+
+def run_hooks(interp: Interpreter) -> None:
+    """Enter what frameworks call, in all files, and the items of the data."""
+    found: dict[int, Cls] = {}
+    for thing in list(interp.made):
+        if name_of(thing) in HF_TRAINERS and isinstance(thing, (Ext, Inst)) and thing.args is not None:
+            models = [t for t in ordered(given(thing.args, "model")) if isinstance(t, Inst)]
+            interp.__dict__.setdefault("_given_models", []).extend(models)
+            found.update((id(t.cls), t.cls) for t in models)
+            _fetch(interp, thing.args)
+    for module in list(interp.modules.values()):
+        for bound in module.env.vars.values():
+            found.update((id(t), t) for t in bound if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source)
+    for cls in found.values():
+        interp.run_class(cls)
+    for thing in list(interp.made):
+        if is_loader(thing) and any(isinstance(f, CallFrame) and f.func.name in DATA_HOOKS for f in getattr(thing, "made", ())):
+            batch_of(interp, thing)
+
+
+def _fetch(interp: Interpreter, args: Arguments) -> None:
+    """What the Trainer of Hugging Face fetches of its datasets and puts together."""
+    stack, interp.stack = interp.stack, []
+    interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    try:
+        for name in ("train_dataset", "eval_dataset"):
+            if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
+                items = sample_of(interp, *datasets)
+                if collate := frozenset(t for t in given(args, "data_collator") if t != Const(None)):
+                    interp.call_values(collate, Arguments(None, [Given(values(Seq(None, None, items)), None)]), None)
+    except Exception as error:
+        if type(error).__name__ != "TooDeep":
+            raise
+    finally:
+        interp.limits.pop()
+        interp.stack = stack
+
+
+def given(args: Arguments, name: str) -> Values:
+    """An argument of the Trainer of Hugging Face."""
+    return args.get(POSITIONS.get(name, -1), name)
+
+
+STEPS = {"training_step": 0, "validation_step": 0, "test_step": 0, "predict_step": 0, "on_train_batch_start": 0, "on_train_batch_end": 1}
+STEPS |= {"on_validation_batch_end": 1}
+BATCH = Tensor(device="dev", rank="?")  # or a tuple or dict of tensors, which has these for its elements
+
+
+def fed(interp: Core, func: Func, param: ast.arg) -> Values:
+    """What a framework gives to a function of the project that nothing in it calls, as this parameter; empty where that is not known."""
+    cls, spec = func.owner, func.node.args
+    names = [p.arg for p in (*spec.posonlyargs, *spec.args)][1:]
+    if cls is None or param.arg not in names:
+        return NOTHING
+    index = names.index(param.arg)
+    if STEPS.get(func.name) == index and is_lightning(cls):
+        return values(BATCH)
+    if func.name == "compute_loss" and index == 1 and any(name in cls.external for name in HF_TRAINERS):
+        return values(BATCH)
+    if func.name == "forward" and any(t.cls is cls for t in interp.__dict__.get("_given_models", ())):
+        return values(BATCH) | func.defaults.get(param.arg, NOTHING)
+    return NOTHING
+
+
+# ------------------------------------------------------------------------------------------------ options in dataclasses
+def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """What a parser of dataclasses returns: one object of each of its classes, in their order."""
+    if not (isinstance(this, Ext) and this.name in PARSERS and name.startswith("parse_")):
+        return None
+    parts: list[Values] = []
+    for thing in ordered(this.args.get(0, "dataclass_types")):
+        for cls in [thing] if not isinstance(thing, Seq) else [t for item in thing.items or () for t in ordered(item)]:
+            if isinstance(cls, (Cls, Ref)):
+                parts.append(interp.call_thing(cls, Arguments(node, open=COMMAND_LINE), node))
+            else:
+                return values(Unknown(f"what .{name}() returns"))
+    if name == "parse_args_and_config" and parts:
+        return values(Unknown(f"what .{name}() returns"))
+    made: Seq = interp.intern(Seq, (id(node), name, tuple(parts)), lambda: Seq(node, tuple(parts), NOTHING, "tuple"))
+    return values(made)

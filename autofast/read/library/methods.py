@@ -1,0 +1,165 @@
+"""Methods of library objects: tensors, optimizers, scalers."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from autofast.model import names
+from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
+from autofast.model.names import LOADER
+from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
+from autofast.model.values import NOTHING, Arguments, Bound, Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing, Unknown, Values, one
+from autofast.model.values import things as values
+from autofast.read.interpreter.iteration import batch_of
+from autofast.read.library import frameworks
+from autofast.read.library import python_library as pylib
+from autofast.read.library.modules import module_method
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.state import Core
+
+
+def call_method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """A method of a library object (or of a project object that inherits it)."""
+    result = _method(interp, this, name, args, node)
+    interp.emit("." + name, node, this, args, result)
+    return result
+
+
+def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    if isinstance(this, Tensor):
+        return tensor_method(interp, this, name, args, node)
+    if isinstance(this, Ext) and this.name == "builtins.super":
+        return super_method(interp, this, name, args, node)
+    if is_module(this):
+        return module_method(interp, this, name, args, node)
+    if (done := pylib.method(interp, this, name, args, node)) is not None:
+        return done
+    if (done := frameworks.method(interp, this, name, args, node)) is not None:
+        return done
+    if isinstance(this, Unknown):
+        if name in ("to", "cuda"):
+            interp.emit("move", node, this, args)
+        if name in ("item", "tolist", "numpy"):
+            interp.emit("sync", node, this, args, how=name)
+            return values(Num())
+        tensors = tensors_in(*(g.values for g in args.positional))
+        if tensors and any(t.batch or t.models for t in tensors):
+            return values(mixed(tensors, batch=frozenset(), models=frozenset().union(*(t.models for t in tensors)), grad=interp.grad_on()))
+        return values(this)
+    if is_scaler(this):
+        if name == "scale":
+            return args.get(0, "outputs")
+        return values(Num())
+    if is_optimizer(this) and name == "step":
+        for closure in args.get(0, "closure"):
+            if isinstance(closure, (Func, Bound)):
+                interp.emit("closure", node, this, args)
+                return interp.call_values(values(closure), Arguments(None), node)
+        return values(Const(None))
+    if isinstance(this, Ext) and this.name == "accelerate.Accelerator" and name == "prepare":
+        parts = tuple(g.values for g in args.positional)
+        return (
+            parts[0]
+            if len(parts) == 1
+            else values(interp.intern(Seq, (id(node), "prepare", parts), lambda: Seq(node, parts, NOTHING, "tuple")))
+        )
+    if isinstance(this, Inst) and is_dataset(this):
+        return values(Unknown(f"what .{name}() returns"))
+    if isinstance(this, Ext) and this.name == "torch.optim.swa_utils.AveragedModel":
+        return values(Num())
+    return values(Unknown(f"what .{name}() of {getattr(this, 'name', type(this).__name__)} returns"))
+
+
+def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``super().name(...)`` where the parent is a library class."""
+    inst = one(this.attrs["__this__"])
+    if inst is None:
+        return values(Unknown("super()"))
+    if name == "__init__":
+        if isinstance(inst, Inst) and LOADER in inst.cls.external:
+            inst.attrs["__loader__"] = values(Ext(LOADER, node, args, {}, tuple(interp.stack)))
+            for key, given in args.named.items():
+                inst.attrs.setdefault(key, given.values)
+            if args.positional:
+                inst.attrs.setdefault("dataset", args.positional[0].values)
+        return values(Const(None))
+    if name == "__iter__" and is_loader(inst):
+        batches: Seq = interp.intern(Seq, (id(node), "batches", inst), lambda: Seq(node, None, NOTHING, "generator"))
+        batches.elem |= batch_of(interp, inst)
+        return values(batches)
+    if name in ("__call__", "forward") and is_module(inst):
+        return values(mixed(tensors_in(*(g.values for g in args.positional)) or [Tensor()]))
+    return _method(interp, inst, name, args, node)
+
+
+def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    given = [g.values for g in (*args.positional, *args.named.values())]
+    if name in ("to", "cuda", "cpu", "type", "type_as", "xpu"):
+        return values(moved(interp, this, name, args, node))
+    if name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__"):
+        interp.emit("sync", node, this, args, how=name)
+        return values(Num(this)) if name != "numpy" else values(Num(this))
+    if name == "backward":
+        return values(Const(None))
+    if name in names.NUMBERS:
+        return values(Num())
+    if name in ("detach", "detach_"):
+        return values(replace(this, grad=False))
+    if name in ("double",):
+        return values(replace(this, dtype="f64"))
+    if name in ("half", "bfloat16"):
+        return values(replace(this, dtype="half"))
+    if name in ("float", "long", "int", "bool", "byte"):
+        return values(replace(this, dtype={"float": "f32"}.get(name, "int")))
+    if name in ("sigmoid", "sigmoid_"):
+        return values(replace(this, prob=True))
+    if name in ("argmax", "argmin", "eq", "ne", "lt", "gt", "nonzero"):
+        return values(mixed([this, *tensors_in(*given)], dtype="int", grad=False, loss=False))
+    if name in (
+        "clone",
+        "contiguous",
+        "pin_memory",
+        "share_memory_",
+        "requires_grad_",
+        "float",
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "mean",
+        "sum",
+        "flatten",
+    ):
+        changes: dict[str, Any] = {} if name in ("clone", "contiguous", "requires_grad_") else {"fresh": ""}
+        if name in ("view", "reshape", "flatten", "squeeze", "unsqueeze", "mean", "sum"):
+            changes["rank"] = ""
+        if name in ("mean", "sum"):
+            changes["prob"] = False
+            changes["rank"] = "0d" if this.rank != "?" and not given and args.loose is None and not args.open else ""
+        return values(replace(this, **changes))
+    if name.endswith("_") and not name.startswith("_"):
+        interp.emit("inplace", node, this, args, name=name)
+        return values(this)
+    if name.startswith("new_"):
+        return values(Tensor(device=this.device, dtype=this.dtype, fresh=name, made=node))
+    return values(mixed([this, *tensors_in(*given)], prob=False))
+
+
+def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Tensor:
+    if name in ("type", "type_as"):
+        given = args.given(0, "dtype")
+        cuda = given is not None and any(isinstance(t, Ref) and ".cuda." in t.name for t in given.values)
+        interp.emit(
+            "move", node, this, args, target=given, kinds={"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"}, how=name
+        )
+        return replace(this, device="dev" if cuda else this.device if name == "type" else "?", fresh="")
+    target, kinds, dtype = target_of(name, args)
+    interp.emit("move", node, this, args, target=target, kinds=kinds, how=name)
+    device = this.device if not kinds else "cpu" if kinds == {"cpu"} else "dev"
+    if kinds == {"tensor"} and target is not None:
+        device = next((t.device for t in target.values if isinstance(t, Tensor)), "?")
+    kind = next((dtype_of(t) for t in dtype if isinstance(t, Ref)), "") or this.dtype
+    return replace(this, device=device, dtype=kind, fresh="")

@@ -1,0 +1,1 @@
+"""From what happened to what it means: loaders, models, steps, evaluations."""

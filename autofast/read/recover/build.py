@@ -1,0 +1,426 @@
+"""From what happened to what it means: loaders, models, optimizers, training steps, evaluations."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from autofast.model import names
+from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, below, inside, loops
+from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
+from autofast.model.source import Source, nested_too_deeply
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Inst,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    const,
+    joined,
+    ordered,
+    restart,
+)
+from autofast.read.interpreter.interpreter import Interpreter, TooDeep
+from autofast.read.library import torch_library as torchlib
+from autofast.read.library.frameworks import run_hooks
+from autofast.read.project import Project
+from autofast.read.recover.datasets import collating, describe
+from autofast.read.recover.evaluations import evaluations
+from autofast.read.recover.schedulers import build_schedulers
+from autofast.read.recover.steps import build_steps
+from autofast.read.recover.trainers import build_trainers
+
+FRAMEWORKS = {
+    "accelerate.Accelerator": "accelerate",
+    "transformers.Trainer": "hf-trainer",
+    "transformers.Seq2SeqTrainer": "hf-trainer",
+    "trl.SFTTrainer": "hf-trainer",
+    "apex.amp.initialize": "apex",
+    "apex.amp.scale_loss": "apex",
+    "deepspeed.initialize": "deepspeed",
+    "lightning.Trainer": "lightning",
+    "lightning.cli.LightningCLI": "lightning",
+    "lightning.Fabric": "fabric",
+    "lightning.fabric.Fabric": "fabric",
+    "ignite.engine.Engine": "ignite",
+    "fastai.": "fastai",
+    "mmengine.": "mmengine",
+    "composer.Trainer": "composer",
+}
+
+
+def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = None) -> Script:
+    """Read ``entry`` and what it uses of the project below ``root``; raises :class:`BadInput`."""
+    restart()
+    project = Project(entry, root, overlay)
+    source = project.read(entry)
+    interp = Interpreter(project)
+    try:
+        return _read(interp, project, source)
+    except RecursionError:
+        raise nested_too_deeply(interp.modules) from None
+
+
+def _read(interp: Interpreter, project: Project, source: Source) -> Script:
+    interp.run_module(source, True)
+    if not interp.log.of(".backward"):
+        for path in project.importers(source):
+            try:
+                interp.run_module(project.read(path), True)
+            except ValueError:
+                continue
+            except Exception as error:  # an unreadable neighbour is no reason to stop
+                if type(error).__name__ != "BadInput":
+                    raise
+    try:
+        run_hooks(interp)
+        interp.run_uncalled(source)
+    except TooDeep:
+        interp.note(f"{source.rel}: too large to follow to the end")
+    return build(interp, source)
+
+
+def build(interp: Interpreter, source: object) -> Script:
+    project = interp.project
+    entry = project.read(project.entry)
+    script = Script(entry, list(interp.modules), interp.log, interp.at, interp.notes)
+    script.notes.extend(f"not read: {why}" for why in project.broken.values())
+    script.frameworks = _frameworks(interp)
+    script.deterministic = _deterministic(script)
+    script.processes = interp.log.of("process")
+    script.steps = build_steps(script)
+    script.models = _models(interp, script)
+    script.transfers = _transfers(script)
+    script.loaders = _loaders(interp, script)
+    script.optimizers = _optimizers(interp, script)
+    script.schedulers = build_schedulers(script, interp.made)
+    script.evaluations = evaluations(script)
+    script.trainers = build_trainers(interp, script)
+    script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
+    for evaluation in script.evaluations if script.unread else ():
+        evaluation.unknown = evaluation.unknown or script.unread
+    script.syncs = _syncs(script)
+    training = [o for step in script.steps for b in step.backwards for o in b.site]
+    script.guarded = all(_guarded(o.stack, entry) for o in training)
+    return script
+
+
+# ------------------------------------------------------------------------------------------------ frameworks, flags
+def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
+    found: dict[str, ast.AST] = {}
+    for (kind, _), site in interp.log._sites.items():
+        for prefix, name in FRAMEWORKS.items():
+            if kind == prefix or (prefix.endswith(".") and kind.startswith(prefix)):
+                found.setdefault(name, site.node)
+    for module in interp.modules.values():
+        for values in module.env.vars.values():
+            for thing in values:
+                if not isinstance(thing, Cls):
+                    continue
+                if any(n.startswith("lightning.") for n in thing.external):
+                    found.setdefault("lightning", thing.node)
+                if any(n.startswith("transformers.") and n.endswith("Trainer") for n in thing.external):
+                    found.setdefault("hf-trainer", thing.node)
+    return found
+
+
+def _deterministic(script: Script) -> list[ast.AST]:
+    found = [s.node for s in script.flags("torch.backends.cudnn.deterministic") if any(t != Const(False) for o in s for t in o.result)]
+    found += [
+        s.node
+        for s in script.calls("torch.use_deterministic_algorithms")
+        if any(const(o.args.get(0, "mode")) is not False for o in s if o.args)
+    ]
+    for name in ("lightning.seed_everything", "torch.set_deterministic"):
+        found += [s.node for s in script.calls(name) if name != "lightning.seed_everything"]
+    return found
+
+
+def _guarded(stack: Stack, entry: object) -> bool:
+    """Not run again when a worker imports the entry script: below a main guard, or not reached from its top level."""
+    if any(isinstance(f, GuardFrame) for f in stack):
+        return True
+    first = next((f for f in stack if isinstance(f, CallFrame)), None)
+    return first is not None and isinstance(first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
+
+
+# ------------------------------------------------------------------------------------------------ models
+def unwrapped(thing: Thing) -> list[Thing]:
+    """The modules inside DDP, DataParallel, torch.compile (which may have been put around themselves in a loop)."""
+    found: dict[int, Thing] = {}
+    todo, seen = [thing], set()
+    while todo:
+        part = todo.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Ext) and part.name in names.WRAPPERS:
+            todo.extend(ordered(part.args.get(0, "module") | part.args.get(0, "model")))
+        else:
+            found[id(part)] = part
+    return list(found.values())
+
+
+def _models(interp: Interpreter, script: Script) -> list[Model]:
+    found: dict[int, Model] = {}
+    wraps: dict[int, list[Ext]] = {}
+    for made in interp.made:
+        if isinstance(made, Ext) and made.name in names.WRAPPERS:
+            for inner in unwrapped(made):
+                wraps.setdefault(id(inner), []).append(made)
+    for site in script.log.of("forward"):
+        for occurrence in site:
+            if not occurrence.data["outer"] or occurrence.this is None:
+                continue
+            for thing in unwrapped(occurrence.this):
+                if not isinstance(thing, (Inst, Ext)) or torchlib.is_loss(thing):
+                    continue
+                model = found.get(id(thing))
+                if model is None:
+                    layers, unknown, classes = layers_of(thing)
+                    name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
+                    dtype = str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
+                    model = found[id(thing)] = Model(
+                        thing, thing.node, name, [], [], wraps.get(id(thing), []), layers, unknown, classes, dtype
+                    )
+                if site not in model.forwards:
+                    model.forwards.append(site)
+    for site in script.log.of("move_model"):
+        for occurrence in site:
+            for thing in unwrapped(occurrence.this) if occurrence.this is not None else []:
+                if id(thing) in found and site not in found[id(thing)].moves:
+                    found[id(thing)].moves.append(site)
+    return list(found.values())
+
+
+def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
+    """The torch layers below a module, why they are not all known, and the project's classes among them."""
+    layers: set[str] = set()
+    classes: dict[int, ast.ClassDef] = {}
+    unknown = ""
+    todo: list[Thing] = [thing]
+    seen: set[int] = set()
+    while todo:
+        part = todo.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Inst):
+            classes[id(part.cls.node)] = part.cls.node
+            for base in part.cls.bases:
+                classes[id(base.node)] = base.node
+            for found in part.attrs.values():
+                todo.extend(t for t in found if torchlib.is_module(t) or (isinstance(t, Seq) and any(map(torchlib.is_module, t.any()))))
+            if any(n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external):
+                layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
+            if "?" in part.cls.external:
+                unknown = f"class {part.cls.node.name} has a base that is not in this project"
+        elif isinstance(part, (Seq, Dict)):
+            todo.extend(t for t in part.any() if torchlib.is_module(t) or isinstance(t, (Seq, Dict, Unknown)))
+        elif isinstance(part, Ext):
+            if part.name in names.MODULE_BASES:
+                unknown = unknown or "it is a parameter of which only the type is known"
+            layers.add(part.name if part.name.startswith("torchvision.models.") else part.name.rsplit(".", 1)[-1])
+            given = [*part.args.positional, *part.args.named.values()]
+            parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
+            todo.extend(t for g in given for t in g.values if torchlib.is_module(t) or isinstance(t, parts))
+            todo.extend(t for v in part.attrs.values() for t in v if torchlib.is_module(t))
+        elif isinstance(part, Unknown):
+            unknown = unknown or part.why
+    return frozenset(layers), unknown, list(classes.values())
+
+
+# ------------------------------------------------------------------------------------------------ loaders
+def _loaders(interp: Interpreter, script: Script) -> list[Loader]:
+    made: dict[int, list[tuple[Ext | Inst, Arguments]]] = {}
+    nodes: dict[int, ast.Call] = {}
+    for thing in interp.made:
+        if isinstance(thing, Inst) and torchlib.is_loader(thing):
+            inner = [t for t in thing.attrs.get("__loader__", frozenset()) if isinstance(t, Ext)]
+            args, node = (inner[0].args, inner[0].node) if inner else (None, None)
+        elif isinstance(thing, Ext) and thing.name == names.LOADER:
+            args, node = thing.args, thing.node
+        else:
+            continue
+        if isinstance(node, ast.Call) and args is not None:
+            made.setdefault(id(node), []).append((thing, args))
+            nodes[id(node)] = node
+    return [_loader(interp, script, nodes[key], group) for key, group in made.items()]
+
+
+def _loader(interp: Interpreter, script: Script, node: ast.Call, group: list[tuple[Ext | Inst, Arguments]]) -> Loader:
+    things: list[Thing] = [t for t, _ in group]
+    args = joined([a for _, a in group])
+    loader = Loader(things, node, args, describe(interp, args.get(0, "dataset")), _uses(script, things))
+    collate = collating(interp, args.get(6, "collate_fn"))
+    loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
+    starts = {id(site.node) for site in script.processes}
+    for thing, _ in group:
+        begin = max((n for n, f in enumerate(thing.made) if isinstance(f, CallFrame) and id(f.node) in starts), default=0)
+        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, (ast.For, ast.While, ast.AsyncFor))]
+        loader.loop = loader.loop or (outer[-1].node if outer else None)
+    made_at = [_guarded(t.made, script.entry) for t, _ in group]
+    loader.guarded = all(_guarded(u.stack, script.entry) for u in loader.uses) if loader.uses else all(made_at)
+    loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
+    loader.framework = next((n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks), "")
+    loader.batch = NOTHING.union(*(interp.__dict__.get("_batches", {}).get(id(t), NOTHING) for t in things))
+    return loader
+
+
+def _uses(script: Script, things: list[Thing]) -> list[Use]:
+    uses: dict[int, Use] = {}
+    backs = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    for site in script.log.of("iterate", "next"):
+        for occurrence in site:
+            is_next = site.kind == "next"
+            if is_next:
+                if not any(t in occurrence.data.get("loaders", ()) for t in things):
+                    continue
+                outer = [f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))]
+                trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)
+                repeated = bool(outer)
+            else:
+                frame = occurrence.stack[-1]
+                if not isinstance(frame, LoopFrame) or not any(t in frame.loaders for t in things):
+                    continue
+                outer = [f for f in loops(occurrence.stack[:-1]) if isinstance(f.node, (ast.For, ast.While))]
+                trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
+                repeated = bool(outer)
+            old = uses.get(id(site.node))
+            if old is None:
+                uses[id(site.node)] = Use(site.node, occurrence.stack, trains, repeated, is_next)
+            else:
+                old.trains |= trains
+                old.repeated |= repeated
+    return list(uses.values())
+
+
+def _through(stack: Stack, frame: LoopFrame) -> bool:
+    """Whether a backward's way leads through this loop over these very loaders (one function may train and evaluate)."""
+    return any(isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders for f in stack)
+
+
+# ------------------------------------------------------------------------------------------------ optimizers
+def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
+    found: dict[int, Optimizer] = {}
+    updates = [u for step in script.steps for u in step.updates]
+    for made in interp.made:
+        if not torchlib.is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
+            continue
+        name = made.name.rsplit(".", 1)[-1] if isinstance(made, Ext) else made.cls.node.name
+        mine = [u for u in updates if any(t is made for t in u.things)]
+        owners = _owners(script, made.args.given(0, "params"))
+        old = found.get(id(made.node))
+        if old is None:
+            found[id(made.node)] = Optimizer([made], made.node, name, made.args, owners, mine)
+        else:
+            old.things.append(made)
+            old.args = joined([old.args, made.args])
+            old.params += [p for p in owners if p not in old.params]
+            old.updates += [u for u in mine if u not in old.updates]
+    return list(found.values())
+
+
+def _owners(script: Script, given: object) -> list[Thing]:
+    """The models behind ``model.parameters()`` somewhere in the argument."""
+    expr = getattr(given, "expr", None)
+    owners: dict[int, Thing] = {}
+    todo = list(getattr(given, "values", ()))
+    seen: set[int] = set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Seq):
+            if thing.kind == "parameters" and isinstance(thing.node, ast.Call) and isinstance(thing.node.func, ast.Attribute):
+                for model in script.values(thing.node.func.value):
+                    for inner in unwrapped(model):
+                        owners[id(inner)] = inner
+            todo.extend(thing.any())
+        elif hasattr(thing, "any"):
+            todo.extend(thing.any())
+        elif isinstance(thing, Ext) and "over" in thing.attrs:
+            todo.extend(thing.attrs["over"])
+            todo.extend(t for g in thing.args.positional for t in g.values)
+    for node in ast.walk(expr) if isinstance(expr, ast.AST) else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("parameters", "named_parameters"):
+            for model in script.values(node.func.value):
+                if torchlib.is_module(model):
+                    for inner in unwrapped(model):
+                        owners[id(inner)] = inner
+    return list(owners.values())
+
+
+# ------------------------------------------------------------------------------------------------ transfers, syncs
+def _transfers(script: Script) -> list[Transfer]:
+    found = []
+    for site in script.log.of("move"):
+        if not isinstance(site.node, ast.Call):
+            continue
+        tensors = list(dict.fromkeys(o.this for o in site if isinstance(o.this, Tensor)))
+        unknown = next((o.this.why for o in site if isinstance(o.this, Unknown)), "")
+        loaders = list({id(x): x for t in tensors for x in t.batch}.values())
+        kinds = {k for o in site for k in o.data.get("kinds", {"?"})}
+        last = site.occurrences[-1]
+        if last.args is None:
+            continue
+        around = max((tuple(f for f in loops(o.stack)) for o in site), key=len)
+        found.append(
+            Transfer(
+                site.node, last.data.get("how", "to"), tensors, loaders, kinds, last.data.get("target"), last.args, around, site, unknown
+            )
+        )
+    return found
+
+
+def _syncs(script: Script) -> list[Sync]:
+    training = {id(step.loop): step.loop for step in script.steps}
+    batch_loops = dict(training)
+    for evaluation in script.evaluations:
+        if isinstance(evaluation.node, (ast.For, ast.While)):
+            batch_loops[id(evaluation.node)] = evaluation.node
+        for site in evaluation.forwards:
+            for occurrence in site:
+                inner = [f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While)) and f.loaders]
+                if inner:
+                    batch_loops[id(inner[-1].node)] = inner[-1].node
+    found = []
+    for site in script.log.of("sync"):
+        if not isinstance(site.node, ast.Call):
+            continue
+        loop, gated, trains = None, False, False
+        for occurrence in site:
+            around = [
+                f for f in loops(occurrence.stack) if id(f.node) in batch_loops or (f.loaders and isinstance(f.node, (ast.For, ast.While)))
+            ]
+            if not around:
+                continue
+            loop = around[-1].node
+            trains = id(loop) in training
+            rest = below(occurrence.stack, loop)
+            gated |= any(isinstance(f, BranchFrame) and not f.known and _gates(f) for f in rest)
+        tensors = [o.this for o in site if isinstance(o.this, Tensor)]
+        how = site.occurrences[-1].data.get("how", "item")
+        found.append(
+            Sync(site.node, how, loop, gated, trains, list(dict.fromkeys(tensors)), any(isinstance(o.this, Unknown) for o in site), site)
+        )
+    return found
+
+
+def _gates(frame: BranchFrame) -> bool:
+    """A condition that makes something rare (``i % n == 0``, ``rank == 0``), not ``if scaler is None`` or ``if use_cuda``."""
+    test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
+    if test is None:
+        return True
+    return any(isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test))
+
+
+_ = (Occurrence, Site, Ref)

@@ -1,0 +1,453 @@
+"""What a dataset is: where its items come from, what they cost, and what random numbers they draw."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autofast.model import names
+from autofast.model.kinds import library_dataset
+from autofast.model.script import Dataset
+from autofast.model.source import function_of, live, source_of
+from autofast.model.tensors import device_kinds, is_device
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Partial,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    ordered,
+    why_unknown,
+)
+from autofast.read.interpreter.state import Core
+
+OPENERS = (
+    "h5py.File",
+    "lmdb.open",
+    "sqlite3.connect",
+    "builtins.open",
+    "socket.socket",
+    "zipfile.ZipFile",
+    "tarfile.open",
+    "cv2.VideoCapture",
+    "threading.Lock",
+    "gzip.open",
+)
+FILES = (
+    "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
+    "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
+    "tifffile. SimpleITK.ReadImage pydicom. decord. "
+    "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
+).split()
+GENERATORS = names.GENERATORS
+DRAWS = frozenset(f"torch.{name}" for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax"))
+SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")  # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom
+WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
+    {
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "numpy",
+        "random",
+        "builtins",
+        "math",
+        "os",
+        "sys",
+        "io",
+        "json",
+        "re",
+        "csv",
+        "copy",
+        "time",
+        "pickle",
+    }
+    | {
+        "pathlib",
+        "glob",
+        "itertools",
+        "functools",
+        "collections",
+        "struct",
+        "string",
+        "typing",
+        "datetime",
+        "operator",
+        "warnings",
+        "logging",
+    }
+    | {
+        "PIL",
+        "cv2",
+        "skimage",
+        "scipy",
+        "librosa",
+        "soundfile",
+        "pandas",
+        "h5py",
+        "zipfile",
+        "gzip",
+        "tarfile",
+        "lmdb",
+        "tifffile",
+        "pydicom",
+        "matplotlib",
+    }
+    | {
+        "nibabel",
+        "SimpleITK",
+        "imageio",
+        "rasterio",
+        "einops",
+        "transformers",
+        "tokenizers",
+        "nltk",
+        "albumentations",
+        "imgaug",
+        "contextlib",
+    }
+)
+IN_MEMORY_LIBRARY = frozenset("MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split())
+SHOWN = ("builtins.print", "logging.", "warnings.")  # what an item says costs nothing
+CHEAP = frozenset(
+    "size dim view reshape float long clone contiguous unsqueeze squeeze item numpy append len int str range tensor from_numpy as_tensor "
+    "float32 flatten to copy".split()
+)
+
+
+def describe(interp: Core, found: Values) -> list[Dataset]:
+    """The datasets a loader may read, wrappers (Subset, random_split, ConcatDataset) opened."""
+    out: dict[int, Dataset] = {}
+    todo, seen = ordered(found), set()
+    while todo:
+        thing = todo.pop(0)
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Ext) and thing.name in (
+            "torch.utils.data.Subset",
+            "torch.utils.data.ConcatDataset",
+            "torch.utils.data.random_split",
+        ):
+            inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
+            todo.extend(x for t in inner for x in (t.any() if isinstance(t, Seq) else {t}))
+        else:
+            out[id(thing)] = _describe(interp, thing)
+    return list(out.values())
+
+
+def _describe(interp: Core, thing: Thing) -> Dataset:
+    if isinstance(thing, Inst):
+        return _of_project(interp, thing)
+    if isinstance(thing, Ext):
+        return _of_library(interp, thing)
+    if isinstance(thing, (Seq, Tensor)):
+        kind = "tensors" if isinstance(thing, Tensor) else "list"
+        return Dataset(thing, kind, getattr(thing, "node", None), "a list" if kind == "list" else "a tensor", in_memory=True)
+    reason = thing.why if isinstance(thing, Unknown) else "its dataset is not resolved"
+    return Dataset(thing, "unknown", None, "?", unknown=reason, random=frozenset({"unknown"}))
+
+
+def _of_library(interp: Core, thing: Ext) -> Dataset:
+    short = thing.name.rsplit(".", 1)[-1]
+    if thing.name == "torch.utils.data.TensorDataset":
+        device = any(t.device == "dev" for g in thing.args.positional for t in g.values if isinstance(t, Tensor))
+        return Dataset(thing, "tensors", thing.node, short, in_memory=True, on_device="its tensors are on the device" if device else "")
+    if thing.name.startswith(("torchvision.datasets.", "torchaudio.datasets.")):
+        transforms = frozenset(
+            t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values if not isinstance(t, (Num, Unknown, Arg))
+        )
+        draws, unknown = transform_randomness(interp, transforms)
+        if not unknown and (why := _unknown_transform(thing, short)):
+            draws, unknown = draws | {"unknown"}, why
+        reads = {"compute"} if short in IN_MEMORY_LIBRARY else {"file", "decode"}
+        return Dataset(
+            thing, "library", thing.node, short, random=draws, reads=frozenset(reads), in_memory=short in IN_MEMORY_LIBRARY, unknown=unknown
+        )
+    iterable = thing.name == "torch.utils.data.IterableDataset" or "streaming" in thing.arg_names()
+    return Dataset(
+        thing,
+        "library",
+        thing.node,
+        thing.name,
+        iterable=iterable,
+        random=frozenset({"unknown"}),
+        unknown=f"what an item of {thing.name} costs and draws",
+    )
+
+
+def _unknown_transform(thing: Ext, short: str) -> str:
+    """Why one of the transforms is not known."""
+    first = 1 if short in ("ImageFolder", "DatasetFolder") else 2
+    named = [given for name, given in thing.args.named.items() if name.endswith(("transform", "transforms"))]
+    return next((why for given in (*thing.args.positional[first : first + 2], *named) if (why := why_unknown(given.values))), "")
+
+
+def collating(interp: Core, found: Values) -> Walk:
+    """What a ``collate_fn`` does."""
+    funcs: list[Func] = []
+    for thing in found:
+        if isinstance(thing, Partial):
+            funcs += [t for t in thing.func if isinstance(t, Func)]
+        elif isinstance(thing, (Func, Bound)):
+            funcs.append(thing.func if isinstance(thing, Bound) else thing)
+        elif isinstance(thing, Inst):
+            funcs += [t for t in thing.cls.find("__call__") or () if isinstance(t, Func)]
+    return Walk(interp, funcs)
+
+
+def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[str], str]:
+    """Random numbers drawn by transforms, and why that is not known."""
+    draws: set[str] = set()
+    unknown = ""
+    for thing in _objects(transforms):
+        if isinstance(thing, Ext):
+            last = thing.name.rsplit(".", 1)[-1]
+            if last.startswith("Random") or last in (
+                "ColorJitter",
+                "AutoAugment",
+                "TrivialAugmentWide",
+                "RandAugment",
+                "AugMix",
+                "GaussianBlur",
+                "ElasticTransform",
+            ):
+                draws.add("transform")
+            elif not thing.name.startswith(("torchvision.transforms", "torch.nn")):
+                draws.add("unknown")
+                unknown = f"what {thing.name} does"
+        elif isinstance(thing, Func):
+            draws |= Walk(interp, [thing]).random
+        elif isinstance(thing, Inst):
+            call = thing.cls.find("__call__") or thing.cls.find("forward") or frozenset()
+            draws |= Walk(interp, [f for f in call if isinstance(f, Func)]).random
+        elif isinstance(thing, Unknown):
+            draws.add("unknown")
+            unknown = thing.why
+    return frozenset(draws), unknown
+
+
+def _objects(found: Values) -> Iterator[Thing]:
+    """Transforms inside Compose, lists, arguments."""
+    todo, seen = ordered(found), set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen or isinstance(thing, (Const, Num)):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Seq):
+            todo.extend(thing.any())
+        elif isinstance(thing, Ext) and thing.name.rsplit(".", 1)[-1] in ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice"):
+            if thing.name.endswith(("RandomApply", "RandomChoice")):
+                yield thing
+            todo.extend(t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values)
+        else:
+            yield thing
+
+
+def _of_project(interp: Core, thing: Inst) -> Dataset:
+    cls = thing.cls
+    library = library_dataset(thing)
+    base = _of_library(interp, Ext(library, thing.node, thing.args or Arguments(None))) if library else None
+    if base is not None and cls.find("__getitem__") is None and cls.find("__iter__") is None:
+        return replace(base, thing=thing, name=cls.node.name, set_outside=tuple(_set_outside(interp, thing)))
+    getters = [f for name in ("__getitem__", "__getitems__", "__iter__") for f in cls.find(name) or () if isinstance(f, Func)]
+    iterable = "torch.utils.data.IterableDataset" in cls.external
+    walk = Walk(interp, getters)
+    walk.follow_attributes(thing)
+    handles = [f"{name} holds {what}" for name, what in _handles(thing)]
+    tensors = [t for v in thing.attrs.values() for t in v if isinstance(t, Tensor)]
+    on_device = next(
+        (f"its attribute `{n}` is on the device" for n, v in thing.attrs.items() for t in v if isinstance(t, Tensor) and t.device == "dev"),
+        "",
+    )
+    if walk.device:
+        on_device = on_device or "its items are moved to the device where they are fetched"
+    item = next((f.node for f in getters if isinstance(f.node, ast.FunctionDef) and f.name == "__getitem__"), None)
+    own = [f"`{n}`" for n, v in thing.attrs.items() for t in v if isinstance(t, Ext) and t.name in GENERATORS]
+    random = walk.random | ({"own"} if own else set())
+    if base is not None:  # its items come from the library's class
+        random, walk.reads = random | base.random, walk.reads | base.reads
+    unknown = "" if getters else f"class {cls.node.name} has no __getitem__ in this project"
+    return Dataset(
+        thing, "project", thing.node, cls.node.name, iterable, walk.sharded, frozenset(random), frozenset(walk.reads),
+        in_memory=bool(tensors) or not walk.reads & {"file", "decode"}, handles=tuple(handles), on_device=on_device, writes=tuple(sorted(walk.writes)),
+        set_outside=tuple(_set_outside(interp, thing)), unknown=unknown, getitem=item,
+    )  # fmt: skip
+
+
+def _handles(thing: Inst) -> Iterator[tuple[str, str]]:
+    for name, found in thing.attrs.items():
+        for value in found:
+            if isinstance(value, Ext) and value.name in OPENERS:
+                yield f"`{name}`", value.name
+    init = thing.cls.find("__init__") or frozenset()
+    for func in init:
+        if isinstance(func, Func):
+            for node in ast.walk(func.node):
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and isinstance(node.value, ast.Call):
+                    written = ast.unparse(node.value.func)
+                    if written == "open" or written.endswith((".File", "lmdb.open", "sqlite3.connect", "ZipFile", "VideoCapture", ".Lock")):
+                        yield f"`{node.targets[0].attr}`", f"an open {written}"
+
+
+def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
+    inside = {id(n) for n in ast.walk(thing.cls.node)}
+    for site in interp.log.of("set_attribute"):
+        if id(site.node) not in inside and any(o.this is thing for o in site):
+            yield site.node
+    for name, found in thing.cls.members.items():
+        if name.startswith("set_") or name in ("next_epoch", "shuffle", "mixup_off", "reset", "update"):
+            for func in found:
+                if isinstance(func, Func) and id(func.node) in interp.called:
+                    yield func.node
+
+
+class Walk:
+    """Walks the code that fetches an item, through the project's functions, and notes what it does."""
+
+    def __init__(self, interp: Core, funcs: list[Func]):
+        self.interp = interp
+        self.random: set[str] = set()
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+        self.sharded = self.device = False
+        self.seen: set[int] = set()
+        for func in funcs:
+            self.function(func)
+
+    def function(self, func: Func) -> None:
+        if id(func.node) in self.seen or len(self.seen) > 60:
+            return
+        self.seen.add(id(func.node))
+        for node in live(func.node):
+            if isinstance(node, ast.Call):
+                self.call(node)
+            elif isinstance(node, (ast.Assign, ast.AugAssign)):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    self.target(target)
+            elif isinstance(node, (ast.For, ast.While, ast.ListComp)):
+                self.reads.add("compute")
+
+    def target(self, target: ast.expr) -> None:
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+            self.writes.add(target.attr)
+
+    def call(self, node: ast.Call) -> None:
+        if self.interp.cut and id(node.func) not in self.interp.at:
+            self.random.add("unknown")
+        self.device = self.device or self.moves(node)
+        for thing in self.interp.at.get(id(node.func), frozenset()):
+            if isinstance(thing, Func):
+                self.function(thing)
+            elif isinstance(thing, Bound):
+                self.function(thing.func)
+            elif isinstance(thing, Cls):
+                self.reads.add("compute")
+            elif isinstance(thing, Inst):
+                for func in thing.cls.find("__call__") or thing.cls.find("forward") or ():
+                    if isinstance(func, Func):
+                        self.function(func)
+                self.reads.add("compute")
+            elif isinstance(thing, Ref):
+                self.library(thing.name)
+            elif isinstance(thing, Ext):
+                draws, _ = transform_randomness(self.interp, frozenset({thing}))
+                self.random |= draws
+                self.reads.add("compute")
+            elif isinstance(thing, Method):
+                self.method(thing)
+            elif isinstance(thing, Unknown):
+                self.random.add("unknown")
+                self.reads.add("compute")
+
+    def moves(self, node: ast.Call) -> bool:
+        """``x.cuda()``, ``x.to(device)``, ``torch.zeros(3, device=device)``, where the device may be another than the CPU."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if method == "cuda":
+            return True
+        named = [k.value for k in node.keywords if k.arg == "device"]
+        for target in (*named, *(node.args[:1] if method == "to" else ())):
+            for thing in self.interp.at.get(id(target), frozenset()):
+                if isinstance(thing, Ext) and thing.node is None:
+                    continue  # `tensor.device`: where the others are
+                unknown = isinstance(thing, (Arg, Num)) or (target in named and isinstance(thing, Unknown))
+                if unknown or (is_device(thing) and device_kinds(frozenset({thing})) != {"cpu"}):
+                    return True
+        return False
+
+    def library(self, name: str) -> None:
+        if name.startswith(SHOWN):
+            return
+        if name == "torch.utils.data.get_worker_info":
+            self.sharded = True
+        if name in GENERATORS:
+            pass  # made anew for each item: what is drawn from it is not the same in all workers
+        elif name.startswith("numpy.random."):
+            self.random.add("numpy")
+        elif name.startswith("random."):
+            self.random.add("python")
+        elif name in DRAWS or (name.startswith("torch.") and names.FACTORIES.get(name.rsplit(".", 1)[-1])):
+            self.random.add("torch")
+        elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
+            self.random.add("unknown")
+        elif name.startswith(("torchvision.transforms", "albumentations", "imgaug")) and "functional" not in name:
+            self.reads.add("compute")
+        if name.startswith(tuple(FILES)):
+            self.reads.add("file")
+            if name.startswith(("PIL.", "cv2.", "torchvision.io", "torchaudio", "imageio", "skimage", "librosa", "soundfile")):
+                self.reads.add("decode")
+        elif name.rsplit(".", 1)[-1] not in CHEAP:
+            self.reads.add("compute")
+
+    def method(self, thing: Method) -> None:
+        if isinstance(thing.this, Ext) and thing.this.name.startswith(SHOWN):
+            return
+        if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
+            local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
+            self.random.add("numpy" if local else "own")
+        if isinstance(thing.this, Tensor) and thing.name in ("random_", "normal_", "uniform_", "bernoulli_"):
+            self.random.add("torch")
+        if thing.name not in CHEAP:
+            self.reads.add("compute")
+        if isinstance(thing.this, Unknown):
+            if thing.name in (
+                "random",
+                "rand",
+                "randn",
+                "randint",
+                "choice",
+                "shuffle",
+                "uniform",
+                "normal",
+                "sample",
+                "permutation",
+                "integers",
+            ):
+                self.random.add("own")
+
+    def follow_attributes(self, inst: Inst) -> None:
+        """Transforms kept on the dataset (``self.transform(x)``) that the call itself did not resolve."""
+        for name, found in inst.attrs.items():
+            if "transform" in name or "augment" in name:
+                draws, _ = transform_randomness(self.interp, found)
+                self.random |= draws
+
+
+_ = (Dict, Values, why_unknown, source_of)

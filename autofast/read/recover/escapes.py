@@ -1,0 +1,458 @@
+"""What leaves a piece of code: whether a tensor made inside may meet autograd outside.
+
+A tensor made under ``torch.inference_mode()`` may be read anywhere, but outside it must neither be saved for a backward nor changed
+in place: both are errors. So everything that may carry one out is followed - names, containers, attributes, results of functions - to
+the places where it is used. Reading it as a number, printing it and saving it is harmless; what is not understood is a leak.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.flow.variables import COMPREHENSIONS, FUNCTIONS, declared, is_local, is_nonlocal, is_own, is_parameter, may_follow, root_of
+from autofast.model.events import CallFrame, Occurrence, Site, Stack
+from autofast.model.kinds import is_loss, is_module
+from autofast.model.script import Script
+from autofast.model.source import function_of, line_of, parent_of, source_of, statement_of
+from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
+
+# fmt: off
+NUMBERS = frozenset({
+    "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "element_size", "stride", "is_floating_point", "is_contiguous",
+    "get_device", "count", "index",
+})
+FACTS = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "layout", "is_sparse"})
+READS = frozenset({
+    "builtins.print", "builtins.float", "builtins.int", "builtins.bool", "builtins.str", "builtins.repr", "builtins.format", "builtins.len",
+    "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hash", "torch.save",
+})
+CHOOSES = frozenset({"builtins.max", "builtins.min", "builtins.sorted"})  # of several things, without computing with them
+PASS_ON = frozenset({"random", "heapq", "queue", "multiprocessing", "threading", "collections", "itertools", "functools", "operator"})
+FRESH = frozenset({  # a tensor of their own, made where they run
+    "eq", "ne", "lt", "gt", "le", "ge", "sum", "mean", "argmax", "argmin", "topk", "max", "min", "mul", "add", "sub", "div", "pow", "exp",
+    "log", "softmax", "log_softmax", "sigmoid", "tanh", "relu", "sqrt", "square", "norm", "std", "var", "prod", "abs", "neg", "clone", "cat",
+    "stack", "sort", "argsort", "cumsum", "matmul", "mm", "bmm", "round", "floor", "ceil", "where", "isnan", "isinf", "isfinite",
+    "nonzero", "gather", "index_select", "masked_select", "repeat", "one_hot", "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "bincount",
+})
+COUNTED = frozenset({"is_inference", "_version"})
+KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault"})
+# fmt: on
+CLIMB = (ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Slice, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, *COMPREHENSIONS)
+ENDS = (ast.FormattedValue, ast.Expr, ast.If, ast.While, ast.Assert, ast.Raise, ast.Delete, ast.comprehension)
+YIELDS = "it yields in between: what the caller does then would run in the same mode"
+
+
+class Region:
+    """Statements of one block, or the body of a function; ``scope`` is the function (or module) whose code they are."""
+
+    def __init__(self, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
+        self.node, self.statements, self.whole = node, list(statements), whole
+        self.inner = {id(n) for s in self.statements for n in ast.walk(s)}
+        self.scope = node if whole else function_of(node)
+
+    @property
+    def yields(self) -> bool:
+        return any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in self.statements for n in ast.walk(s))
+
+    def holds(self, node: ast.AST) -> bool:
+        return id(node) in self.inner
+
+    def meets(self, site: Site, occurrence: Occurrence) -> bool:
+        """Whether this happens in the region, or in something that is called there."""
+        return id(site.node) in self.inner or self.reaches(occurrence.stack)
+
+    def reaches(self, stack: Stack) -> bool:
+        return any(id(f.node) in self.inner for f in stack)
+
+    def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
+        for site in script.log.of(*kinds):
+            for occurrence in site:
+                if self.meets(site, occurrence):
+                    yield site, occurrence
+
+
+def carries(values: Values) -> bool:
+    """Whether these values may be, or hold, a tensor."""
+    todo, seen = list(values), set()
+    while todo:
+        thing = todo.pop()
+        if isinstance(thing, (Tensor, Unknown)):
+            return True
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, (Seq, Dict)):
+            todo.extend(thing.any())
+        elif isinstance(thing, Inst) and not is_module(thing):
+            todo.extend(t for held in thing.attrs.values() for t in held)
+        elif isinstance(thing, Ext) and "over" in thing.attrs:
+            todo.extend(thing.attrs["over"])
+    return False
+
+
+def leak(script: Script, region: Region) -> str:
+    """How a tensor made in ``region`` may come to autograd outside it; empty where none can."""
+    return next((why for why in _Leaks(script, region).reasons() if why), "")
+
+
+class _Leaks:
+    def __init__(self, script: Script, region: Region):
+        self.script, self.region = script, region
+        self.seen: set[int] = set()
+        self.keepers: set[int] = set()  # objects that only keep numbers, as far as they have been followed
+
+    def reasons(self) -> Iterator[str]:
+        region = self.region
+        if region.yields:
+            yield YIELDS
+        for site in self.script.methods("register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"):
+            yield f"the hook of line {line_of(site.node)} may keep it"
+        yield from self.kept()
+        for name, node in self.tainted().items():
+            yield self.name(name, node)
+        for statement in region.statements:
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Return) and part.value is not None and function_of(part) is region.scope:
+                    yield self.returned(part)
+
+    # ------------------------------------------------------------------------------------------------ what is kept
+    def kept(self) -> Iterator[str]:
+        """Stores other than in local variables, here and in the functions called here."""
+        for site, occurrence in self.region.sites(self.script, "set_attribute", "set_elsewhere"):
+            if carries(occurrence.result) and not self.born_inside(occurrence.this) and (why := self.keeper(occurrence.this)):
+                yield f"`{ast.unparse(site.node)}` keeps a tensor made here (line {line_of(site.node)}){why}"
+        for site, occurrence in self.region.sites(self.script, "append", "set_item", "tensor_write", "inplace"):
+            if site.kind != "inplace" and not carries(occurrence.result) or self.born_inside(occurrence.this):
+                continue
+            root = root_of(site.node)
+            if site.kind == "inplace" and _is_computed(site.node):
+                continue
+            if (root is not None and is_local(root)) or self.local_names(occurrence.this):
+                continue  # followed as a variable
+            yield f"line {line_of(site.node)} changes something that outlives this place"
+        for function in self.functions():
+            for part in ast.walk(function):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in declared(function_of(part)):
+                    value = getattr(statement_of(part), "value", None)
+                    here = function is not self.region.scope or self.region.holds(part)
+                    if here and (value is None or carries(self.script.values(value))):
+                        yield f"the global `{part.id}` may keep a tensor made here (line {part.lineno})"
+
+    def keeper(self, thing: Thing | None) -> str:
+        """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read."""
+        if not isinstance(thing, Inst) or is_module(thing) or thing.open or thing.cls.external - {"builtins.object"}:
+            return ": what is done with it is not followed"
+        if id(thing) in self.keepers:
+            return ""
+        self.keepers.add(id(thing))
+        for site in self.script.log.of("set_attribute", "set_elsewhere"):
+            for occurrence in site:
+                in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(occurrence.result)
+                if in_place and occurrence.this is thing and not self.region.meets(site, occurrence):
+                    return f", and it is changed on line {line_of(site.node)} too"
+        for site in self.script.log.of("call_unknown"):
+            for occurrence in site:
+                if occurrence.args is not None and any(thing in given for given in occurrence.args.all()):
+                    return f": line {line_of(site.node)} gives it to something that is not known"
+        names = {name for name, values in thing.attrs.items() if carries(values)}
+        for node in (n for source in self.script.sources for n in ast.walk(source.tree)):
+            if isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load) and not self.region.holds(node):
+                if thing in self.script.values(node.value) and (why := self.use(node)):
+                    return f": {why}"
+        return ""
+
+    def functions(self) -> list[ast.AST]:
+        """The project's functions that run in the region."""
+        found: dict[int, ast.AST] = {}
+        if isinstance(self.region.scope, FUNCTIONS):
+            found[id(self.region.scope)] = self.region.scope
+        for _, site in self.script.log.each():
+            for occurrence in site:
+                if self.region.reaches(occurrence.stack):
+                    for frame in occurrence.stack:
+                        if isinstance(frame, CallFrame) and self.region.holds(frame.node):
+                            found[id(frame.func.node)] = frame.func.node
+        return list(found.values())
+
+    def born_inside(self, thing: Thing | None) -> bool:
+        made = getattr(thing, "made", None)
+        node = getattr(thing, "node", None)
+        return (isinstance(node, ast.AST) and self.region.holds(node)) or (isinstance(made, tuple) and self.region.reaches(made))
+
+    def local_names(self, thing: Thing | None) -> list[ast.Name]:
+        """The variables of the scope (no parameters) that hold this container."""
+        if not isinstance(thing, (Seq, Dict)):
+            return []
+        scope = self.region.scope
+        names = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))]
+        return [n for n in names if function_of(n) is scope and is_local(n)]
+
+    # ------------------------------------------------------------------------------------------------ names
+    def tainted(self) -> dict[str, ast.AST]:
+        """The local variables that may hold something made here: bound in the region, or containers filled there."""
+        region = self.region
+        if region.whole:
+            return {}
+        found: dict[str, ast.AST] = {}
+        for statement in region.statements:
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and function_of(part) is region.scope:
+                    found.setdefault(part.id, part)
+        for site, occurrence in region.sites(self.script, "append", "set_item", "tensor_write", "inplace", "set_attribute"):
+            root = root_of(site.node) if region.holds(site.node) else None
+            names = [root] if root is not None else self.local_names(occurrence.this)
+            for name in names:
+                if function_of(name) is region.scope and is_local(name):
+                    found.setdefault(name.id, name)
+        return found
+
+    def name(self, name: str, origin: ast.AST) -> str:
+        """What happens outside the region to what ``name`` holds after it."""
+        scope = self.region.scope
+        for node in ast.walk(scope):
+            if not isinstance(node, ast.Name) or node.id != name or self.region.holds(node):
+                continue
+            if function_of(node) is not scope and is_own(function_of(node), name):
+                continue
+            if isinstance(node.ctx, ast.Load) and may_follow(node, name, self.region.node):
+                if why := self.use(node):
+                    return why
+            elif isinstance(parent_of(node), ast.AugAssign) and may_follow(node, name, self.region.node) and self.is_tensor(node):
+                return f"`{name}` is changed in place on line {node.lineno}"
+        return ""
+
+    def is_tensor(self, node: ast.expr) -> bool:
+        return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
+
+    # ------------------------------------------------------------------------------------------------ uses
+    def use(self, expr: ast.expr) -> str:
+        """Why the value of ``expr``, outside the region, may meet autograd; empty where it is only read."""
+        if id(expr) in self.seen:
+            return ""
+        self.seen.add(id(expr))
+        values = self.script.values(expr)
+        if values and not carries(values):
+            return ""
+        if not values and not isinstance(expr, (ast.Starred, ast.Slice)):
+            return "" if self.is_dead(expr) else f"line {line_of(expr)} is not followed by the reader"
+        parent = parent_of(expr)
+        match parent:
+            case ast.Attribute():
+                return self.attribute(expr, parent)
+            case ast.Subscript():
+                if isinstance(parent.ctx, ast.Store):
+                    added = isinstance(parent_of(parent), ast.AugAssign) and self.is_tensor(parent)
+                    return f"`{_text(expr)}` is changed in place on line {line_of(expr)}" if added or self.is_tensor(expr) else ""
+                return self.operand(parent, [p for p in (parent.value, parent.slice) if p is not expr]) or self.use(parent)
+            case ast.BinOp():
+                why = self.operand(parent, [p for p in (parent.left, parent.right) if p is not expr])
+                return why or ("" if self.is_plain(expr) else self.use(parent))
+            case ast.Compare():
+                return ""
+            case ast.IfExp() if parent.test is expr:
+                return ""
+            case ast.NamedExpr():
+                return self.use(parent) or self.target(parent.target, parent)
+            case ast.keyword():
+                call = parent_of(parent)
+                return self.argument(expr, call) if isinstance(call, ast.Call) else f"line {line_of(expr)} is not understood"
+            case ast.Call():
+                return self.argument(expr, parent)
+            case ast.Assign():
+                return next((why for t in parent.targets if (why := self.target(t, parent))), "")
+            case ast.AnnAssign() | ast.AugAssign():
+                return self.target(parent.target, parent)
+            case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
+                return self.target(parent.target, parent)
+            case ast.Return():
+                return self.returned(parent)
+        if isinstance(parent, ENDS):
+            return ""
+        if isinstance(parent, CLIMB):
+            return self.use(parent)
+        return f"line {line_of(expr)} uses it in a way that is not understood"
+
+    def is_dead(self, expr: ast.expr) -> bool:
+        """The script never comes here (and the reader has not given up before)."""
+        return not any("too large" in note for note in self.script.notes)
+
+    def operand(self, parent: ast.expr, parts: list[ast.expr]) -> str:
+        """An operation whose other operand carries a gradient saves this one for the backward.
+
+        What a model made counts as such also where gradients are off: whether they are may be changed in the same rewrite.
+        """
+        for part in parts:
+            for tensor in self.script.values(part):
+                if isinstance(tensor, Unknown) and function_of(parent) is not self.region.scope:
+                    return f"line {line_of(parent)} combines it with something that is not known"
+                if isinstance(tensor, Tensor) and tensor.dtype != "int" and (tensor.grad or tensor.models or tensor.param):
+                    return f"line {line_of(parent)} combines it with a tensor that may need gradients"
+        return ""
+
+    def attribute(self, expr: ast.expr, parent: ast.Attribute) -> str:
+        call, name = parent_of(parent), parent.attr
+        if name in FACTS:
+            return ""
+        if name in COUNTED and self.is_tensor(expr):
+            return f"line {line_of(expr)} asks in which mode it was made"
+        if not isinstance(call, ast.Call) or call.func is not parent:
+            return self.use(parent)
+        if name in NUMBERS or name in KEEPERS and not self.is_tensor(expr):
+            return ""
+        if name == "backward" or name == "requires_grad_":
+            return f"line {line_of(expr)} needs its gradient"
+        if name.endswith("_") and not name.endswith("__"):
+            return f"`{_text(expr)}` is changed in place on line {line_of(expr)}"
+        why = self.operand(call, [*call.args, *(k.value for k in call.keywords)])
+        return why or ("" if name in FRESH and self.is_plain(expr) else self.use(call))
+
+    def is_plain(self, expr: ast.expr) -> bool:
+        """Certainly a tensor or a number: what is computed of it outside is a tensor like any other."""
+        return all(isinstance(t, (Tensor, Const, Num)) for t in self.script.values(expr))
+
+    def argument(self, expr: ast.expr, call: ast.AST | None) -> str:
+        assert isinstance(call, ast.Call)
+        others = [a for a in (*call.args, *(k.value for k in call.keywords)) if a is not expr]
+        callees = self.script.values(call.func)
+        for thing in callees:
+            if isinstance(thing, Ref) and thing.name in READS:
+                continue
+            if why := self.passed(thing, expr, call, others):
+                return why
+        return "" if callees else f"line {line_of(expr)} is not followed by the reader"
+
+    def passed(self, thing: Thing, expr: ast.expr, call: ast.Call, others: list[ast.expr]) -> str:
+        """``expr`` is an argument of a call of ``thing``."""
+        text = _text(call.func)
+        if isinstance(thing, Ref):
+            if thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer", "from_pretrained") or thing.name == "builtins.setattr":
+                return f"line {line_of(expr)} makes it a part of an object"
+            if thing.name.startswith("torch.") and _writes(thing.name, call):
+                return f"`{text}` changes it in place (line {line_of(expr)})"
+            if thing.name.startswith("torch.") and any(isinstance(t, Ext) for t in self.script.values(call)):
+                return f"`{text}` keeps it (line {line_of(expr)})"
+            if thing.name.split(".")[0] in PASS_ON:
+                return f"`{text}` passes it on (line {line_of(expr)})"
+            if thing.name in CHOOSES:
+                return self.use(call)
+            fresh = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FRESH
+            return self.operand(call, others) or ("" if fresh else self.use(call))
+        if isinstance(thing, Method):
+            if isinstance(thing.this, (Seq, Dict)):
+                return self.stored(call)
+            if isinstance(thing.this, Tensor):
+                return self.operand(call, [*others, call.func.value]) if isinstance(call.func, ast.Attribute) else ""
+            if is_module(thing.this):
+                return f"`{text}` gets it on line {line_of(expr)}"
+            if isinstance(thing.this, Unknown):
+                return f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.this.why}"
+            return self.use(call)
+        if isinstance(thing, (Func, Bound)):
+            name = _parameter_of(thing, expr, call)
+            return f"{text}() gets it on line {line_of(expr)}" if name is None else self.loads(name, _function(thing).node, call)
+        if is_loss(thing):
+            return self.operand(call, others)
+        if isinstance(thing, Unknown):
+            return f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.why}"
+        kind = "class" if isinstance(thing, (Cls, Partial)) else "object"
+        return f"`{text}` (a {kind}) gets it on line {line_of(expr)}"
+
+    def stored(self, call: ast.Call) -> str:
+        """It is put into a container."""
+        root = root_of(call)
+        if root is None or is_parameter(function_of(root), root.id):
+            return f"line {line_of(call)} keeps it"
+        return self.loads(root.id, function_of(root), call)
+
+    def target(self, target: ast.expr, at: ast.AST) -> str:
+        """It is bound to ``target``."""
+        if isinstance(target, ast.Name):
+            return self.loads(target.id, function_of(target), at)
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return next((why for t in target.elts if (why := self.target(t, at))), "")
+        if isinstance(target, ast.Starred):
+            return self.target(target.value, at)
+        if isinstance(target, ast.Subscript):
+            root = root_of(target)
+            if root is not None and not is_parameter(function_of(root), root.id):
+                return self.loads(root.id, function_of(root), at)
+        owners = self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
+        if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners):
+            return ""
+        return f"`{_text(target)}` keeps it (line {line_of(target)})"
+
+    def loads(self, name: str, scope: ast.AST, at: ast.AST) -> str:
+        everywhere = name in declared(scope)
+        if everywhere and is_nonlocal(scope, name):
+            return f"`{name}` of the function around it keeps it (line {line_of(at)})"
+        for node in ast.walk(source_of(scope).tree if everywhere else scope):
+            if isinstance(node, ast.Name) and node.id == name and not self.region.holds(node):
+                if everywhere and not isinstance(function_of(node), ast.Module) and is_own(function_of(node), name):
+                    continue
+                if isinstance(node.ctx, ast.Load) and may_follow(node, name, at):
+                    if why := self.use(node):
+                        return why
+                elif isinstance(parent_of(node), ast.AugAssign) and may_follow(node, name, at) and self.is_tensor(node):
+                    return f"`{name}` is changed in place on line {node.lineno}"
+        return ""
+
+    def returned(self, node: ast.Return) -> str:
+        """A result that holds a tensor is followed to the places that call the function."""
+        site = self.script.log.at("return", node)
+        if site is None or not any(carries(o.result) for o in site):
+            return ""
+        function, calls = function_of(node), []
+        leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
+        for other in (n for source in self.script.sources for n in ast.walk(source.tree)):
+            if isinstance(other, (ast.Name, ast.Attribute)) and isinstance(other.ctx, ast.Load):
+                if any(isinstance(t, (Func, Bound)) and _function(t).node is function for t in self.script.values(other)):
+                    call = parent_of(other)
+                    if not isinstance(call, ast.Call) or call.func is not other:
+                        return leaves  # handed on: who calls it is not known
+                    calls.append(call)
+        if (
+            not calls
+            or not isinstance(function, ast.FunctionDef)
+            or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
+        ):
+            return leaves
+        return next((f"{leaves}: {why}" for c in calls if not self.region.holds(c) and (why := self.use(c))), "")
+
+
+# ------------------------------------------------------------------------------------------------ small questions
+def _function(thing: Func | Bound) -> Func:
+    return thing.func if isinstance(thing, Bound) else thing
+
+
+def _parameter_of(thing: Func | Bound, expr: ast.expr, call: ast.Call) -> str | None:
+    """The name of the parameter that gets ``expr``; None where that is not plain."""
+    node = _function(thing).node
+    if not isinstance(node, ast.FunctionDef) or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+        return None
+    if any(ast.unparse(d) not in ("staticmethod", "classmethod", "torch.no_grad()") for d in node.decorator_list):
+        return None
+    names = [p.arg for p in (*node.args.posonlyargs, *node.args.args)][1 if isinstance(thing, Bound) else 0 :]
+    for keyword in call.keywords:
+        if keyword.value is expr:
+            return keyword.arg if keyword.arg in {*names, *(p.arg for p in node.args.kwonlyargs)} else None
+    position = next((n for n, a in enumerate(call.args) if a is expr), len(names))
+    plain = position < len(names) and not any(isinstance(a, ast.Starred) for a in call.args[: position + 1])
+    return names[position] if plain else None
+
+
+def _writes(name: str, call: ast.Call) -> bool:
+    """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
+    flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
+    placed = name.startswith("torch.nn.functional.") and len(call.args) > 1 and bool(flags) and "dropout" in name
+    return name.endswith("_") or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
+
+
+def _is_computed(node: ast.AST) -> bool:
+    """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
+    made = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    return isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in FRESH
+
+
+def _text(node: ast.AST) -> str:
+    return source_of(node).segment(node).split("\n")[0]

@@ -1,0 +1,86 @@
+"""Learning-rate schedulers: what they are made of, whose rates they set, and when they are stepped."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.model.events import LoopFrame, Site, loops
+from autofast.model.kinds import is_optimizer, is_scheduler
+from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, ordered
+from autofast.read.recover.steps import LOOPS, all_updates
+
+SEVERAL = {"SequentialLR": 1, "ChainedScheduler": 0}  # where their list of schedulers stands
+
+
+def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Scheduler]:
+    """All schedulers, those inside others too, in the order of their making."""
+    found: dict[int, Scheduler] = {}
+    ticks, updates = _ticks(script), all_updates(script)
+    for thing in made:
+        if not is_scheduler(thing) or not isinstance(thing.node, ast.Call) or thing.args is None:
+            continue
+        old = found.get(id(thing.node))
+        if old is None:
+            name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
+            found[id(thing.node)] = Scheduler([thing], thing.node, name, thing.args, isinstance(thing, Inst), [], [], [])
+        else:
+            old.things.append(thing)
+            old.args = joined([old.args, thing.args])
+    for scheduler in found.values():
+        mine = {id(t) for t in scheduler.things}
+        scheduler.ticks = [t for t in ticks if any(id(x) in mine for x in t.things)]
+        if scheduler.name in SEVERAL and not scheduler.own:
+            scheduler.inner = list(_schedulers_in(scheduler.args.get(SEVERAL[scheduler.name], "schedulers")))
+    for scheduler in found.values():
+        scheduler.optimizers = _optimizers(scheduler, found)
+        wanted = {id(t) for t in scheduler.optimizers}
+        scheduler.updates = [u for u in updates if any(id(t) in wanted for t in u.things)]
+        scheduler.outer = any(x is t for other in found.values() for x in other.inner for t in scheduler.things)
+    return list(found.values())
+
+
+def _optimizers(scheduler: Scheduler, every: dict[int, Scheduler]) -> list[Thing]:
+    given = scheduler.args.get(0, "optimizer")
+    if scheduler.name == "ChainedScheduler" and not scheduler.own:
+        inner = [s for s in every.values() if any(t is x for t in s.things for x in scheduler.inner)]
+        given = frozenset().union(*(s.args.get(0, "optimizer") for s in inner))
+    return [t for t in ordered(given) if is_optimizer(t)]
+
+
+def _schedulers_in(found: Values) -> Iterator[Thing]:
+    for thing in ordered(found):
+        if isinstance(thing, Seq):
+            for part in thing.items or ():
+                yield from ordered(part)
+            yield from ordered(thing.elem)
+
+
+def _ticks(script: Script) -> list[Tick]:
+    found = []
+    for site in script.methods("step"):
+        node = site.node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            things = {id(o.this): o.this for o in site if o.this is not None and is_scheduler(o.this)}
+            if things:
+                found.append(Tick(node, node.func.value, list(things.values()), site, _unit(script, site)))
+    return found
+
+
+def _unit(script: Script, site: Site) -> str:
+    """update | epoch | other"""
+    units = set()
+    for occurrence in site:
+        around = [f.node for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
+        if any(any(n is step.loop for n in around) for step in script.steps):
+            units.add("update")
+        elif around and any(_holds(step.stack, around[-1]) for step in script.steps):
+            units.add("epoch")
+        else:
+            units.add("other")
+    return units.pop() if len(units) == 1 else "other"
+
+
+def _holds(stack: tuple[object, ...], loop: ast.AST) -> bool:
+    return any(isinstance(f, LoopFrame) and f.node is loop for f in stack)

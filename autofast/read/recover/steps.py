@@ -1,0 +1,203 @@
+"""Training steps: which forward, loss, backward and update belong together."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
+from autofast.model.script import Backward, Script, Step, Update
+from autofast.model.source import function_of
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const
+from autofast.read.library import apex
+from autofast.read.library import torch_library as torchlib
+
+CLIPS = (
+    "torch.nn.utils.clip_grad_norm_",
+    "torch.nn.utils.clip_grad_value_",
+    "torch.nn.utils.clip_grads_with_norm_",
+    "torch.nn.utils.get_total_norm",
+)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+
+
+def build_steps(script: Script) -> list[Step]:
+    """All training steps, one for each loop (or loop-less function) that holds a backward and its update."""
+    backwards = _backwards(script)
+    updates = all_updates(script)
+    homes: dict[int, ast.AST] = {}
+    stacks: dict[int, Stack] = {}
+    members: dict[int, list[Backward]] = {}
+    for backward in backwards:
+        for occurrence in backward.site:
+            home = _home(occurrence, updates)
+            homes[id(home)] = home
+            stacks.setdefault(id(home), occurrence.stack)
+            mine = members.setdefault(id(home), [])
+            if backward not in mine:
+                mine.append(backward)
+    return [_step(script, home, members[key], updates, stacks[key]) for key, home in homes.items()]
+
+
+def _plain_loops(stack: Stack) -> list[LoopFrame]:
+    return [f for f in stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)]
+
+
+def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
+    """The innermost loop around this backward and the update that follows it."""
+    mine = _plain_loops(occurrence.stack)
+    best: LoopFrame | None = None
+    depth = -1
+    for update in updates:
+        for other in update.site:
+            theirs = _plain_loops(other.stack)
+            common = 0
+            while common < min(len(mine), len(theirs)) and mine[common].node is theirs[common].node:
+                common += 1
+            if common and common > depth:
+                depth, best = common, mine[common - 1]
+    if best is not None:
+        return best.node
+    if mine:
+        return mine[-1].node
+    last = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
+    return last.func.node if last is not None else function_of(occurrence_node(occurrence))
+
+
+def occurrence_node(occurrence: Occurrence) -> ast.AST:
+    """Some node at the place of an occurrence."""
+    call = occurrence.args.call if occurrence.args is not None else None
+    assert call is not None
+    return call
+
+
+def _backwards(script: Script) -> list[Backward]:
+    found = []
+    for site in script.log.of(".backward", ".manual_backward"):
+        node = site.node
+        if not isinstance(node, ast.Call):
+            continue
+        receivers = [o.this for o in site]
+        if not any(isinstance(t, (Tensor, Unknown)) or _is_framework(t) for t in receivers if t is not None):
+            continue
+        framework = any(_is_framework(t) for t in receivers) or site.kind == ".manual_backward" or any(apex.scales(o.stack) for o in site)
+        expr: ast.expr = node.args[0] if framework and node.args else node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        backward = Backward(node, expr, site, framework=framework, tensors=[t for t in receivers if isinstance(t, Tensor)])
+        _peel(script, backward)
+        backward.double = any(k.arg == "create_graph" and const(script.values(k.value)) is not False for k in node.keywords)
+        found.append(backward)
+    return found
+
+
+def _is_framework(thing: Thing | None) -> bool:
+    return isinstance(thing, Ext) and thing.name.startswith(("accelerate.", "lightning.", "deepspeed."))
+
+
+def _peel(script: Script, backward: Backward) -> None:
+    """``scaler.scale(loss / 4).backward()`` is the backward of ``loss``, with a scaler and a divisor."""
+    expr = backward.expr
+    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "scale" and expr.args:
+        if any(torchlib.is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)):
+            backward.scaled = True
+            expr = expr.args[0]
+    if isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Div):
+        backward.divided = True
+        expr = expr.left
+    backward.expr = expr
+
+
+def all_updates(script: Script) -> list[Update]:
+    """Every place where an optimizer is stepped, or something unknown that may be one."""
+    found = []
+    for site in script.log.of(".step"):
+        node = site.node
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        for scaled in (False, True):
+            things: dict[int, Thing] = {}
+            for occurrence in site:
+                this = occurrence.this
+                if this is None:
+                    continue
+                if scaled and torchlib.is_scaler(this) and occurrence.args is not None:
+                    things.update((id(t), t) for t in occurrence.args.get(0, "optimizer"))
+                elif not scaled and torchlib.is_optimizer(this) or not scaled and isinstance(this, Unknown) and not node.args:
+                    things[id(this)] = this
+            if things:
+                expr = node.args[0] if scaled and node.args else node.func.value
+                closure = script.log.at("closure", node) is not None or (not scaled and bool(node.args or node.keywords))
+                found.append(Update(node, expr, list(things.values()), site, scaled, closure))
+    return found
+
+
+def _step(script: Script, home: ast.AST, backwards: list[Backward], updates: list[Update], stack: Stack) -> Step:
+    def here(site: Site) -> bool:
+        return any(inside(o.stack, home) for o in site) or (isinstance(home, ast.Module) and function_of(site.node) is home)
+
+    inner = _foreign_loops(script, home, backwards)
+    mine = [s for s in script.log.of("forward") if any(o.data["outer"] for o in s) and here(s) and _trains(s, home, inner)]
+    losses = [s for s in script.log.of("loss") if here(s) and _trains(s, home, inner)]
+    loaders: dict[int, Thing] = {}
+    for backward in backwards:
+        for occurrence in backward.site:
+            for frame in _plain_loops(occurrence.stack):
+                if frame.node is home:
+                    loaders.update((id(x), x) for x in frame.loaders)
+    models: dict[int, Thing] = {}
+    autocast: dict[int, ast.AST] = {}
+    for site in mine:
+        for occurrence in site:
+            if occurrence.this is not None and inside(occurrence.stack, home):
+                models[id(occurrence.this)] = occurrence.this
+            for around in occurrence.stack:
+                if isinstance(around, WithFrame):
+                    for expr, found in around.contexts:
+                        if torchlib.is_autocast(found) or _may_autocast(found):
+                            autocast[id(expr)] = expr
+    double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]
+    double += [b.node for b in backwards if b.double]
+    scalers: dict[int, Thing] = {}
+    for site in script.methods("scale", "step", "update", "unscale_"):
+        for occurrence in site:
+            if occurrence.this is not None and torchlib.is_scaler(occurrence.this) and here(site):
+                scalers[id(occurrence.this)] = occurrence.this
+    zeros = [s for s in script.methods("zero_grad") if here(s)]
+    return Step(
+        home, list(loaders.values()), mine, losses, backwards, [u for u in updates if here(u.site)], zeros,
+        [s for s in script.calls(*CLIPS) if here(s)] + [s for s in script.methods("clip_grad_norm_", "clip_grad_value_") if here(s)],
+        [s for s in script.methods("unscale_") if here(s)],
+        [s for s in script.methods("update") if here(s) and any(o.this is not None and torchlib.is_scaler(o.this) for o in s)],
+        [s for s in script.log.of("grad_read") if here(s)],
+        [s for s in script.methods("step") if here(s) and any(o.this is not None and torchlib.is_scheduler(o.this) for o in s)],
+        double, list(autocast.values()), list(scalers.values()), list(models.values()), stack,
+    )  # fmt: skip
+
+
+def _may_autocast(found: frozenset[Thing]) -> bool:
+    """A context held in a variable that is autocast on one branch, or one that is not known at all."""
+    return any(isinstance(t, Ext) and t.name == "torch.autocast" for t in found)
+
+
+def _creates_graph(site: Site) -> bool:
+    return any(o.args is not None and any(t != Const(False) for t in o.args.get(4, "create_graph")) for o in site)
+
+
+def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[int]:
+    """Loops below ``home`` that hold no backward: an evaluation inside the training loop."""
+    with_backward = {id(f.node) for b in backwards for o in b.site for f in _plain_loops(o.stack)}
+    found = set()
+    for site in script.log.of("forward"):
+        for occurrence in site:
+            if inside(occurrence.stack, home):
+                for frame in _plain_loops(occurrence.stack):
+                    if frame.loaders and id(frame.node) not in with_backward:
+                        found.add(id(frame.node))
+    return found
+
+
+def _trains(site: Site, home: ast.AST, foreign: set[int]) -> bool:
+    """With gradients, and not in an evaluation's loop."""
+    for occurrence in site:
+        if inside(occurrence.stack, home) and occurrence.grad in ("on", "maybe"):
+            if not any(id(f.node) in foreign for f in _plain_loops(occurrence.stack)):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""The planners of the big rewrites, one folder each; none imports another."""

@@ -1,0 +1,153 @@
+"""Gradient accumulation for the training loops of a script: what becomes of each, or why not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from autofast.edit.edits import Edit
+from autofast.facts.batch.losses import Losses
+from autofast.facts.batch.scopes import Kind, Scope, Shape
+from autofast.facts.updates.cadence import FRAMEWORKS
+from autofast.facts.updates.events import Turn, check_order, turn_of
+from autofast.model.events import CallFrame, Stack
+from autofast.model.script import Script, Step
+from autofast.model.source import function_of
+from autofast.rule import Options, Refusal, at
+from autofast.techniques.accumulation.batch_size import drops_last, smaller
+from autofast.techniques.accumulation.body import Body, whole
+from autofast.techniques.accumulation.existing import Existing, existing, other_number
+from autofast.techniques.accumulation.no_sync import communicates
+from autofast.techniques.accumulation.schedulers import Horizons
+from autofast.techniques.accumulation.window import Window, loader_of, window_of
+
+OTHERS = {
+    "accelerate": "give Accelerator(gradient_accumulation_steps=...) and use accelerator.accumulate(model)",
+    "lightning": "give Trainer(accumulate_grad_batches=...)",
+    "hf-trainer": "give TrainingArguments(gradient_accumulation_steps=...)",
+    "deepspeed": "give gradient_accumulation_steps in the configuration of DeepSpeed",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulated:
+    """What becomes of one training loop. ``window`` and ``turn`` are None where it gathers gradients already, or where it cannot (``refusal``)."""
+
+    step: Step
+    node: ast.AST
+    message: str
+    edits: tuple[Edit, ...] = ()
+    refusal: str = ""
+    window: Window | None = None
+    turn: Turn | None = None
+    inside: frozenset[int] = frozenset()  # ids of the nodes that are under the condition of the last batch
+
+    def guards(self, statement: ast.stmt, ways: Iterable[Stack]) -> bool:
+        """Whether a statement, on these ways to it, is come to once for each window."""
+        if id(statement) in self.inside:
+            return True
+        return all(any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in way) for way in ways)
+
+
+_KNOWN: WeakKeyDictionary[Script, dict[tuple[int, bool], list[Accumulated]]] = WeakKeyDictionary()
+
+
+def accumulated(script: Script, options: Options) -> list[Accumulated]:
+    """One for each training loop."""
+    key = options.accumulate, options.keep_batch
+    known = _KNOWN.setdefault(script, {})
+    if key not in known:
+        known[key] = [_of(script, step, *key) for step in script.steps]
+    return known[key]
+
+
+def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | None:
+    """What ``accumulation`` makes of a loop in the same plan, for rules that count updates; None where it does nothing there."""
+    if "accumulation" not in options.selected or options.accumulate < 2:
+        return None
+    return next((a for a in accumulated(script, options) if a.step.loop is loop and a.edits), None)
+
+
+def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
+    node = step.backwards[0].node
+    try:
+        if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+            raise Refusal(f"{framework} has windows of its own: {OTHERS.get(framework, 'see its documentation')}")
+        if script.unread:
+            raise Refusal(f"not all of the script is followed: {script.unread}")
+        present = existing(script, step)
+        if present is not None:
+            return _changed(script, present, steps, keep)
+        return _made(script, step, node, steps, keep)
+    except Refusal as why:
+        return Accumulated(step, node, _message(steps, keep), refusal=str(why))
+
+
+def _message(steps: int, keep: bool) -> str:
+    if keep:
+        return f"makes an update of every batch; of {steps} batches of a part of the size, an update needs less memory"
+    return (
+        f"makes an update of every batch; one of {steps} batches is as one of a batch {steps} times as large, in the memory of a small one"
+    )
+
+
+def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accumulated:
+    node = present.step.updates[0].node
+    message = f"gathers the gradients of {present.count or f'`{ast.unparse(present.every)}`'} batches for an update; {steps} are asked for"
+    if present.count == steps:
+        raise Refusal(f"it gathers the gradients of {steps} batches already ({at(present.every)})")
+    if keep:
+        raise Refusal(
+            f"it gathers gradients already (`{ast.unparse(present.every)}` on {at(present.every)}): divide batches and number together"
+        )
+    return Accumulated(present.step, node, message, tuple(other_number(script, present, steps)))
+
+
+def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> Accumulated:
+    if not isinstance(step.loop, ast.For):
+        raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
+    if step.double_backward:
+        raise Refusal(f"gradients of gradients are computed on {at(step.double_backward[0])}")
+    loader_of(script, step, step.loop)
+    drop = keep and drops_last(script, step.loaders)
+    turn = turn_of(script, step)
+    window = window_of(script, step, steps, drop)
+    check_order(script, turn)
+    kinds = _kinds(script, turn, window, keep)
+    body = Body(script, turn, window, kinds)
+    edits: list[Edit] = [*body.build(), *window.made, window.constant]
+    if Kind.MEAN in kinds.values():
+        edits.append(window.helper)
+    edits += Horizons(script, turn, window, keep).build()
+    if keep:
+        edits += smaller(script, turn, window)
+    message = _message(steps, keep)
+    if _has_batch_norm(script, step):
+        message += "; BatchNorm takes its statistics from the single batches"
+    if note := communicates(script, turn, window, edits):
+        message += f"; {note}"
+    return Accumulated(step, node, message, tuple(edits), window=window, turn=turn, inside=frozenset(body.inside))
+
+
+def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, Kind]:
+    losses = Losses(script, keep)
+    counters = {window.counter} if not window.made else set()
+    batch = frozenset(n.id for n in ast.walk(turn.loop.target) if isinstance(n, ast.Name)) - counters
+    kinds: dict[int, Kind] = {}
+    for event in turn.of("backward"):
+        scope = Scope(function_of(turn.loop), {}, turn.loop, batch)
+        for call in event.calls:
+            scope = Scope(call.func.node, {n: _given(losses, g.expr, scope) for n, g in call.given.items() if g.expr is not None})
+        assert event.backward is not None
+        kinds[id(event)] = losses.of(whole(event.backward), scope)
+    return kinds
+
+
+def _given(losses: Losses, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
+    return lambda: losses.shape(expr, scope)
+
+
+def _has_batch_norm(script: Script, step: Step) -> bool:
+    return any("BatchNorm" in layer for m in script.models if any(m.thing is t for t in step.models) for layer in m.layers)

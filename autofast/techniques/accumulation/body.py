@@ -1,0 +1,347 @@
+"""The statements of a turn that belong to the update, put under "the last batch of a window"; also where they stand in other functions.
+
+What a function does for the update alone (clip, step, clear) is done by its call. Where it computes the gradients as well, the condition and the
+share of the batch become parameters of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from textwrap import indent
+
+from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap
+from autofast.edit.order import Rank
+from autofast.facts.batch.scopes import Kind
+from autofast.facts.updates.cadence import _jumps
+from autofast.facts.updates.events import Event, Turn, clears
+from autofast.flow.call_sites import Variable, calls_of
+from autofast.flow.iterations import mentions, stored_in, within
+from autofast.flow.positions import block, index, nodes_of
+from autofast.model.script import Backward, Script
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.rule import Refusal, at
+from autofast.techniques.accumulation.statements import Unit, again, closed, code_of, outermost, stands_after, top_of
+from autofast.techniques.accumulation.window import Window
+from autofast.write.plumbing import Way
+
+
+class Body:
+    """``kinds`` tells of each backward what its loss is of the samples."""
+
+    def __init__(self, script: Script, turn: Turn, window: Window, kinds: dict[int, Kind]):
+        self.script, self.turn, self.window, self.kinds = script, turn, window, kinds
+        self.loop = turn.loop
+        self.home = function_of(self.loop)
+        self.edits: list[Edit] = []
+        self.inside: set[int] = set()  # the nodes that go under the condition
+        self._carried: dict[str, Way] = {}
+        self._names: dict[str, str] = {}
+
+    def build(self) -> list[Edit]:
+        ends = self._units([e for e in self.turn.events if e.at_end or self._comes_after(e)])
+        starts = self._units([e for e in self.turn.events if e.kind == "zero" and not self._comes_after(e)])
+        ends = closed(ends, self.turn)
+        self._check_jumps([*ends, *starts])
+        self._check_names(ends)
+        runs = self._runs(ends)
+        for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):  # those in other functions first: they name the condition
+            self.inside |= nodes_of(run)
+            self.edits.append(Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD))
+        for start in starts:
+            self._move(start, ends, runs)
+        if self.window.drop and not starts:
+            for unit in ends:
+                if all(e.kind == "zero" for e in unit.events):
+                    self._clear_first(unit.statement)
+                elif any(e.kind == "zero" for e in unit.events):
+                    raise Refusal(
+                        f"what a last window that is not whole has gathered is not cleared before the next one ({at(unit.statement)})"
+                    )
+        self._divide()
+        self._bring()
+        return self.edits
+
+    def _comes_after(self, event: Event) -> bool:
+        """Gradients that are cleared after the update, not before the backward."""
+        return event.kind == "zero" and all(event.order > e.order for e in self.turn.of("backward"))
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def _units(self, events: Iterable[Event]) -> list[Unit]:
+        wanted = list(events)
+        found: dict[int, Unit] = {}
+        for event in wanted:
+            statement = self._statement(event, wanted)
+            found.setdefault(id(statement), Unit(statement, [])).events.append(event)
+        return list(found.values())
+
+    def _statement(self, event: Event, wanted: list[Event]) -> ast.stmt:
+        """The statement that does this, as far out as it does nothing but what is ``wanted``."""
+        for level, call in enumerate(event.calls):
+            way = [c.node for c in event.calls[: level + 1]]
+            inside = [e for e in self.turn.events if len(e.calls) > level and all(c.node is w for c, w in zip(e.calls, way, strict=False))]
+            if all(any(e is w for w in wanted) for e in inside) and self._does_only(call.func.node, inside, level + 1):
+                statement = statement_of(call.node)
+                if isinstance(statement, (ast.Expr, ast.Assign)) and statement.value is call.node:
+                    return statement
+        statement = statement_of(event.node)
+        if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
+            raise Refusal(f"what belongs to the update on {at(event.node)} is part of another statement")
+        if event.gate is not None:
+            if not nodes_of([event.gate]) & {id(event.node)} or len(event.gate.body) > 1:
+                raise Refusal(f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.gate)})")
+            return event.gate
+        if event.kind in ("average", "zero") and any(e is event for e in wanted):
+            return outermost(statement, self.loop, self.turn, event.kind)
+        return statement
+
+    def _does_only(self, function: ast.AST, events: list[Event], level: int) -> bool:
+        """All statements of a function do something of these."""
+        places = {id(e.calls[level].node) if len(e.calls) > level else id(e.node) for e in events}
+        body = getattr(function, "body", [])
+        if not isinstance(body, list):
+            return False
+        for statement in body:
+            if isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+                continue
+            if isinstance(statement, ast.Return) and statement.value is None:
+                continue
+            if not isinstance(statement, (ast.Expr, ast.Assign, ast.If, ast.With, ast.For)) or not nodes_of([statement]) & places:
+                return False
+            if isinstance(statement, (ast.If, ast.With)) and not _all_of(statement, places):
+                return False
+        return True
+
+    def _runs(self, units: list[Unit]) -> list[list[ast.stmt]]:
+        """Neighbours of one block, together; an ``if`` or ``with`` that holds nothing else, as a whole."""
+        chosen = {id(u.statement): u.statement for u in units}
+        while True:
+            for statement in list(chosen.values()):
+                outer = parent_of(statement)
+                if outer is self.loop or not isinstance(outer, (ast.If, ast.With)) or not within(outer, function_of(statement)):
+                    continue
+                inner = [*outer.body, *getattr(outer, "orelse", [])]
+                if (
+                    all(id(s) in chosen or isinstance(s, ast.Pass) for s in inner)
+                    and not _is_elif(outer)
+                    and not self._is_around_loop(outer)
+                ):
+                    for s in inner:
+                        chosen.pop(id(s), None)
+                    chosen[id(outer)] = outer
+                    break
+            else:
+                break
+        runs: list[list[ast.stmt]] = []
+        for statement in sorted(chosen.values(), key=lambda s: (source_of(s).rel, s.lineno, s.col_offset)):
+            here = block(statement)
+            if not here:
+                raise Refusal(f"what belongs to the update stands on {at(statement)}, in no block")
+            if runs and index(here, runs[-1][-1]) == index(here, statement) - 1 >= 0:
+                runs[-1].append(statement)
+            else:
+                runs.append([statement])
+        return runs
+
+    def _is_around_loop(self, statement: ast.stmt) -> bool:
+        return within(self.loop, statement)
+
+    # ------------------------------------------------------------------------------------------------ clearing
+    def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:
+        """Gradients that are cleared before the backward are cleared after the update."""
+        statement = start.statement
+        here = block(statement)
+        place = index(here, statement)
+        last = -1
+        steps = self._steps_after(start)
+        for unit in ends:
+            if any(e is s for e in unit.events for s in steps):
+                top = self._holder(here, unit)
+                if top <= place:
+                    raise Refusal(f"gradients are cleared on {at(statement)}, in another place than those of the update")
+                last = max(last, top)
+        after = here[last]
+        code, holes = again(statement)
+        self.edits.append(Remove(statement))
+        run = next((r for r in runs if any(s is after for s in r)), None) or self._only_run(ends, runs)
+        if run is not None:
+            self.edits.append(After(run[-1], code, holes, rank=Rank.ZERO))
+        else:
+            self.edits.append(After(after, f"if {code_of(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
+        self._clear_first(statement)
+
+    def _steps_after(self, start: Unit) -> list[Event]:
+        """The steps after which gradients may be cleared: all, or those of the same optimizers where others compute their gradients later."""
+        steps, backwards = self.turn.of("step"), self.turn.of("backward")
+        if max(b.order for b in backwards) < min(s.order for s in steps):
+            return steps
+        return [s for s in steps if any(clears(self.script, z, s) for z in start.events)]
+
+    def _only_run(self, ends: list[Unit], runs: list[list[ast.stmt]]) -> list[ast.stmt] | None:
+        """The one place of all updates, where the backwards stand beside it: without it there are no gradients."""
+        steps = [u for u in ends if any(e.kind == "step" for e in u.events)]
+        run = next((r for r in runs if all(any(within(u.statement, s) for s in r) for u in steps)), None)
+        if run is None or any(e.calls for u in steps for e in u.events):
+            return None
+        here = block(run[0])
+        beside = all(self._holder(here, Unit(statement_of(b.node), [b])) >= 0 for b in self.turn.of("backward"))
+        return run if beside else None
+
+    def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
+        """The statement of a block in which a unit happens; -1 where there is none."""
+        places = [unit.statement, *(c.node for e in unit.events for c in e.calls)]
+        for node in places:
+            for outer in (node, *ancestors(node)):
+                if isinstance(outer, ast.stmt) and (found := index(here, outer)) >= 0:
+                    return found
+        return -1
+
+    def _clear_first(self, statement: ast.stmt) -> None:
+        """What may be there when the first window begins is cleared before the loop."""
+        if block(statement) is self.loop.body:
+            loads = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - stored_in(statement)
+            if stored_in(self.loop) - stored_in(statement) & loads:
+                raise Refusal(f"what clears gradients on {at(statement)} is made in the loop")
+            if not self._is_cleared_before(statement):
+                code, holes = again(statement)
+                self.edits.append(Before(self.loop, code, holes, rank=Rank.ZERO))
+        elif self.window.drop:
+            raise Refusal(f"what a last window that is not whole has gathered is not cleared before the next one ({at(statement)})")
+        elif other := self._other_backward():
+            raise Refusal(f"gradients of the backward on {at(other)} may be left when the first window begins")
+
+    def _is_cleared_before(self, statement: ast.stmt) -> bool:
+        here = block(self.loop)
+        place = index(here, self.loop)
+        return place > 0 and ast.dump(here[place - 1]) == ast.dump(statement)
+
+    def _other_backward(self) -> ast.AST | None:
+        """A backward of the script outside of the loop."""
+        for site in self.script.log.of(".backward", ".manual_backward", "torch.autograd.backward"):
+            for occurrence in site:
+                if not any(getattr(f, "node", None) is self.loop for f in occurrence.stack):
+                    return site.node
+        return None
+
+    # ------------------------------------------------------------------------------------------------ the losses
+    def _divide(self) -> None:
+        for event in self.turn.of("backward"):
+            backward = event.backward
+            assert backward is not None
+            if self.kinds[id(event)] is Kind.SUM:
+                continue
+            if self.kinds[id(event)] is Kind.FREE:
+                raise Refusal(f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen")
+            weight = self.window.weight if function_of(backward.node) is self.home else self._in(backward.node, "share", self.window.weight)
+            self.edits.append(Wrap(whole(backward), f"{{}} * {code_of(weight)}", rank=Rank.LOSS_DIVIDE))
+
+    # ------------------------------------------------------------------------------------------------ other functions
+    def _last(self, statement: ast.stmt) -> str:
+        if function_of(statement) is not self.home:
+            return self._in(statement, "is_update", self.window.is_last)
+        if "is_update" in self._carried:
+            here = next(
+                (n for s in (statement, *ancestors(statement)) if isinstance(s, ast.stmt) and (n := index(self.loop.body, s)) >= 0), -1
+            )
+            if here >= index(self.loop.body, self._first_call()):
+                return self._names["is_update"]
+        return self.window.is_last
+
+    def _first_call(self) -> ast.stmt:
+        """The first statement of the loop's body that calls a function with something of the turn in it."""
+        called = [Unit(self.loop, [e]) for e in self.turn.events if e.calls]
+        return min((top_of(self.loop, unit, self.turn) for unit in called), key=lambda s: index(self.loop.body, s))
+
+    def _in(self, node: ast.AST, name: str, value: str) -> str:
+        """What to write for a value of the loop in the code of a function that it calls."""
+        if name not in self._carried:
+            self._check_callers()
+            taken = frozenset().union(*(s.names for s in self.script.sources))
+            self._names[name] = name if name not in taken else next(f"{name}_{k}" for k in range(2, 99) if f"{name}_{k}" not in taken)
+            assert isinstance(self.home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))
+            self._carried[name] = Way(self.script, Variable(self._names[name], self.home))
+        way = self._carried[name]
+        found = way.to(function_of(node))
+        if found is None:
+            raise Refusal(f"the end of a window cannot be brought to {at(node)}: {way.refusal}")
+        self._values = {**getattr(self, "_values", {}), name: value}
+        return found
+
+    def _bring(self) -> None:
+        """The variables that are brought to other functions, and that these are called from nowhere else."""
+        if not self._carried:
+            return
+        first = self._first_call()
+        for name, way in self._carried.items():
+            self.edits.append(Before(first, f"{self._names[name]} = {code_of(self._values[name])}"))
+            self.edits += way.edits
+
+    def _check_callers(self) -> None:
+        functions = self._outer_functions()
+        for function in functions:
+            for call in calls_of(self.script).of(function):  # type: ignore[arg-type]
+                if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
+                    raise Refusal(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
+
+    def _outer_functions(self) -> list[ast.AST]:
+        return list({id(c.func.node): c.func.node for e in self.turn.events for c in e.calls}.values())
+
+    # ------------------------------------------------------------------------------------------------ what must hold
+    def _check_jumps(self, units: list[Unit]) -> None:
+        """Nothing ends the turn of a batch, or a function on the way, before its last unit."""
+        last: dict[int, int] = {}
+        scopes: dict[int, ast.AST] = {}
+        for node in [u.statement for u in units] + [e.node for e in self.turn.of("backward")]:
+            scope: ast.AST = self.loop if within(node, self.loop) else function_of(node)
+            scopes[id(scope)] = scope
+            last[id(scope)] = max(last.get(id(scope), 0), getattr(node, "lineno", 0))
+        for event in self.turn.events:
+            for call in event.calls:
+                scope = self.loop if within(call.node, self.loop) else function_of(call.node)
+                scopes[id(scope)] = scope
+                last[id(scope)] = max(last.get(id(scope), 0), getattr(call.node, "lineno", 0))
+        for key, scope in scopes.items():
+            for jump in _jumps(scope):
+                wanted = ast.Continue if scope is self.loop else ast.Return
+                if isinstance(jump, wanted) and jump.lineno < last[key]:
+                    raise Refusal(f"{at(jump)} may end the turn of a batch before its update")
+
+    def _check_names(self, units: list[Unit]) -> None:
+        """What is only known after an update is asked for nowhere else."""
+        inside = nodes_of([u.statement for u in units])
+        for gate in (e.gate for u in units for e in u.events if e.gate is not None):
+            for asked in (n for n in ast.walk(gate.test) if isinstance(n, ast.Name)):
+                for node in mentions(function_of(gate), asked.id):
+                    if isinstance(node.ctx, ast.Store) and within(node, self.loop) and id(node) not in inside:
+                        raise Refusal(f"a scheduler is stepped under a condition ({at(gate)})")
+        for unit in units:
+            scope = function_of(unit.statement)
+            for name in stored_in(unit.statement):
+                for node in mentions(scope, name):
+                    if not isinstance(node.ctx, ast.Load) or id(node) in inside:
+                        continue
+                    if scope is self.home and not within(node, self.loop) and not self.window.drop and stands_after(node, self.loop):
+                        continue
+                    raise Refusal(f"`{name}` is asked for on {at(node)}, and known only after an update")
+            for target in (n for n in ast.walk(unit.statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)):
+                if not any(e.kind == "average" for e in unit.events):
+                    raise Refusal(f"`{ast.unparse(target)}` is set on {at(target)}, and would be known only after an update")
+
+
+# ------------------------------------------------------------------------------------------------ small things
+def whole(backward: Backward) -> ast.expr:
+    """What the backward is of, without the scaler."""
+    func = backward.node.func
+    assert isinstance(func, ast.Attribute)
+    receiver = func.value
+    return receiver.args[0] if backward.scaled and isinstance(receiver, ast.Call) and receiver.args else receiver
+
+
+def _is_elif(node: ast.AST) -> bool:
+    parent = parent_of(node)
+    return isinstance(node, ast.If) and isinstance(parent, ast.If) and parent.orelse == [node] and node.col_offset == parent.col_offset
+
+
+def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:
+    inner = [*statement.body, *getattr(statement, "orelse", [])]
+    return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)

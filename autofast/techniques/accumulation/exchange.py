@@ -1,0 +1,48 @@
+"""Where DDP is put around models whose gradients are gathered over several batches, they are exchanged once a window."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit
+from autofast.model.script import Script
+from autofast.rule import Finding, Options, Refusal
+from autofast.techniques.accumulation import accumulated as _accum
+from autofast.techniques.accumulation import existing as _accum_existing
+from autofast.techniques.accumulation import no_sync as _accum_ddp
+
+EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
+
+
+def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: tuple[str, object]) -> Iterator[Finding]:
+    """Where the gradients of several batches are gathered, the processes exchange them once a window.
+
+    ``wrapped`` are the names by which the calls of models call them now, ``beside`` the rule and the key of the finding that names them so.
+    """
+    for step in script.steps:
+        calls = [s.node for s in step.forwards if isinstance(s.node, ast.Call) and id(s.node) in wrapped]
+        if not calls:
+            continue
+        name = wrapped[id(calls[0])]
+        planned = _accum.planned(script, options, step.loop)
+        edits: list[Edit] = []
+        needs: tuple[tuple[str, object], ...] = (beside,)
+        try:
+            if planned is not None and planned.window is not None and planned.turn is not None:
+                condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
+                backwards = [e.node for e in planned.turn.of("backward")]
+                edits = _accum_ddp.no_sync(planned.turn.loop, backwards, condition, planned.edits, calls, name, always=False)
+                needs = (beside, ("accumulation", step.loop))
+            elif (test := _accum_ddp.last_of_window(script, step)) is not None:
+                assert isinstance(step.loop, ast.For)
+                backwards = [b.node for b in step.backwards]
+                edits = _accum_ddp.no_sync(step.loop, backwards, "{test}", (), calls, name, always=False, holes={"test": test})
+            elif _accum_existing.existing(script, step) is None:
+                continue
+        except Refusal:
+            pass
+        if edits and all(wrapped[id(c)] == name for c in calls):
+            yield Finding(calls[0], EXCHANGE, edits=tuple(edits), key=("no_sync", step.loop), needs=needs)
+        else:
+            yield Finding(calls[0], EXCHANGE, refusal=f"where {name}.no_sync() would go is not understood; it is slower so, not wrong")

@@ -1,0 +1,97 @@
+"""The statements of a turn that belong to the update, and what holds them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import dedent
+
+from autofast.facts.updates.events import Event, Turn
+from autofast.flow.iterations import mentions, stored_in, within
+from autofast.flow.positions import block, index, nodes_of
+from autofast.model.source import ancestors, function_of, source_of
+from autofast.rule import Refusal, at
+
+
+@dataclass(eq=False)
+class Unit:
+    """A statement that does something of the update and nothing else. ``event`` is the last of what it does."""
+
+    statement: ast.stmt
+    events: list[Event]
+
+    @property
+    def order(self) -> int:
+        return max(e.order for e in self.events)
+
+
+def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
+    """Code that does what a statement does."""
+    if isinstance(statement, ast.Expr):
+        return "{zero}", {"zero": statement.value}
+    source = source_of(statement)
+    lines = source.lines[statement.lineno - 1 : statement.end_lineno]
+    if lines[0][: statement.col_offset].strip():
+        raise Refusal(f"gradients are cleared on {at(statement)}, beside something else")
+    return code_of(dedent("\n".join(lines))), {}
+
+
+def outermost(statement: ast.stmt, loop: ast.AST, turn: Turn, kind: str) -> ast.stmt:
+    """The loop, ``with`` or ``if`` around it that holds nothing else of the turn."""
+    mine = {id(e.node) for e in turn.events if e.kind == kind} | {id(c.node) for e in turn.events if e.kind == kind for c in e.calls}
+    others = {id(e.node) for e in turn.events if e.kind != kind} | {id(c.node) for e in turn.events if e.kind != kind for c in e.calls}
+    found = statement
+    for outer in ancestors(statement):
+        if outer is loop or not isinstance(outer, (ast.For, ast.With, ast.If)) or nodes_of([outer]) & others or within(loop, outer):
+            break
+        if isinstance(outer, ast.If) and outer.orelse:
+            break
+        if kind == "zero" and not all(nodes_of([s]) & mine for s in outer.body):
+            break
+        if isinstance(outer, ast.If) and not all(s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body):
+            break
+        found = outer
+    return found
+
+
+def top_of(loop: ast.For, unit: Unit, turn: Turn) -> ast.stmt:
+    """The statement of the loop's body in which a unit happens."""
+    event = unit.events[-1]
+    node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node
+    for outer in (node, *ancestors(node)):
+        if isinstance(outer, ast.stmt) and index(loop.body, outer) >= 0:
+            return outer
+    raise Refusal(f"where {at(node)} stands in the loop is not known")
+
+
+def closed(units: list[Unit], turn: Turn) -> list[Unit]:
+    """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
+    units = list(units)
+    events = {id(e.node) for e in turn.events} | {id(c.node) for e in turn.events for c in e.calls}
+    while (more := next(_between(units, events), None)) is not None:
+        units.append(more)
+    return units
+
+
+def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
+    inside = nodes_of([u.statement for u in units])
+    for unit in units:
+        here = block(unit.statement)
+        last = max(index(here, u.statement) for u in units)
+        for statement in here[index(here, unit.statement) + 1 : max(last, 0)]:
+            names = stored_in(statement)
+            if id(statement) in inside or not isinstance(statement, ast.Assign) or not names or nodes_of([statement]) & events:
+                continue
+            loads = [n for name in names for n in mentions(function_of(statement), name) if isinstance(n.ctx, ast.Load)]
+            if loads and all(id(n) in inside for n in loads):
+                yield Unit(statement, unit.events)
+
+
+def code_of(text: str) -> str:
+    """Plain code inside a template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def stands_after(node: ast.AST, loop: ast.AST) -> bool:
+    return getattr(node, "lineno", 0) > (getattr(loop, "end_lineno", 0) or 0)

@@ -1,0 +1,188 @@
+"""The loop over batches as windows: what its counter is, and what to write for "the last batch of a window" and for a batch's share of one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import Before, Edit, Helper, Wrap
+from autofast.facts.updates.cadence import BARS, _check_loader, _Counter, _jumps
+from autofast.flow.iterations import loaded_in, stored_in
+from autofast.model.kinds import is_loader
+from autofast.model.script import Loader, Script, Step
+from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
+from autofast.model.values import Arg, Const, Ext, Thing, const
+from autofast.rule import Refusal, at
+from autofast.write.share_helper import HELPER
+
+NAME = "ACCUMULATION_STEPS"
+SHARE = "share_of_window"
+COUNT = "<number>"  # where an expression goes
+COUNTERS = ("step", "batch_idx", "batch_index", "i")
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Windows of ``steps`` batches.
+
+    Attributes:
+        loop: over the batches. loader: what it goes over, as it is written. things: the loaders that this may be.
+        counter, start: the loop's variable that counts batches, and its first value. made: edits that make the counter.
+        number, name: the number of batches at module level, and as the loop has it. share: the function of a batch's share.
+        drop: a window that is not whole is left out.
+    """
+
+    loop: ast.For
+    loader: ast.expr
+    counter: str
+    start: int
+    made: tuple[Edit, ...]
+    steps: int
+    number: str
+    name: str
+    share: str
+    drop: bool
+
+    @property
+    def source(self) -> Source:
+        return source_of(self.loop)
+
+    @property
+    def _loader(self) -> str:
+        return self.source.segment(self.loader)
+
+    @property
+    def is_last(self) -> str:
+        """The condition for the last batch of a window."""
+        number = f"{self.counter} + 1" if self.start == 0 else self.counter
+        whole = f"{_in_parentheses(number)} % {self.name} == 0"
+        return whole if self.drop else f"{whole} or {number} == len({self._loader})"
+
+    @property
+    def weight(self) -> str:
+        """The share of a batch in its window."""
+        number = self.counter if self.start == 0 else f"{self.counter} - {self.start}"
+        return f"{self.share}({self._loader}, {number}, {self.name})"
+
+    def steps_in(self, place: ast.AST) -> str:
+        """The number of batches in a window, as it is written in the file of ``place``."""
+        return self.number if source_of(place) is self.source else str(self.steps)
+
+    def count(self, place: ast.AST, batches: str = COUNT) -> str:
+        """The number of windows in so many batches, as it is written there."""
+        steps = self.steps_in(place)
+        if self.drop:
+            return f"{batches} // {steps}"
+        more = f"{steps} - 1" if steps == self.number else str(self.steps - 1)
+        return f"({batches} + {more}) // {steps}"
+
+    @property
+    def constant(self) -> Edit:
+        return Helper(self.source, self.number, f"{self.number} = {self.steps}\n")
+
+    @property
+    def helper(self) -> Edit:
+        return Helper(self.source, self.share, HELPER.format(name=self.share))
+
+
+def _in_parentheses(number: str) -> str:
+    return f"({number})" if " " in number else number
+
+
+def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
+    """The windows of a training loop; raises :class:`Refusal`."""
+    loop = step.loop
+    if not isinstance(loop, ast.For):
+        raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
+    loader, things = loader_of(script, step, loop)
+    flags = list(dict.fromkeys(f for jump in _jumps(loop) for f in _flags(script, jump, loop)))
+    if loop.orelse:
+        raise Refusal("the loop has an `else`")
+    changed = {name for statement in loop.body for name in stored_in(statement)}
+    if any(isinstance(n, ast.Name) and n.id in stored_in(loop) for n in ast.walk(loader)):
+        raise Refusal(f"`{ast.unparse(loader)}` is set again in the loop over it")
+    source = source_of(loop)
+    counter, start, made = _counter(script, loop, things, changed)
+    constant = name = source.fresh(NAME)
+    if flags:
+        name = source.fresh(NAME.lower())
+        made = (*made, Before(loop, f"{name} = 1 if {' or '.join(flags)} else {constant}"))
+    return Window(loop, loader, counter, start, made, steps, constant, name, source.fresh(SHARE), drop)
+
+
+def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
+    """Options that are off and, where they are on, end the loop early (``if args.dry_run: break``): each batch is a window then."""
+    if isinstance(jump, ast.Continue):
+        return
+    for outer in (jump, *ancestors(jump)):
+        if outer is loop:
+            break
+        above = parent_of(outer)
+        if isinstance(above, ast.If) and any(s is outer for s in above.body) and isinstance(above.test, (ast.Name, ast.Attribute)):
+            found = script.values(above.test)
+            if found and all(isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found):
+                if not any(isinstance(n, ast.Name) and n.id in stored_in(loop) for n in ast.walk(above.test)):
+                    yield ast.unparse(above.test)
+                    return
+    raise Refusal(f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost")
+
+
+def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list[Thing]]:
+    """The expression of the loader in the head of a loop, and the loaders that it may be."""
+    expr: ast.expr = loop.iter
+    for _ in range(5):
+        found = script.values(expr)
+        if found and all(is_loader(t) for t in found):
+            break
+        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+        (within_,) = inner.values() if len(inner) == 1 else (None,)
+        if not found or within_ is None or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
+            raise Refusal(f"the loop on {at(loop)} is not over a DataLoader, as far as can be seen: which batch is its last is not known")
+        expr = within_
+    if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or function_of(expr) is not function_of(loop):
+        raise Refusal(f"the loader of the loop on {at(loop)} has no name there: put it into a variable first")
+    for thing in found:
+        loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+        if loader is None:
+            raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
+        _check_loader(script, loader, thing)
+        _check_batches(loader)
+    if not step.loaders:
+        raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
+    return expr, list(found)
+
+
+def _check_batches(loader: Loader) -> None:
+    """Its batches are those of torch's own sampler, so that it can be asked how many samples they have."""
+    where = f"the loader on {at(loader.node)}"
+    if any(t != Const(None) for t in loader.args.get(6, "collate_fn")):
+        raise Refusal(f"{where} has a collate_fn: what its batches have of samples is not known")
+    for place, name in ((3, "sampler"), (4, "batch_sampler")):
+        for thing in loader.args.get(place, name):
+            if isinstance(thing, Ext) and not thing.name.startswith("torch.utils.data."):
+                raise Refusal(f"{where} has a {name} of its own, and what its batches have of samples is not known")
+    if const(loader.args.get(1, "batch_size")) is None and loader.args.given(1, "batch_size") is not None:
+        samplers = loader.args.get(3, "sampler")
+        if not samplers or not all(isinstance(t, Ext) and t.name == "torch.utils.data.BatchSampler" for t in samplers):
+            raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
+
+
+def _counter(script: Script, loop: ast.For, things: list[Thing], changed: set[str]) -> tuple[str, int, tuple[Edit, ...]]:
+    reader = _Counter(script, loop, things)
+    if reader.name and reader.name not in changed and reader.start in (0, 1):
+        return reader.name, reader.start, ()
+    taken = source_of(loop).names
+    name = next((n for n in COUNTERS if n not in taken), "") or source_of(loop).fresh("batch_number")
+    if loaded_in(function_of(loop)) & {"enumerate"} and _is_own(script, loop):
+        raise Refusal("`enumerate` is something else here")
+    target = Wrap(loop.target, f"{name}, ({{}})" if isinstance(loop.target, ast.Tuple) else f"{name}, {{}}")
+    return name, 0, (target, Wrap(loop.iter, "enumerate({})"))
+
+
+def _is_own(script: Script, loop: ast.For) -> bool:
+    source = source_of(loop)
+    return any(
+        (isinstance(n, ast.Name) and n.id == "enumerate" and isinstance(n.ctx, ast.Store)) or getattr(n, "name", "") == "enumerate"
+        for n in ast.walk(source.tree)
+    )

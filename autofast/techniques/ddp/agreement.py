@@ -1,0 +1,288 @@
+"""What must be alike in all processes, or they wait for each other for ever, or train different models without a word.
+
+The way through a training step: who leaves out a backward lets the others wait. What is made before the training: data, splits,
+vocabularies. The parameters: nothing but the averaged gradients may change them. What a model keeps from one batch to the next.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.iterations import is_parameter
+from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
+from autofast.model.kinds import is_loader
+from autofast.model.script import Script, Step
+from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.rule import Refusal, at
+from autofast.techniques.ddp.assignments import reaching
+from autofast.techniques.ddp.loss import Loss
+from autofast.techniques.ddp.setup import Flow
+
+DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "secrets.", "uuid.")
+NO_DRAW = ("random.seed", "numpy.random.seed", "random.getstate", "random.setstate", "numpy.random.get_state", "numpy.random.set_state")
+OWN_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "random.SystemRandom", "torch.Generator")
+FILLS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "geometric_", "log_normal_", "cauchy_", "random_"})
+ORDERED = ("builtins.list", "builtins.enumerate", "builtins.tuple", "builtins.iter", "builtins.zip", "random.sample", "numpy.array")
+
+
+def check(script: Script, flow: Flow, losses: Loss) -> None:
+    """Raises :class:`Refusal` where something may differ between processes."""
+    for step in script.steps:
+        _way(script, step, losses)
+    _orders(script)
+    _draws_before(script, flow)
+    for site in script.log.of("inplace"):
+        _written(script, site.node, list(site))
+    for inst in {id(t): t for s in script.steps for t in s.models if isinstance(t, Inst)}.values():
+        _kept(script, inst, set())
+
+
+# ------------------------------------------------------------------------------------------------ the way through a step
+def _way(script: Script, step: Step, losses: Loss) -> None:
+    """No condition in a training step depends on the samples that a process has."""
+    frames: dict[int, BranchFrame] = {}
+    sites = [*(b.site for b in step.backwards), *(u.site for u in step.updates), *step.forwards]
+    sites += [s for s in script.log.of("break", "continue") if any(f.node is step.loop for o in s for f in o.stack)]
+    for site in sites:
+        for occurrence in site:
+            for around in occurrence.stack:
+                if isinstance(around, TryFrame) and (caught := _catches(around)) is not None:
+                    raise Refusal(f"an error that is caught on {at(caught)} in one process would let the others wait for ever")
+            for frame in _inside(occurrence.stack, step.loop):
+                if isinstance(frame, BranchFrame) and not frame.known:
+                    frames[id(frame.node)] = frame
+    for frame in frames.values():
+        test = getattr(frame.node, "test", None)
+        if isinstance(test, ast.expr) and (why := _of_a_share(script, test, losses, 0)):
+            raise Refusal(f"the condition on {at(test)} {why}: a process that goes another way than the others lets them wait for ever")
+
+
+def _catches(frame: TryFrame) -> ast.AST | None:
+    """A handler that goes on after an error; one for Ctrl-C does not, which reaches all processes."""
+    handlers = frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
+    for handler in handlers:
+        names = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else {"BaseException"}
+        if names <= {"KeyboardInterrupt", "SystemExit"} or isinstance(handler.body[-1], ast.Raise):
+            continue
+        return handler
+    return None
+
+
+def _inside(stack: Stack, loop: ast.AST) -> Stack:
+    return below(stack, loop) if any(f.node is loop for f in stack) else ()
+
+
+def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str:
+    """How a value depends on the samples of one process, or on chance; empty where it does not."""
+    for node in _walk(script, expr):
+        if not isinstance(node, (ast.Name, ast.Call, ast.Attribute, ast.Subscript)):
+            continue
+        if isinstance(node, ast.Call):
+            names = [t.name for t in script.values(node.func) if isinstance(t, Ref)]
+            if any(n.startswith(DRAWS) for n in names):
+                return "is drawn at random"
+        if _is_asked(node):
+            continue
+        if losses.is_count(node):
+            return "depends on the number of samples, of which each process has a part"
+        for thing in script.values(node):
+            if isinstance(thing, Tensor) and not thing.param:
+                return "depends on the batch"
+            if isinstance(thing, Num) and thing.synced is not None and not thing.synced.param:
+                return "depends on the batch"
+        if isinstance(node, ast.Name) and depth < 3 and not is_parameter(function_of(node), node.id):
+            for store in reaching(node):
+                parent = parent_of(store)
+                if isinstance(parent, ast.Assign) and (why := _of_a_share(script, parent.value, losses, depth + 1)):
+                    return why
+    return ""
+
+
+def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
+    """All parts of an expression, but for loaders that are only asked for their number of batches."""
+    yield expr
+    found = script.values(expr.args[0]) if isinstance(expr, ast.Call) and ast.unparse(expr.func) == "len" and expr.args else frozenset()
+    if not found or not all(is_loader(t) for t in found):
+        for part in ast.iter_child_nodes(expr):
+            yield from _walk(script, part)
+
+
+def _is_asked(node: ast.AST) -> bool:
+    """``x.is_cuda``, ``x is None``, ``isinstance(x, tuple)``: the same for all samples."""
+    parent = parent_of(node)
+    if isinstance(parent, ast.Attribute) and parent.attr in (
+        "is_cuda",
+        "is_xpu",
+        "dtype",
+        "ndim",
+        "device",
+        "training",
+        "requires_grad",
+        "dim",
+        "dataset",
+    ):
+        return True
+    if isinstance(parent, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops):
+        return True
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "hasattr", "callable")
+
+
+# ------------------------------------------------------------------------------------------------ what is made before
+def _orders(script: Script) -> None:
+    """The order of a set of strings is another one in every process."""
+    for site in script.log.of("iterate", *ORDERED):
+        for expr in _gone_over(site.node):
+            sets = [t for t in script.values(expr) if isinstance(t, Seq) and _is_set(script, t)]
+            if any(not _are_numbers(t) for t in sets) and not _is_sorted(script, site.node):
+                raise Refusal(f"the order of the set on {at(expr)} is another one in every process: sort it")
+
+
+def _is_set(script: Script, made: Seq) -> bool:
+    if isinstance(made.node, ast.Call):
+        return any(isinstance(t, Ref) and t.name in ("builtins.set", "builtins.frozenset") for t in script.values(made.node.func))
+    return made.kind == "set" or isinstance(made.node, (ast.Set, ast.SetComp))
+
+
+def _gone_over(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        return [node.iter]
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return [g.iter for g in node.generators]
+    return list(node.args) if isinstance(node, ast.Call) else []
+
+
+def _are_numbers(made: Seq) -> bool:
+    found = made.any()
+    return bool(found) and all(isinstance(t, Const) and isinstance(t.value, (int, float)) for t in found)
+
+
+def _is_sorted(script: Script, node: ast.AST) -> bool:
+    """What is made of it is sorted, counted or made a set again at once."""
+    for outer in (node, *ancestors(node)):
+        if isinstance(outer, ast.Call):
+            names = {t.name for t in script.values(outer.func) if isinstance(t, Ref)}
+            if names & {f"builtins.{n}" for n in ("sorted", "len", "sum", "max", "min", "set", "any", "all", "frozenset")}:
+                return True
+        if isinstance(outer, ast.SetComp):
+            return True
+        if isinstance(outer, ast.stmt):
+            targets = outer.targets if isinstance(outer, ast.Assign) else []
+            return any(isinstance(t, ast.Name) and _sorted_later(outer, t.id) for t in targets)
+    return False
+
+
+def _sorted_later(statement: ast.stmt, name: str) -> bool:
+    """``words = list(set(text)); words.sort()``"""
+    scope = function_of(statement)
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sort":
+            if isinstance(node.func.value, ast.Name) and node.func.value.id == name and node.lineno > statement.lineno:
+                return True
+    return False
+
+
+def _draws_before(script: Script, flow: Flow) -> None:
+    """Before the group is made, nothing is drawn that is not seeded; and no generator of its own goes without a seed."""
+    seeded: set[str] = set()
+    for (kind, _), site in sorted(script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)):
+        for occurrence in site:
+            if kind in ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"):
+                seeded.add(kind.split(".")[0])
+            if kind in OWN_GENERATORS and not _given(occurrence) and not _seeded_later(script, site.node):
+                raise Refusal(f"{kind} on {at(site.node)} has no seed: every process would draw other numbers for what must be the same")
+            if kind.startswith(DRAWS) and not kind.startswith((*NO_DRAW, *OWN_GENERATORS)) and kind.split(".")[0] not in seeded:
+                if flow.statement(occurrence.stack, site.node) is None:
+                    raise Refusal(f"{kind} on {at(site.node)} draws before the training starts, without a seed: seed it first")
+
+
+def _given(occurrence: Occurrence) -> bool:
+    return occurrence.args is not None and bool(occurrence.args.positional or occurrence.args.named)
+
+
+def _seeded_later(script: Script, node: ast.AST) -> bool:
+    """``torch.Generator().manual_seed(0)``, or in a later statement."""
+    return any(isinstance(o.this, Ext) and o.this.node is node for site in script.methods("manual_seed") for o in site)
+
+
+# ------------------------------------------------------------------------------------------------ parameters and state
+def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> None:
+    """A parameter that gets random numbers while it trains gets others in each process."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return
+    loops = {id(s.loop) for s in script.steps}
+    for occurrence in occurrences:
+        this = occurrence.this
+        if not (isinstance(this, Tensor) and this.param) or not any(id(f.node) in loops for f in occurrence.stack):
+            continue
+        drawn = node.func.attr in FILLS or any(
+            isinstance(n, ast.Call) and any(isinstance(t, Ref) and t.name.startswith(DRAWS) for t in script.values(n.func))
+            for a in node.args
+            for n in ast.walk(a)
+        )
+        if drawn:
+            raise Refusal(f"parameters get random numbers on {at(node)}: in every process others, so that the models drift apart")
+
+
+def _kept(script: Script, thing: Thing, seen: set[int]) -> None:
+    """What forward keeps for the next batch would be that of one process."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, Inst):
+        for func in thing.cls.find("forward") or ():
+            if isinstance(func, Func):
+                _stores(script, func.node)
+        for found in thing.attrs.values():
+            for inner in found:
+                _kept(script, inner, seen)
+    elif isinstance(thing, Ext):
+        for given in (*thing.args.positional, *thing.args.named.values()):
+            for inner in given.values:
+                _kept(script, inner, seen)
+    elif isinstance(thing, Seq):
+        for inner in thing.any():
+            _kept(script, inner, seen)
+
+
+def _stores(script: Script, function: ast.AST) -> None:
+    spec = getattr(function, "args", None)
+    if not isinstance(spec, ast.arguments) or not spec.args:
+        return
+    this = spec.args[0].arg
+    loaded = {
+        n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and _is_this(n.value, this)
+    }
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and _is_this(node.value, this):
+            stored = isinstance(node.ctx, ast.Store) and (node.attr in loaded or isinstance(parent_of(node), ast.AugAssign))
+            if (stored or _in_place(node)) and not _is_plain(script, node):
+                raise Refusal(
+                    f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}): each process would keep that of its part"
+                )
+
+
+def _is_this(expr: ast.expr, this: str) -> bool:
+    return isinstance(expr, ast.Name) and expr.id == this
+
+
+def _in_place(node: ast.Attribute) -> bool:
+    """``self.seen.add_(...)``, ``self.seen[i] = ...``"""
+    method = parent_of(node)
+    if (
+        isinstance(method, ast.Attribute)
+        and method.attr.endswith("_")
+        and not method.attr.startswith("_")
+        and isinstance(parent_of(method), ast.Call)
+    ):
+        return True
+    return isinstance(method, ast.Subscript) and isinstance(method.ctx, ast.Store)
+
+
+def _is_plain(script: Script, node: ast.Attribute) -> bool:
+    """A number that all processes count alike."""
+    statement = next((a for a in ancestors(node) if isinstance(a, ast.stmt)), None)
+    value = getattr(statement, "value", None)
+    found = script.values(value) if isinstance(value, ast.expr) else frozenset()
+    return bool(found) and all(isinstance(t, Const) or isinstance(t, Num) and t.synced is None for t in found)

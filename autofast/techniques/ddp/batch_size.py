@@ -1,0 +1,196 @@
+"""Who else uses the size of the batch: as a number it stays that of the whole batch, as a size of tensors it must be that of the part."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.flow.call_sites import calls_of
+from autofast.flow.definition_sites import argument
+from autofast.flow.iterations import mentions
+from autofast.model.kinds import is_loader, is_module
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.values import Bound, Func, Method, Ref, Tensor
+from autofast.rule import Refusal, at
+from autofast.techniques.ddp.data import size_of
+
+NUMBERS = frozenset(
+    f"builtins.{n}" for n in ("print", "int", "float", "str", "len", "min", "max", "round", "format", "abs", "repr", "isinstance")
+)
+SHOWS = ("math.", "logging.", "tqdm.", "wandb.", "torch.optim.", "argparse.", "time.", "datetime.", "rich.", "os.path.")
+SAYS = frozenset(
+    {"format", "join", "append", "info", "debug", "warning", "add_scalar", "add_argument", "update", "write", "log", "set_postfix"}
+)
+MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
+
+
+@dataclass(frozen=True)
+class Known:
+    """``passes``: the calls of models that train, by id; ``written``: nodes that are the loader's batch size itself."""
+
+    passes: dict[int, ast.Call]
+    written: frozenset[int]
+
+
+def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
+    """Raises :class:`Refusal` where the training uses the batch size for something that must fit the part of one process."""
+    size = size_of(script, loader)
+    if size is None:
+        return
+    written = [*([size.expr] if size.expr is not None else []), *(e.expr for _, e in size.via if e.expr is not None)]
+    known = Known(passes, frozenset(id(n) for w in written for n in ast.walk(w)))
+    for expr in written:
+        for use in _uses(script, expr):
+            _check(script, use, known, 0)
+
+
+def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
+    """Other places that read the same variable, attribute or option."""
+    for part in ast.walk(size):
+        if isinstance(part, ast.Attribute):
+            for source in script.sources:
+                for node in ast.walk(source.tree):
+                    if isinstance(node, ast.Attribute) and node.attr == part.attr and isinstance(node.ctx, ast.Load) and node is not part:
+                        if script.reached(node) and not _in_loader(script, node) and not isinstance(parent_of(node), ast.Attribute):
+                            yield node
+        elif isinstance(part, ast.Name) and not isinstance(parent_of(part), ast.Attribute):
+            yield from _of_name(script, part)
+
+
+def _of_name(script: Script, name: ast.Name) -> Iterator[ast.expr]:
+    function = function_of(name)
+    home: ast.AST = (
+        function
+        if any(isinstance(n.ctx, ast.Store) for n in mentions(function, name.id)) or _is_parameter(function, name.id)
+        else source_of(name).tree
+    )
+    for node in mentions(home, name.id):
+        if isinstance(node.ctx, ast.Load) and node is not name and script.reached(node) and not _in_loader(script, node):
+            yield node
+    if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and home is function and _is_parameter(function, name.id):
+        for call in calls_of(script).of(function):
+            passed = argument(call, function, name.id)
+            if passed is not None:
+                yield from _uses(script, passed)
+
+
+def _is_parameter(function: ast.AST, name: str) -> bool:
+    spec = getattr(function, "args", None)
+    return isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+
+
+def _in_loader(script: Script, node: ast.AST) -> bool:
+    for outer in ancestors(node):
+        if isinstance(outer, ast.Call) and any(is_loader(t) for t in script.values(outer)):
+            return True
+        if isinstance(outer, ast.stmt):
+            return False
+    return False
+
+
+def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
+    """What is done with the number at ``use``."""
+    if id(use) in known.written:
+        return
+    here: ast.AST = use
+    for outer in ancestors(use):
+        if isinstance(outer, ast.Compare):
+            if any(_of_batch(script, e) for e in (outer.left, *outer.comparators) if e is not here):
+                raise Refusal(f"`{ast.unparse(outer)}` on {at(outer)} compares a batch with the batch size: each process has a part of it")
+            return
+        if isinstance(outer, ast.Call):
+            if here is outer.func:
+                return
+            if all(isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)) and isinstance(
+                parent_of(outer), ast.Call
+            ):
+                here = outer
+                continue
+            _in_call(script, use, outer, known, depth)
+            return
+        if isinstance(outer, ast.Subscript) and _of_batch(script, outer.value):
+            raise Refusal(
+                f"the batch size on {at(use)} picks from a batch, of which each process has a part: take the size of the batch itself"
+            )
+        if isinstance(outer, (ast.stmt, ast.JoinedStr)):
+            _kept(script, outer, known, depth)
+            return
+        here = outer
+
+
+def _of_batch(script: Script, expr: ast.expr) -> bool:
+    """A tensor of the batch, or its size."""
+    return any(
+        isinstance(t, Tensor) and not t.param
+        for n in ast.walk(expr)
+        if isinstance(n, (ast.Name, ast.Attribute, ast.Call))
+        for t in script.values(n)
+    )
+
+
+def _kept(script: Script, statement: ast.AST, known: Known, depth: int) -> None:
+    """A variable that gets the number: its uses count, too."""
+    if not isinstance(statement, ast.Assign) or depth > 3:
+        return
+    for target in statement.targets:
+        if isinstance(target, ast.Name):
+            for node in mentions(function_of(target), target.id):
+                if isinstance(node.ctx, ast.Load) and script.reached(node) and not _in_loader(script, node):
+                    _check(script, node, known, depth + 1)
+
+
+def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth: int) -> None:
+    for callee in script.values(call.func):
+        name = callee.name if isinstance(callee, (Ref, Method)) else ""
+        if isinstance(callee, Ref) and (name in NUMBERS or name.startswith(SHOWS)):
+            continue
+        if isinstance(callee, Method) and name in SAYS:
+            continue
+        if isinstance(callee, (Func, Bound)) and depth < 4:
+            _in_function(script, use, call, callee, known, depth)
+            continue
+        if _evaluates(script, call) or _apart(script, call, known):
+            continue
+        raise Refusal(
+            f"the batch size is used for `{ast.unparse(call.func)}(...)` on {at(call)}, where each process has only a part of the batch: "
+            "take the size of the batch itself (`x.size(0)`)"
+        )
+
+
+def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Func | Bound, known: Known, depth: int) -> None:
+    node = callee.func.node if isinstance(callee, Bound) else callee.node
+    if isinstance(node, ast.Lambda):
+        raise Refusal(f"what the batch size on {at(use)} is used for is not known")
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    mine = [n for n in names if (e := argument(call, node, n)) is not None and any(x is use for x in ast.walk(e))]
+    if not mine:
+        raise Refusal(f"what the batch size on {at(use)} is used for is not known")
+    for name in mine:
+        for inner in mentions(node, name):
+            if isinstance(inner.ctx, ast.Load) and script.reached(inner) and not _in_loader(script, inner):
+                _check(script, inner, known, depth + 1)
+
+
+def _evaluates(script: Script, call: ast.Call) -> bool:
+    """Only where no gradients are made."""
+    grads = {o.grad for (_, key), site in script.log.each() if key == id(call) for o in site}
+    return bool(grads) and grads <= {"off", "inference"}
+
+
+def _apart(script: Script, call: ast.Call, known: Known) -> bool:
+    """A tensor of its own that only goes into calls of models that no backward reaches: a fixed noise, to look at results."""
+    if not any(isinstance(t, Ref) and t.name.startswith("torch.") and t.name.rsplit(".", 1)[-1] in MAKES for t in script.values(call.func)):
+        return False
+    statement = statement_of(call)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
+        return False
+    target = statement.targets[0]
+    loads = [n for n in mentions(function_of(target), target.id) if isinstance(n.ctx, ast.Load) and script.reached(n)]
+    return all(_shown_only(script, n, known) for n in loads)
+
+
+def _shown_only(script: Script, node: ast.AST, known: Known) -> bool:
+    call = parent_of(node)
+    return isinstance(call, ast.Call) and id(call) not in known.passes and any(is_module(t) for t in script.values(call.func))

@@ -1,0 +1,464 @@
+"""The models that train get a second name, by which they are called in training: DistributedDataParallel, where there are several processes.
+
+All else - saving, loading, evaluation, modes, parameters - stays with the module itself, so checkpoints keep their keys and an evaluation
+starts no hidden communication. The wrapper is made last, directly before the training starts: whatever was loaded, moved, frozen or
+initialised by then is what it sends from the first process to the others.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from autofast.edit.edits import After, Before, Edit, Rewrite
+from autofast.facts.gradients import _parameters, _used, left_out
+from autofast.facts.parts import parts_of
+from autofast.flow.call_sites import Attribute, Scope, Variable, calls_of
+from autofast.flow.definition_sites import argument, home_of
+from autofast.flow.iterations import FUNCTIONS, is_parameter, mentions
+from autofast.flow.positions import block as block_around
+from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack
+from autofast.model.kinds import is_module
+from autofast.model.names import DDP
+from autofast.model.script import Model, Script, Step
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Options, Refusal, at
+from autofast.techniques.ddp.names import Ranks
+from autofast.techniques.ddp.setup import in_block, own_seeds
+from autofast.write.plumbing import Way
+
+LIGHT = frozenset({"train", "eval", "parameters", "zero_grad", "training"})  # the same on the wrapper and on the module
+BUFFERS = frozenset(f"torch.nn.{n}" for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d"))
+UNSAFE_MOVES = frozenset({"cpu", "half", "bfloat16", "double", "float", "type"})
+
+
+@dataclass(eq=False)
+class Trained:
+    """A model that trains.
+
+    Attributes:
+        thing: the module itself. calls: where training calls it. steps: the loops these are in.
+        name: that of the wrapper; ``anchor`` is the statement before (``after``: after) which it is made, ``raw`` the module's name there.
+    """
+
+    model: Model
+    thing: Thing
+    calls: list[ast.Call]
+    steps: list[Step]
+    name: str = ""
+    raw: str = ""
+    anchor: ast.stmt | None = None
+    after: bool = False
+    options: list[str] = field(default_factory=list)
+
+
+# ------------------------------------------------------------------------------------------------ which
+def passes_of(script: Script) -> dict[int, ast.Call]:
+    """The calls of models that a backward reaches, by id."""
+    found: dict[int, ast.Call] = {}
+    for step in script.steps:
+        for backward in step.backwards:
+            made = {p for t in backward.tensors for p in t.passes}
+            if not made or any(not isinstance(o.this, (Tensor, Const, Num)) for o in backward.site):
+                raise Refusal(f"what `{ast.unparse(backward.expr)}` on {at(backward.node)} is made of is not known")
+            found.update((id(p), p) for p in made)
+    return found
+
+
+def trained(script: Script) -> list[Trained]:
+    """The models whose parameters the optimizers change, each called by itself; raises :class:`Refusal`."""
+    calls = passes_of(script)
+    by_thing: dict[int, Trained] = {}
+    for site in script.log.of("forward"):
+        if id(site.node) not in calls:
+            continue
+        for occurrence in site:
+            if occurrence.this is None or not occurrence.data["outer"]:
+                continue
+            _check_call(script, site.node, occurrence)
+            for thing in unwrapped(occurrence.this):
+                model = next((m for m in script.models if m.thing is thing), None)
+                if model is None:
+                    raise Refusal(f"the model that {at(site.node)} calls is not known")
+                mine = by_thing.setdefault(id(thing), Trained(model, thing, [], []))
+                if calls[id(site.node)] not in mine.calls:
+                    mine.calls.append(calls[id(site.node)])
+    missing = [c for c in calls.values() if not any(c in t.calls for t in by_thing.values())]
+    if missing:
+        raise Refusal(f"the model that {at(missing[0])} calls is not known")
+    found = [t for t in by_thing.values() if _learns(script, t)]
+    for mine in found:
+        ids = {id(c) for c in mine.calls}
+        mine.steps = [s for s in script.steps if any(id(p) in ids for b in s.backwards for t in b.tensors for p in t.passes)]
+    _check_owners(script, found)
+    return found
+
+
+def _check_call(script: Script, node: ast.AST, occurrence: Occurrence) -> None:
+    if not isinstance(node, ast.Call):
+        raise Refusal(f"the model is called by {at(node)} in a way that is not understood")
+    for thing in script.values(node.func):
+        if not is_module(thing):
+            name = ast.unparse(node.func)
+            raise Refusal(f"`{name}(...)` on {at(node)} is not a plain call of a model: DistributedDataParallel sees forward only")
+
+
+def _learns(script: Script, mine: Trained) -> bool:
+    """Some optimizer has parameters of it."""
+    parts = parts_of(mine.thing)
+    known = True
+    for optimizer in script.optimizers:
+        if any(id(t) in parts or id(mine.thing) in parts_of(t) for t in optimizer.params):
+            return True
+        known &= bool(optimizer.params)
+    return not known
+
+
+def _check_owners(script: Script, found: list[Trained]) -> None:
+    every = {key for mine in found for key in parts_of(mine.thing)}
+    for optimizer in script.optimizers:
+        if not optimizer.updates:
+            continue
+        if not optimizer.params and len(found) != 1:
+            raise Refusal(f"which parameters {optimizer.name} of {at(optimizer.node)} gets is not known")
+        for thing in optimizer.params:
+            if id(thing) not in every:
+                name = getattr(getattr(thing, "cls", None), "node", None)
+                called = getattr(name, "name", getattr(thing, "name", "a model").rsplit(".", 1)[-1])
+                raise Refusal(
+                    f"{called} is trained by {optimizer.name} (line {optimizer.node.lineno}), but not by calling it: "
+                    "DistributedDataParallel only sees forward, so move what it computes into forward()"
+                )
+    if not script.optimizers or not found:
+        raise Refusal("which optimizer trains the model is not known")
+    for a in found:
+        for b in found:
+            if a is not b and id(b.thing) in parts_of(a.thing):
+                raise Refusal(f"{b.model.name} is a part of {a.model.name}, and both are called in training: call only the whole")
+
+
+# ------------------------------------------------------------------------------------------------ whether
+def check(script: Script, mine: Trained, parallel: bool = False) -> None:
+    """DistributedDataParallel can stand in for the model (``parallel``: or for DataParallel around it); decides on its options."""
+    name = mine.model.name
+    if mine.model.unknown:
+        raise Refusal(f"what {name} is made of is not known: {mine.model.unknown}")
+    taken = ("torch.jit.script",) if parallel else ("torch.nn.DataParallel", "torch.jit.script")
+    if any(w.name in taken for w in mine.model.wraps):
+        raise Refusal(f"the model ({name}) is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already")
+    if any(w.name == DDP for w in mine.model.wraps):
+        raise Refusal("it is distributed already")
+    for step in mine.steps:
+        if step.double_backward:
+            raise Refusal(
+                f"gradients of gradients are taken on {at(step.double_backward[0])}, which DistributedDataParallel does not support"
+            )
+    for site in script.calls("torch.autograd.grad"):
+        raise Refusal(f"torch.autograd.grad on {at(site.node)} goes past DistributedDataParallel, which only sees backward()")
+    for part in parts_of(mine.thing).values():
+        if (
+            isinstance(part, Ext)
+            and part.name.startswith("torch.nn.Embedding")
+            and any(True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,))
+        ):
+            raise Refusal(
+                f"sparse gradients ({part.name.rsplit('.', 1)[-1]} on {at(part.node or mine.calls[0])}) are not averaged by every backend"
+            )
+    several = _several_at_once(mine)
+    unproven = next((why for step in mine.steps if (why := left_out(script, step, [mine.thing]))), "")
+    if unproven and _whole(script, mine):
+        unproven = ""
+    if several and unproven:
+        raise Refusal(f"{name} is called several times before a backward ({at(several)}), and {unproven}")
+    if unproven:
+        mine.options.append("find_unused_parameters=True")
+    elif several and mine.model.layers & {b.rsplit(".", 1)[-1] for b in BUFFERS}:
+        mine.options.append("broadcast_buffers=False")
+    for change in ("requires_grad", "requires_grad_"):
+        _check_freezing(script, mine, change)
+
+
+def _whole(script: Script, mine: Trained) -> bool:
+    """Every call gives one tensor, which all the parameters take part in."""
+    try:
+        used = _used(mine.thing, ())
+        whole = all(key in used for key, _ in _parameters(mine.thing))
+    except Refusal:
+        return False
+    return whole and all(isinstance(t, Tensor) and t.rank != "?" for c in mine.calls for t in script.values(c))
+
+
+def _several_at_once(mine: Trained) -> ast.AST | None:
+    """A call of the model that the backward of another call follows only later."""
+    ids = {id(c): c for c in mine.calls}
+    for step in mine.steps:
+        for backward in step.backwards:
+            here = {id(p) for t in backward.tensors for p in t.passes if id(p) in ids}
+            if len(here) > 1:
+                return ids[min(here, key=lambda key: ids[key].lineno)]
+    return None
+
+
+def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
+    """Parameters that are frozen or freed while the training runs: the wrapper was told at its beginning."""
+    outer = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
+    functions = {
+        id(f.func.node) for s in mine.steps for n, f in enumerate(s.stack) if isinstance(f, CallFrame) and _turns(s.stack[:n], outer)
+    }
+    places: list[ast.AST] = []
+    for site in script.log.of(f".{attribute}"):
+        places += [site.node for o in site if _turns(o.stack, outer)]
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == attribute
+                and isinstance(node.ctx, ast.Store)
+                and script.reached(statement_of(node))
+            ):
+                if any(id(a) in outer or id(a) in functions for a in ancestors(node)):
+                    places.append(node)
+    if places:
+        raise Refusal(f"parameters are frozen or freed while it trains ({at(places[0])}): DistributedDataParallel must know them before")
+
+
+def _turns(stack: Stack, loops: set[int]) -> bool:
+    return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)
+
+
+# ------------------------------------------------------------------------------------------------ the edits
+def edits(script: Script, ranks: Ranks, models: list[Trained], options: Options, seeds: bool) -> tuple[list[Edit], dict[int, str]]:
+    """The wrappers, and the calls that go through them; the latter also by id."""
+    made: list[Edit] = []
+    wrapped: dict[int, str] = {}
+    for mine in models:
+        made += _named(script, ranks, mine, wrapped)
+    groups: dict[tuple[int, bool], list[Trained]] = {}
+    for mine in models:
+        groups.setdefault((id(mine.anchor), mine.after), []).append(mine)
+    for group in groups.values():
+        made.append(_wrappers(script, ranks, group, options, seeds and group[-1] is models[-1]))
+    return made, wrapped
+
+
+def _wrappers(script: Script, ranks: Ranks, group: list[Trained], options: Options, seeds: bool) -> Edit:
+    node = group[0].anchor
+    assert node is not None
+    ddp = ranks.imported("torch.nn.parallel", "DistributedDataParallel", node)
+    names, raws = (", ".join(getattr(m, field) for m in group) for field in ("name", "raw"))
+    lines = [f"{names} = {raws}", f"if {ranks.world(node)} > 1:"]
+    for mine in group:
+        if options.sync_batchnorm and any(n.startswith("BatchNorm") for n in mine.model.layers):
+            torch = ranks.torch(node)
+            lines += [
+                f"    if next({mine.raw}.parameters()).is_cuda:",
+                f"        {torch}.nn.SyncBatchNorm.convert_sync_batchnorm({mine.raw})",
+            ]
+        lines.append(f"    {mine.name} = {ddp}({', '.join([mine.raw, *mine.options])})")
+    if seeds:
+        lines += [f"    {line}" for line in own_seeds(ranks, script, node)]
+    code = "\n".join(lines).replace("{", "{{").replace("}", "}}")
+    return After(node, code) if group[0].after else Before(node, code)
+
+
+def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str]) -> list[Edit]:
+    """Gives the wrapper its name and place, and brings it to the calls."""
+    every = [mine.thing, *mine.model.wraps]
+    home = home_of(script, [c.func for c in mine.calls], every, "model")
+    if isinstance(home, str):
+        raise Refusal(home)
+    if len(home.names) != 1:
+        raise Refusal(f"the model has several names: {', '.join(home.names)}")
+    mine.raw = home.names[0]
+    mine.name = ranks.fresh(f"ddp_{mine.raw.lstrip('_')}")
+    if home.scope is not None:
+        _beside_variable(script, mine, home.scope, home.stores)
+        way = Way(script, Variable(mine.name, home.scope))
+        name = mine.name
+    else:
+        this = _beside_attribute(script, mine, home.owners, home.stores)
+        way = Way(script, Attribute(mine.name, home.owners))
+        name = mine.name
+        mine.name, mine.raw = f"{this}.{mine.name}", f"{this}.{mine.raw}"
+    made = _Bring(script, mine, way, name, home.scope)
+    for call in mine.calls:
+        wrapped[id(call)] = made.to(call)
+    return [*made.edits.values(), *way.edits]
+
+
+class _Bring:
+    """Brings the wrapper to the places that call the model, by an argument where the function has one for the model."""
+
+    def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Scope | None):
+        self.script, self.mine, self.way, self.name, self.scope = script, mine, way, name, scope
+        self.edits: dict[int, Edit] = {}
+        self.things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
+        self._calls = {id(c) for c in mine.calls}
+
+    def to(self, call: ast.Call) -> str:
+        """Lets ``call`` call the wrapper; what it then calls."""
+        function, func = function_of(call), call.func
+        if isinstance(func, ast.Name) and self._is_given(function, func.id):
+            return func.id
+        if any(id(t) not in self.things for t in self.script.values(func)):
+            raise Refusal(f"`{ast.unparse(func)}` on {at(call)} may be several models: call each in a function of its own")
+        text = self._name(function)
+        self.edits[id(func)] = Rewrite(func, text)
+        return text
+
+    def _name(self, function: Scope) -> str:
+        name = self.way.to(function)
+        if name is None:
+            raise Refusal(f"the model cannot be brought to {at(function)}: {self.way.refusal}")
+        return name
+
+    def _is_given(self, function: Scope, name: str) -> bool:
+        """The function gets the model by a parameter that can hold the wrapper instead: then all its calls give that."""
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not is_parameter(function, name):
+            return False
+        if not all(self._is_light(n) for n in mentions(function, name)):
+            return False
+        calls = calls_of(self.script)
+        if calls.elsewhere(function) is not None or not calls.of(function):
+            return False
+        given = [(call, argument(call, function, name)) for call in calls.of(function)]
+        if any(expr is None or not self.script.values(expr) for _, expr in given):
+            return False
+        mine = [(c, e) for c, e in given if e is not None and any(id(t) in self.things for t in self.script.values(e))]
+        if any(id(t) not in self.things for _, e in mine for t in self.script.values(e)) or not mine:
+            return False
+        for call, expr in mine:
+            outer = function_of(call)
+            if not (isinstance(expr, ast.Name) and self._is_given(outer, expr.id)):
+                self.edits[id(expr)] = Rewrite(expr, self._name(outer))
+        return True
+
+    def _is_light(self, node: ast.Name) -> bool:
+        parent = parent_of(node)
+        if not isinstance(node.ctx, ast.Load):
+            return False
+        if isinstance(parent, ast.Call) and parent.func is node:
+            return id(parent) in self._calls or not self.script.reached(parent)
+        return isinstance(parent, ast.Attribute) and parent.attr in LIGHT
+
+
+# ------------------------------------------------------------------------------------------------ where it is made
+def _beside_variable(script: Script, mine: Trained, scope: Scope, stores: Iterable[ast.stmt]) -> None:
+    """Directly before the statement, in the block of the model's variable, that leads to the training."""
+    stores = list(stores)
+    here = _block_with(stores)
+    order = {id(s): n for n, s in enumerate(here)}
+    made = max(order[id(_in(here, s))] for s in stores)
+    leads = []
+    for step in mine.steps:
+        for backward in step.backwards:
+            for occurrence in backward.site:
+                statement = in_block(here, scope, occurrence.stack, backward.node)
+                if statement is None:
+                    raise Refusal(f"`{mine.raw}` is set on {at(stores[0])}, from where the training on {at(backward.node)} is not reached")
+                leads.append(order[id(statement)])
+    place = min(leads)
+    if place <= made:
+        raise Refusal(f"`{mine.raw}` is set on {at(stores[-1])}, in the same statement that trains it: make it before")
+    anchor = here[place]
+    guards = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, GuardFrame)}
+    while id(anchor) in guards and isinstance(anchor, ast.If) and isinstance(scope, ast.Module):
+        found = [in_block(anchor.body, scope, o.stack, b.node) for s in mine.steps for b in s.backwards for o in b.site]
+        inner = [s for s in found if s is not None]
+        anchor = next(s for s in anchor.body if any(s is i for i in inner))
+    if _is_elif(anchor):
+        raise Refusal(f"the training starts in an `elif` on {at(anchor)}")
+    mine.anchor = anchor
+    _check_after(script, mine, here, scope, place)
+
+
+def _is_elif(stmt: ast.stmt) -> bool:
+    return source_of(stmt).lines[stmt.lineno - 1].lstrip().startswith("elif")
+
+
+def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
+    """The innermost block in which all the statements are, not below a condition for one of several."""
+    for outer in (stores[0], *(a for a in ancestors(stores[0]) if isinstance(a, ast.stmt))):
+        here = block_around(outer)
+        parent = parent_of(outer)
+        conditional = isinstance(parent, (ast.If, ast.Try, ast.With)) and not _is_guard(parent)
+        if here and not conditional and all(_in(here, s) is not None for s in stores):
+            return here
+        if isinstance(outer, FUNCTIONS):
+            break
+    raise Refusal(f"the model is made in different places ({at(stores[0])})")
+
+
+def _is_guard(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+
+
+def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:
+    mine = {id(s): s for s in here}
+    return next((mine[id(n)] for n in (node, *ancestors(node)) if id(n) in mine), None)  # type: ignore[return-value]
+
+
+def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Scope, place: int) -> None:
+    """Nothing moves or converts the model after the wrapper is made."""
+    things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
+    order = {id(s): n for n, s in enumerate(here)}
+    moved_before = False
+    late = []
+    for site in script.log.of("move_model"):
+        for occurrence in site:
+            if occurrence.this is None or id(occurrence.this) not in things:
+                continue
+            how = occurrence.data.get("how", getattr(getattr(site.node, "func", None), "attr", "to"))
+            statement = in_block(here, scope, occurrence.stack, site.node)
+            if statement is None or order[id(statement)] < place:
+                moved_before = True
+            elif _in_training(mine, occurrence.stack) or statement is here[place]:
+                late.append((site.node, how))
+    for node, how in late:
+        if how in UNSAFE_MOVES:
+            raise Refusal(f"the model is moved or converted while it trains ({at(node)})")
+        if not moved_before:
+            raise Refusal(f"the model is moved to its device on {at(node)}, after the training has begun: move it where it is made")
+
+
+def _in_training(mine: Trained, stack: Stack) -> bool:
+    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
+    return any(id(f.node) in loops for f in stack if isinstance(f, LoopFrame))
+
+
+def _beside_attribute(script: Script, mine: Trained, owners: tuple[Inst, ...], stores: Iterable[ast.stmt]) -> str:
+    """At the end of the method that makes the model; the name of ``self`` there."""
+    stores = list(stores)
+    function = function_of(stores[0])
+    if any(function_of(s) is not function for s in stores) or not isinstance(function, ast.FunctionDef) or len(owners) != 1:
+        raise Refusal(f"`{mine.raw}` is set in several methods or objects ({at(stores[0])})")
+    if not function.args.args or any(isinstance(f, LoopFrame) for f in owners[0].made):
+        raise Refusal(f"the object with `{mine.raw}` is made in a loop")
+    this = function.args.args[0].arg
+    body = function.body
+    for step in mine.steps:
+        for backward in step.backwards:
+            if any(in_block(body, function, o.stack, backward.node) is not None for o in backward.site):
+                raise Refusal(f"{function.name}() makes the model and trains it: train it in a method of its own")
+    last = body[-1]
+    mine.anchor, mine.after = last, not isinstance(last, ast.Return)
+    if any(isinstance(n, ast.Return) and n is not last for n in ast.walk(function)):
+        raise Refusal(f"{function.name}() may end before the model is complete")
+    for name in (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
+        if name == this:
+            raise Refusal(f"`{this}` is something else on {at(function)}")
+    things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
+    for site in script.log.of("move_model"):
+        for occurrence in site:
+            if occurrence.this is not None and id(occurrence.this) in things:
+                if in_block(body, function, occurrence.stack, site.node) is None and not _made_before(mine, occurrence):
+                    raise Refusal(f"the model is moved on {at(site.node)}, after {function.name}() has made it: move it there")
+    return this
+
+
+def _made_before(mine: Trained, occurrence: Occurrence) -> bool:
+    """It is moved before it is given to the object: where it is made itself."""
+    return not any(isinstance(f, (BranchFrame, LoopFrame)) for f in occurrence.stack) and not _in_training(mine, occurrence.stack)

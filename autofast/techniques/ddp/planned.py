@@ -1,0 +1,146 @@
+"""All that it takes to train in several processes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from autofast.edit.edits import Edit, Wrap
+from autofast.edit.order import Rank
+from autofast.facts.retained_graphs import gone_through_twice
+from autofast.model.names import DDP
+from autofast.model.script import Loader, Script
+from autofast.rule import Options, Refusal, at
+from autofast.techniques.ddp import agreement as _ddp_alike
+from autofast.techniques.ddp import batch_size as _ddp_size
+from autofast.techniques.ddp import data as _ddp_data
+from autofast.techniques.ddp import host as _ddp_host
+from autofast.techniques.ddp import metrics as _ddp_metrics
+from autofast.techniques.ddp import model as _ddp_model
+from autofast.techniques.ddp import setup as _ddp_setup
+from autofast.techniques.ddp.loss import Loss
+from autofast.techniques.ddp.model import Trained
+from autofast.techniques.ddp.names import Ranks, Training
+from autofast.techniques.ddp.setup import Flow, Happening
+
+FRAMEWORKS = {
+    "accelerate": "Accelerate distributes it: start it with `accelerate launch --num_processes N`",
+    "lightning": 'Lightning distributes it: give the Trainer devices and strategy="ddp"',
+    "fabric": 'Fabric distributes it: give Fabric devices and strategy="ddp"',
+    "hf-trainer": "the Trainer of transformers distributes it: start it with torchrun as it is",
+    "deepspeed": "DeepSpeed distributes it",
+    "horovod": "Horovod distributes it",
+}
+
+
+STARTS = ("torch.distributed.init_process_group", "torch.distributed.launch", "horovod.torch.init", "deepspeed.init_distributed")
+
+
+def edits_for(
+    script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
+) -> tuple[list[Edit], str, dict[int, str]]:
+    """All that it takes, a remark, and what the calls that train call now, by their ids; raises :class:`Refusal`.
+
+    ``parallel`` makes the edits that hold DataParallel to one GPU.
+    """
+    _check_script(script)
+    models = _ddp_model.trained(script)
+    loaders = _ddp_data.loaders_of(script)
+    for mine in models:
+        _ddp_model.check(script, mine, parallel is not None)
+    if (twice := gone_through_twice(script)) is not None:
+        first, second, forward = twice
+        lines = f"{at(first.node)} and {at(second.node)} both go back through the forward pass of {at(forward)}"
+        raise Refusal(
+            f"{lines}, and DistributedDataParallel averages the gradients of one backward for each: call it on the sum of the losses"
+        )
+    for loader in loaders:
+        _ddp_size.check(script, loader, _ddp_model.passes_of(script))
+    losses = Loss(script)
+    reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
+    flow = _ddp_setup.flow_of(script, _happenings(script, models))
+    _ddp_alike.check(script, flow, losses)
+    ranks = Ranks(script)
+    edits = _ddp_setup.group(script, ranks, flow)
+    edits += _ddp_setup.devices(script, ranks)
+    edits += parallel(ranks) if parallel is not None else []
+    wrappers, wrapped = _ddp_model.edits(script, ranks, models, options, seeds=True)
+    training = _training(script, models, loaders, flow, wrapped, reductions)
+    edits += _ddp_host.edits(script, ranks, training)  # first: who downloads stands before the dataset
+    edits += _ddp_metrics.edits(script, ranks, training)
+    edits += wrappers
+    for loader in loaders:
+        edits += _ddp_data.share(script, ranks, loader)
+        edits += _ddp_data.another_order(script, ranks, loader)
+    edits += _sums(script, ranks, reductions)
+    return [*edits, *ranks.edits], _note(models, options), wrapped
+
+
+def _check_script(script: Script) -> None:
+    if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+        raise Refusal(FRAMEWORKS[framework])
+    for site in script.calls(*STARTS):
+        raise Refusal(f"it is distributed already, by {site.kind.rsplit('.', 1)[-1]}() on {at(site.node)}")
+    if script.processes:
+        raise Refusal(f"it starts processes of its own ({at(script.processes[0].node)})")
+    if any(w.name == DDP for m in script.models for w in m.wraps):
+        raise Refusal("it is distributed already")
+    if script.entry.path.suffix == ".ipynb":
+        raise Refusal("a notebook runs in one process: export it as a script first")
+    if script.unread:
+        raise Refusal(script.unread)
+    if "apex" in script.frameworks:
+        raise Refusal("apex.amp scales the loss: let apex-amp put torch.amp in its place first, then run this again")
+    for step in script.steps:
+        for backward in step.backwards:
+            if backward.framework:
+                raise Refusal(f"{at(backward.node)} leaves the backward to a framework")
+        for update in step.updates:
+            if update.closure:
+                raise Refusal(f"the optimizer on {at(update.node)} calls a closure as often as it likes, in each process otherwise")
+
+
+def _happenings(script: Script, models: list[Trained]) -> list[Happening]:
+    """The ways to all that belongs to the training."""
+    found: list[Happening] = [(o.stack, b.node) for s in script.steps for b in s.backwards for o in b.site]
+    found += [(o.stack, site.node) for e in script.evaluations for site in e.forwards for o in site]
+    for thing in (
+        *(m.thing for m in models),
+        *(t for x in script.loaders for t in x.things),
+        *(t for o in script.optimizers for t in o.things),
+    ):
+        if (made := _ddp_setup.made_at(thing)) is not None:
+            found.append(made)
+    return found
+
+
+def _sums(script: Script, ranks: Ranks, reductions: dict[int, str]) -> list[Edit]:
+    """Averaged gradients of a sum are too small by the number of processes."""
+    backwards = {id(b.node): b for step in script.steps for b in step.backwards}
+    wanted = [b for key, b in backwards.items() if reductions[key] == "sum"]
+    return [Wrap(b.expr, f"{{}} * {ranks.world(b.node)}", rank=Rank.LOSS_DIVIDE) for b in wanted]
+
+
+def _training(
+    script: Script, models: list[Trained], loaders: list[Loader], flow: Flow, wrapped: dict[int, str], reductions: dict[int, str]
+) -> Training:
+    stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
+    outer: dict[int, ast.AST] = {id(e): e for s, stack in stacks if (e := _ddp_data.epochs_of(s, stack)) is not None}
+    return Training(
+        steps=script.steps,
+        models=[m.model for m in models],
+        loaders=loaders,
+        optimizers=[t for o in script.optimizers for t in o.things],
+        setup=flow.first,
+        end=flow.last,
+        flow=flow.scope,
+        epochs=next(iter(outer.values()), None),
+        wrapped=wrapped,
+        reductions=reductions,
+    )
+
+
+def _note(models: list[Trained], options: Options) -> str:
+    if any(n.startswith("BatchNorm") for m in models for n in m.model.layers) and not options.sync_batchnorm:
+        return "; BatchNorm takes its statistics from each process's part (--sync-batchnorm: from all, on GPUs)"
+    return ""

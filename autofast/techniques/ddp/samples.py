@@ -1,0 +1,252 @@
+"""Whether a model treats the samples of a batch one by one: only then do parts of a batch give the parts of the result.
+
+What compares the samples with each other - a matrix product over the batch, a mean or a softmax along its dimension - gives other values
+for a part of the batch than for the whole. Layers of torch do not (but for the statistics of BatchNorm, which are those of the share);
+code of the project is looked through, and what is not known in it is a refusal.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.model.events import BranchFrame, below
+from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import makes_module
+from autofast.model.script import Script
+from autofast.model.source import function_of
+from autofast.model.values import Bound, Cls, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
+from autofast.rule import Refusal, at
+
+# fmt: off
+ELEMENTWISE = frozenset("""
+abs add addcdiv addcmul alpha_dropout arange as_tensor atan atan2 avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_max_pool2d batch_norm bernoulli bool ceil celu chunk clamp clamp_max clamp_min clip clone contiguous conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d cos cpu cuda data detach device dim div double dropout dropout1d dropout2d dropout3d dtype elu embedding
+eq erf exp expand expand_as expm1 feature_dropout fill_ flatten flatten_parameters float floor full full_like gather ge gelu glu group_norm
+grid_sample affine_grid gt half hardsigmoid hardswish hardtanh index_select instance_norm int interpolate is_floating_point isnan item
+layer_norm le leaky_relu lerp linear linspace local_response_norm log log10 log1p log2 log_sigmoid logsigmoid logical_and logical_not
+logical_or long lt masked_fill masked_fill_ max_pool1d max_pool2d max_pool3d maximum minimum mish mul mul_ narrow ne neg new_full new_ones
+new_zeros nan_to_num numel numpy one_hot ones ones_like pad pixel_shuffle pixel_unshuffle pow prelu randn rand randn_like rand_like reciprocal
+relu relu_ relu6 repeat repeat_interleave requires_grad_ reshape round rrelu rsqrt rsub scaled_dot_product_attention selu shape sigmoid sigmoid_ sign
+silu sin size slice softplus softsign sqrt square squeeze sub sum_to_size tan tanh tanh_ tensor to tril triu type type_as unflatten unfold fold
+unsqueeze upsample view view_as where zero_ zeros zeros_like add_ sub_ div_ exp_ normal_ uniform_ detach_ unbind split cat stack concat
+bucketize checkpoint copy_ get_device is_cuda ndim numpy_T meshgrid no_grad enable_grad finfo empty empty_like outer
+""".split())
+REDUCTIONS = frozenset("""
+mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm normalize cumsum cumprod prod sort argsort topk median
+all any cosine_similarity vector_norm kthvalue flip roll softmin gumbel_softmax
+""".split())
+TURNS = frozenset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT".split())
+MATRIX = frozenset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron".split())
+PYTHON = frozenset(f"builtins.{n}" for n in (
+    "len range int float bool str print isinstance list tuple dict enumerate zip min max abs sum getattr hasattr reversed sorted super type any all "
+    "round map set format id repr next iter"
+).split())
+# fmt: on
+RECURRENT = frozenset(f"torch.nn.{n}" for n in ("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer", "TransformerEncoder"))
+LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
+BATCH_LAYERS = frozenset({"torch.nn.ParameterList"})
+
+
+def check_forward(script: Script, module: Thing) -> bool:
+    """Raises :class:`Refusal` where a module may mix samples; whether the batch may be another dimension than the first inside it."""
+    turned = False
+    seen: set[int] = set()
+    todo: list[Thing] = [module]
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Inst):
+            functions = [f for f in thing.cls.find("forward") or () if isinstance(f, Func)]
+            if not functions and not any(n.startswith("torch.nn.") and n != "torch.nn.Module" for n in thing.cls.external):
+                raise Refusal(f"what {thing.cls.node.name} computes is not known")
+            for func in functions:
+                turned |= _function(script, func.node, todo, seen)
+        elif isinstance(thing, Ext):
+            if not thing.name.startswith(LIBRARIES) and thing.name not in ("torch.compile",):
+                raise Refusal(f"whether {thing.name} treats the samples of a batch one by one is not known")
+            if thing.name in RECURRENT or thing.name.startswith("torch.nn.Transformer"):
+                turned |= const(thing.arg("batch_first")) is not True
+            todo.extend(t for g in (*thing.args.positional, *thing.args.named.values()) for t in _modules(g.values))
+    return turned
+
+
+def _modules(values: object) -> Iterator[Thing]:
+    for thing in values if isinstance(values, frozenset) else ():
+        if is_module(thing):
+            yield thing
+        elif isinstance(thing, (Seq, Dict)):
+            yield from _modules(thing.any())
+
+
+def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[int]) -> bool:
+    if id(function) in seen:
+        return False
+    seen.add(id(function))
+    turned = False
+    products: list[ast.AST] = []
+    for node in ast.walk(function):
+        if node is not function and isinstance(node, (ast.Lambda, ast.FunctionDef)) and function_of(node) is not function:
+            continue
+        if not script.reached(node) and not isinstance(node, ast.Call):
+            continue
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            products.append(node)
+        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and _is_activation(script, node.value):
+            turned |= True
+            if node.attr == "T":
+                products += _products(script, function)
+        elif isinstance(node, ast.Call) and script.values(node.func):
+            turned |= _call(script, node, function, todo, seen, products)
+    if turned and (mixing := next((p for p in products if _both(script, p)), None)) is not None and _turns_batch(script, function):
+        raise Refusal(f"the product on {at(mixing)} may compare the samples of a batch with each other")
+    return turned
+
+
+def _products(script: Script, function: ast.AST) -> list[ast.AST]:
+    return [n for n in ast.walk(function) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)]
+
+
+def _both(script: Script, product: ast.AST) -> bool:
+    """Both factors depend on the samples."""
+    if isinstance(product, ast.BinOp):
+        return _is_activation(script, product.left) and _is_activation(script, product.right)
+    return True
+
+
+def _is_activation(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return not found or any(not (isinstance(t, Tensor) and t.param) for t in found)
+
+
+def _turns_batch(script: Script, function: ast.AST) -> bool:
+    """The first dimension is moved somewhere in the function."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr == "T" and _is_activation(script, node.value):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TURNS:
+            if not _is_activation(script, node.func.value):
+                continue
+            given = [a for a in node.args if not isinstance(a, ast.Starred)]
+            dims = [const(script.values(a)) for a in given]
+            name = node.func.attr
+            if any(isinstance(t, Ref) for t in script.values(node.func.value)):
+                dims = dims[1:]
+            if name == "permute":
+                if len(dims) == 1 and isinstance(given[-1], (ast.Tuple, ast.List)):
+                    dims = [const(script.values(e)) for e in given[-1].elts]
+                if not dims or dims[0] != 0:
+                    return True
+            elif name in ("t", "rearrange", "movedim", "moveaxis") or 0 in dims or ... in dims or not dims:
+                return True
+    return False
+
+
+def _call(script: Script, call: ast.Call, function: ast.AST, todo: list[Thing], seen: set[int], products: list[ast.AST]) -> bool:
+    turned = False
+    for callee in script.values(call.func):
+        if is_loss(callee):
+            raise Refusal(f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside")
+        if is_module(callee):
+            todo.append(callee)
+        elif isinstance(callee, (Func, Bound)):
+            inner = callee.func if isinstance(callee, Bound) else callee
+            turned |= _function(script, inner.node, todo, seen)
+        elif isinstance(callee, (Ref, Method)):
+            turned |= _named(script, call, callee.name, isinstance(callee, Method), products)
+        elif isinstance(callee, Cls) or not isinstance(callee, (Inst, Ext)):
+            raise Refusal(f"what `{ast.unparse(call.func)}(...)` on {at(call)} does with the samples of a batch is not known")
+    return turned
+
+
+def _named(script: Script, call: ast.Call, name: str, method: bool, products: list[ast.AST]) -> bool:
+    short = name.rsplit(".", 1)[-1]
+    if not method and not name.startswith("torch."):
+        if name in PYTHON or name.startswith(("math.", "builtins.", "warnings.", "logging.")):
+            return False
+        raise Refusal(f"what {name} on {at(call)} does with the samples of a batch is not known")
+    if method and isinstance(call.func, ast.Attribute) and not any(isinstance(t, Tensor) for t in script.values(call.func.value)):
+        if not any(is_module(t) for t in script.values(call.func.value)):
+            return False  # a list, a string
+    if short.endswith("_loss") or short in ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits"):
+        raise Refusal(f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside")
+    if short in TURNS:
+        return True
+    if short == "einsum":
+        _einsum(script, call)
+        return False
+    if short in MATRIX:
+        if short in ("cdist", "tensordot", "inner", "kron"):
+            raise Refusal(f"{short} on {at(call)} may compare the samples of a batch with each other")
+        products.append(call)
+        return False
+    if short in REDUCTIONS:
+        rest = call.args if method else call.args[1:]
+        if not any(
+            _is_activation(script, a)
+            for a in (call.args[:1] if not method else [call.func.value] if isinstance(call.func, ast.Attribute) else [])
+        ):
+            return False
+        if first_dim(script, call, rest) is not False and short not in ("max", "min", "normalize", "cosine_similarity"):
+            raise Refusal(f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them")
+        if (
+            short in ("max", "min")
+            and first_dim(script, call, rest) is not False
+            and not (rest and isinstance(const(script.values(rest[0])), (int, float)))
+        ):
+            raise Refusal(f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them")
+        return False
+    if name == "torch.nn.parallel.data_parallel":
+        if not _optional(script, call):
+            raise Refusal(f"data_parallel on {at(call)} spreads the model over all GPUs itself: call the module instead")
+        return False
+    if makes_module(name):
+        return False  # what is made here is looked at where it is called
+    if short in ELEMENTWISE or name.startswith(("torch.cuda.", "torch.nn.init.", "torch.nn.Parameter", "torch.autocast", "torch.amp.")):
+        return False
+    raise Refusal(f"what `{short}` on {at(call)} does with the samples of a batch is not known")
+
+
+def _optional(script: Script, call: ast.Call) -> bool:
+    """Only under a condition, as for an option that asks for several GPUs."""
+    site = script.log.at("torch.nn.parallel.data_parallel", call)
+    return site is not None and all(
+        any(isinstance(f, BranchFrame) and not f.known for f in below(o.stack, function_of(call))) for o in site
+    )
+
+
+def _einsum(script: Script, call: ast.Call) -> None:
+    equation = const(script.values(call.args[0])) if call.args else ...
+    if isinstance(equation, str) and "->" in equation:
+        left, right = equation.replace(" ", "").split("->")
+        if right and all(
+            not _is_activation(script, a) or part[:1] == right[0] for part, a in zip(left.split(","), call.args[1:], strict=False)
+        ):
+            return
+    raise Refusal(f"einsum on {at(call)} may compare the samples of a batch with each other")
+
+
+def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool | None:
+    """Whether an operation goes along the first dimension: True, False, or None where no dimension is named (it goes over all)."""
+    named = next((k.value for k in call.keywords if k.arg in ("dim", "axis", "dims")), None)
+    expr = named if named is not None else next((a for a in arguments if _is_dims(script, a)), None)
+    if expr is None:
+        return None
+    elements = expr.elts if isinstance(expr, (ast.Tuple, ast.List)) else [expr]
+    dims = [const(script.values(e)) for e in elements]
+    if dims == [None]:
+        return None
+    if all(isinstance(d, int) and (d > 0 or d == -1) for d in dims):
+        return False
+    last = sorted(d for d in dims if isinstance(d, int)) == list(range(-len(dims), 0))
+    return not (last and 1 < len(dims) < 4)
+
+
+def _is_dims(script: Script, expr: ast.expr) -> bool:
+    if isinstance(expr, (ast.Tuple, ast.List)):
+        return bool(expr.elts) and all(isinstance(const(script.values(e)), int) for e in expr.elts)
+    value = const(script.values(expr))
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,282 @@
+"""Where a training starts and ends, so that the group of processes is made before and left after it; and what is chosen once for all.
+
+The flow is the innermost function (or the module) below which everything happens that belongs to the training: datasets, models,
+optimizers, steps, evaluations. The group is made before its first statement that does anything but read the command line.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import After, Before, Edit, Rewrite
+from autofast.flow.call_sites import Scope
+from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack, TryFrame
+from autofast.model.script import Script
+from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.values import Arg, Const, Ext, Inst, const
+from autofast.rule import Refusal, at
+from autofast.techniques.ddp.names import Ranks
+from autofast.write.spelling import VISIBLE, uses_gpu
+
+QUIET = ("argparse.", "builtins.", ".add_argument", ".parse_", ".add_mutually", ".add_argument_group", ".add_subparsers", ".set_defaults")
+QUIET_KINDS = frozenset({"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"})
+SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.seed", "lightning.seed_everything", "accelerate.utils.set_seed")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Happening = tuple[Stack, ast.AST]
+
+
+@dataclass(eq=False)
+class Flow:
+    """The code in which a training happens.
+
+    Attributes:
+        scope: a function or the module. block: the statements of it that hold all, those below a main guard where all are there.
+        first: before it the group is made. last: after it (before it, where it is a ``return``) the group is left.
+    """
+
+    scope: Scope
+    block: list[ast.stmt]
+    first: ast.stmt
+    last: ast.stmt
+
+    def statement(self, stack: Stack, node: ast.AST) -> ast.stmt | None:
+        """The statement of the block in which something happens."""
+        return in_block(self.block, self.scope, stack, node)
+
+
+def in_block(block: list[ast.stmt], scope: Scope, stack: Stack, node: ast.AST) -> ast.stmt | None:
+    """The statement of ``block`` (in the code of ``scope``) below which the script comes to ``node``; None where it is not below it."""
+    here = place_in(scope, stack, node)
+    if here is None:
+        return None
+    mine = {id(s): s for s in block}
+    return next((mine[id(n)] for n in (here, *ancestors(here)) if id(n) in mine), None)
+
+
+def place_in(scope: Scope, stack: Stack, node: ast.AST) -> ast.AST | None:
+    """The node in the code of ``scope`` at which the script is when it comes to ``node``."""
+    calls = [f for f in stack if isinstance(f, CallFrame)]
+    start = 0
+    if not isinstance(scope, ast.Module):
+        start = next((n + 1 for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is scope), -1)
+        if start < 0:
+            return None
+    here = next((f.node for f in calls[start:] if function_of(f.node) is scope), None)
+    if here is None and function_of(node) is scope:
+        return node
+    return here
+
+
+def flow_of(script: Script, happenings: Iterable[Happening]) -> Flow:
+    """The flow that holds all ``happenings``; raises :class:`Refusal`."""
+    stacks = [stack for stack, _ in happenings]
+    calls = [[f for f in stack if isinstance(f, CallFrame)] for stack in stacks]
+    common = calls[0]
+    for other in calls[1:]:
+        n = 0
+        while n < min(len(common), len(other)) and common[n].node is other[n].node and common[n].func.node is other[n].func.node:
+            n += 1
+        common = common[:n]
+    scope: Scope = script.entry.tree
+    if common:
+        scope = common[-1].func.node
+        _check_once(stacks, common[-1])
+    block = _block_of(scope, stacks)
+    first = _first(script, scope, block)
+    last = _last(scope, block, stacks)
+    return Flow(scope, block, first, last)
+
+
+def _check_once(stacks: list[Stack], flow: CallFrame) -> None:
+    for stack in stacks:
+        for frame in stack:
+            if frame is flow or (isinstance(frame, CallFrame) and frame.node is flow.node):
+                break
+            if isinstance(frame, (LoopFrame, TryFrame)) or (isinstance(frame, BranchFrame) and not frame.known and frame.arm is False):
+                if isinstance(frame, BranchFrame):
+                    continue
+                raise Refusal(f"{flow.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})")
+
+
+def _block_of(scope: Scope, stacks: list[Stack]) -> list[ast.stmt]:
+    """The body of the flow: below the main guard where everything is there."""
+    if isinstance(scope, ast.Lambda):
+        raise Refusal(f"the training is started by a lambda ({at(scope)})")
+    body = scope.body
+    guards = {id(f.node): f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
+    inside = isinstance(scope, ast.Module) and all(any(isinstance(f, GuardFrame) for f in stack) for stack in stacks)
+    if inside and len(guards) == 1 and isinstance(guard := next(iter(guards.values())), ast.If):
+        return guard.body
+    return body
+
+
+def _first(script: Script, scope: Scope, block: list[ast.stmt]) -> ast.stmt:
+    order = {id(s): n for n, s in enumerate(block)}
+    first = len(block)
+    for (kind, _), site in script.log.each():
+        if kind in QUIET_KINDS or kind.startswith(QUIET):
+            continue
+        for occurrence in site:
+            if kind == "new" and (occurrence.this is None or not _matters(occurrence)):
+                continue
+            statement = in_block(block, scope, occurrence.stack, site.node)
+            if statement is not None:
+                first = min(first, order[id(statement)])
+    if first == len(block):
+        raise Refusal("where the training starts is not known")
+    return block[first]
+
+
+def _matters(occurrence: Occurrence) -> bool:
+    """Not an object of the command line's."""
+    return not (isinstance(occurrence.this, Ext) and occurrence.this.name.startswith(("argparse.", "builtins.")))
+
+
+def _last(scope: Scope, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
+    """The last statement of the block: the last one of the module is below the main guard, where the training is there."""
+    last = block[-1]
+    guards = {id(f.node) for stack in stacks for f in stack if isinstance(f, GuardFrame)}
+    if isinstance(last, ast.If) and id(last) in guards:
+        return last.body[-1]
+    return last
+
+
+# ------------------------------------------------------------------------------------------------ the group
+def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
+    """The statements that make the group and leave it.
+
+    The work of the last collective is kept in a variable. Without that, gloo's own thread may be the last to hold it, and waits for the GIL to
+    let it go, while the wrapped model, with the GIL, ends the group and waits for that thread (measured with torch 2.13: one run in six hung).
+    """
+    node = flow.first
+    torch, dist = ranks.torch(node), ranks.dist(node)
+    lines = []
+    backend = '"gloo"'
+    if gpu := uses_gpu(script):
+        lines += [f"if {torch}.cuda.is_available():", f"    {torch}.cuda.set_device({ranks.local(node)})"]
+        backend = f'"cpu:gloo,cuda:nccl" if {torch}.cuda.is_available() else "gloo"'
+    lines.append(f"{dist}.init_process_group({backend})")
+    lines += _one_seed(script, ranks, flow)
+    world = f"{ranks.world(node)} > 1"
+    start = f'{world} and __name__ == "__main__"' if ranks.imported_again(node) else world
+    edits: list[Edit] = [Before(node, f"if {start}:\n" + "".join(f"    {line}\n" for line in lines))]
+    if gpu and (late := _chooses_devices(script)):
+        raise Refusal(f"CUDA_VISIBLE_DEVICES is set on {late}: leave the choice to the shell that starts torchrun")
+    name = ranks.fresh("together", "all_together")
+    end = (
+        f"if {world}:\n"
+        "    # kept until the group has ended: its thread must not be the last to let go of it\n"
+        f"    {name} = {dist}.barrier(async_op=True)\n"
+        f"    {name}.wait()\n"
+        f"    {dist}.destroy_process_group()"
+    )
+    edits.append(Before(flow.last, end) if isinstance(flow.last, ast.Return) or _leaves(script, flow.last) else After(flow.last, end))
+    return edits
+
+
+def _leaves(script: Script, statement: ast.stmt) -> bool:
+    """``sys.exit()`` at the end."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    names = {getattr(t, "name", "") for t in script.values(call.func)} if isinstance(call, ast.Call) else set()
+    return bool(names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
+
+
+def _chooses_devices(script: Script) -> str:
+    for source in script.sources:
+        if VISIBLE in source.text:
+            for node in ast.walk(source.tree):
+                if (
+                    isinstance(node, ast.Constant)
+                    and node.value == VISIBLE
+                    and isinstance(getattr(parent_of(node), "ctx", None), ast.Store)
+                ):
+                    return at(node)
+    return ""
+
+
+def _one_seed(script: Script, ranks: Ranks, flow: Flow) -> list[str]:
+    """Where the script seeds not all that it draws from: splits, data and first weights must still be the same everywhere."""
+    loose = []
+    for module, seeds in (("torch", SEEDS), ("numpy.random", ("numpy.random.seed",)), ("random", ("random.seed",))):
+        used = module == "torch" or any(kind.startswith(f"{module}.") for (kind, _), _ in script.log.each())
+        if used and not any(_certain(o.stack) and _fixed(o) for s in script.calls(*seeds) for o in s):
+            loose.append(module)
+    if not loose:
+        return []
+    torch, dist, node = ranks.torch(flow.first), ranks.dist(flow.first), flow.first
+    name = ranks.fresh("seed", "shared_seed", "first_seed")
+    lines = [f"{name} = [{torch}.initial_seed()]", f"{dist}.broadcast_object_list({name})"]
+    made = {"torch": f"manual_seed({name}[0])", "numpy.random": f"seed({name}[0] % 2**32)", "random": f"seed({name}[0])"}
+    return lines + [f"{torch if module == 'torch' else _spelled(ranks, module, node)}.{made[module]}" for module in loose]
+
+
+def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
+    return f"{ranks.module('numpy', node)}.random" if module == "numpy.random" else ranks.module(module, node)
+
+
+def _fixed(occurrence: Occurrence) -> bool:
+    """Seeded by a constant or an option, not by something that is drawn or read from the clock."""
+    given = occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+    return bool(given) and all(isinstance(t, (Const, Arg)) for t in given)
+
+
+def _certain(stack: Stack) -> bool:
+    """Under no condition."""
+    return not any((isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame)) for f in stack)
+
+
+def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:
+    """From here on, every rank draws its own random numbers."""
+    torch, rank = ranks.torch(node), ranks.rank(node)
+    lines = ["# from here on, every rank draws its own random numbers", f"{torch}.manual_seed({torch}.initial_seed() + {rank})"]
+    kinds = {kind for (kind, _), _ in script.log.each()}
+    if any(k.startswith("numpy.random.") for k in kinds):
+        lines.append(f"{ranks.module('numpy', node)}.random.seed(({torch}.initial_seed() + {rank}) % 2**32)")
+    if any(k.startswith("random.") for k in kinds):
+        lines.append(f"{ranks.module('random', node)}.seed({torch}.initial_seed() + {rank})")
+    return lines
+
+
+# ------------------------------------------------------------------------------------------------ devices by number
+def devices(script: Script, ranks: Ranks) -> list[Edit]:
+    """``cuda:0`` is this process's own GPU; raises :class:`Refusal` where the script chooses another."""
+    edits: list[Edit] = []
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:") and script.reached(node):
+                if node.value != "cuda:0":
+                    raise Refusal(f"`{node.value}` on {at(node)}: give each process its own GPU first, by `cuda`")
+                if isinstance(parent_of(node), (ast.Compare, ast.JoinedStr)):
+                    raise Refusal(f"`cuda:0` is part of a condition or a text on {at(node)}")
+                edits.append(Rewrite(node, f'f"cuda:{{{{{ranks.local(node)}}}}}"'))
+    for site in script.calls("torch.cuda.set_device", "torch.cuda.device"):
+        if isinstance(site.node, ast.Call) and site.node.args:
+            edits += _numbered(script, ranks, site.node.args[0])
+    for kind in ("move", "move_model", "torch.device"):
+        for site in script.log.of(kind):
+            if isinstance(site.node, ast.Call):
+                given = [*site.node.args, *(k.value for k in site.node.keywords if k.arg == "device")]
+                for expr in given if kind == "torch.device" else given[:1]:
+                    edits += _numbered(script, ranks, expr)
+    return list({id(getattr(e, "expr", e)): e for e in edits}.values())
+
+
+def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
+    """The edit for a GPU that is given by its number."""
+    numbers = {t.value for t in script.values(expr) if isinstance(t, Const) and isinstance(t.value, int) and not isinstance(t.value, bool)}
+    options = [t for t in script.values(expr) if isinstance(t, Arg) and isinstance(const(t.default), int)]
+    if options or numbers - {0}:
+        raise Refusal(f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun")
+    if numbers:
+        if not isinstance(expr, ast.Constant):
+            raise Refusal(f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun")
+        yield Rewrite(expr, ranks.local(expr))
+
+
+def made_at(thing: object) -> Happening | None:
+    """Where an object is made."""
+    if isinstance(thing, (Ext, Inst)) and thing.node is not None:
+        return thing.made, thing.node
+    return None

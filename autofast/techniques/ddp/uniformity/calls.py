@@ -1,0 +1,265 @@
+"""The kinds of what functions of libraries give: losses, layers, factories, Python's own."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.host_io import ASKS, READS, name_of
+from autofast.model.kinds import is_module
+from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
+from autofast.techniques.ddp.uniformity.kinds import (
+    BATCH,
+    EQUAL,
+    MEAN,
+    NEAR,
+    NONE,
+    SIZE,
+    SUM,
+    Kind,
+    add,
+    join,
+    joined,
+    of,
+    other,
+    over,
+    times,
+)
+from autofast.techniques.ddp.uniformity.tensors import Tensors, is_tensor
+
+LOSSES = {
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss", "SmoothL1Loss": "smooth_l1_loss",
+    "HuberLoss": "huber_loss", "BCELoss": "binary_cross_entropy", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
+    "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
+}  # fmt: skip
+RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
+FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
+# what every process, or every machine, has another of; whatever else a library gives for equal arguments is taken to be equal
+DRAWN = (
+    "random.", "numpy.random.", "secrets.", "uuid.", "tempfile.", "os.urandom", "torch.seed", "torch.cuda.seed", "torch.Generator",
+    "time.", "datetime.", "timeit.", "torch.cuda.Event", "os.times",
+    "os.getpid", "os.getppid", "os.getpgid", "os.getloadavg", "os.sched_getaffinity", "threading.", "multiprocessing.", "subprocess.",
+    "builtins.id", "builtins.hash", "psutil.", "resource.", "tracemalloc.", "gc.", "shutil.disk_usage",
+    "socket.", "platform.node", "platform.uname", "os.uname",
+    "torch.cuda.mem", "torch.cuda.max_mem", "torch.cuda.util", "torch.cuda.current_device", "torch.cuda.get_device", "torch.cuda.temperature",
+    "torch.cuda.power_draw", "torch.cuda.clock_rate", "torch.cuda.list_gpu_processes", "torch.mps.current_alloc", "torch.mps.driver_alloc",
+    "pynvml.", "nvidia_smi.", "GPUtil.", "gpustat.",
+)  # fmt: skip
+FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
+NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
+ALIKE = frozenset(
+    {"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"}
+)
+ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
+CLASSES = (Seq, Dict)
+
+
+class Calls(Tensors):
+    """Functions, methods and modules of libraries."""
+
+    def _function(self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        kinds = [*args, *named.values()]
+        wholes = [k.whole for k in kinds]
+        last = name.rsplit(".", 1)[-1]
+        if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in ("builtins.next", "torchsummary.summary", "torchinfo.summary"):
+            self.draws(node)
+        first = args[0] if args else next(iter(named.values()), EQUAL)
+        if name == "builtins.len" and args:
+            return self._length(node.args[0], first)
+        if name == "builtins.enumerate":
+            return Kind("iter", items=(of(EQUAL, self.element(node.args[0], first)),))
+        if name == "builtins.zip":
+            return Kind("iter", items=(of(*(self.element(e, k) for e, k in zip(node.args, args, strict=True))),))
+        if name == "builtins.next":
+            return self.element(node.args[0], first)
+        if name in ALIKE or name.startswith(("tqdm", "rich.progress")):
+            return first
+        if name in ("builtins.sys.exit", "sys.exit", "builtins.exit", "builtins.quit", "os._exit"):
+            return EQUAL
+        if name in FORMATS:
+            return self._text(node.args)
+        if name in NUMBERS and args:
+            return self._read_whole(node.args[0], first)
+        if name == "builtins.sum" and args:
+            return self.element(node.args[0], first)
+        if name.startswith((*RANDOM, *FILLED)) and not name.endswith("_like"):
+            return self._filled(name, node, wholes)
+        if name.startswith(DRAWN):
+            return NEAR if all(k.same for k in wholes) else self._scaled_call(node, wholes)
+        if name.startswith("torch.") or (name.startswith("numpy.") and any(not k.same for k in wholes)):
+            return self._torch(name, last, node, args, named)
+        if ASKS.fullmatch(name) or READS.fullmatch(name):
+            asks = NEAR if ASKS.fullmatch(name) else EQUAL  # the first process may have made the file by now
+            return asks if all(k.same for k in wholes) else self._opaque(wholes, "a file that a batch names")
+        if all(k.same or k.name == "loader" for k in wholes):
+            return NEAR if any(k.name == "near" for k in wholes) else EQUAL
+        if name.startswith(("builtins.", "math.")):
+            return self._scaled_call(node, wholes)
+        return self._opaque(wholes, f"what {name}() makes of a batch")
+
+    def _filled(self, name: str, node: ast.Call, wholes: list[Kind]) -> Kind:
+        """A new tensor: with a row for each sample where its first size is that of a batch."""
+        if any(k.name == "per" for k in wholes):
+            return other("a new tensor of a number of this process")
+        if all(k.same for k in wholes):
+            return NEAR if name.startswith(RANDOM) else EQUAL
+        sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
+        if name in ("torch.randint", "torch.normal"):
+            sizes = [a for a in sizes if isinstance(a, (ast.Tuple, ast.List)) or self.kinds[id(a)].shape]
+        elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
+            return other(f"what {name}() makes of a number of samples")
+        first = sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
+        if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
+            first = first.elts[0]
+        kind = self.kinds.get(id(first), EQUAL)
+        rest = [k for k in wholes if not k.same and k.items is None and k is not kind]
+        if (kind.sized or (kind.shape and kind.axis == 0)) and not rest:
+            return BATCH
+        return other("the shapes are not known")
+
+    def _scaled_call(self, node: ast.Call, wholes: list[Kind]) -> Kind:
+        """A function of numbers: those of all processes are meant."""
+        parts = [*node.args, *(k.value for k in node.keywords)]
+        found = EQUAL
+        for part, kind in zip(parts, wholes, strict=True):
+            read = self._read_whole(part, kind)
+            found = join(found, read) if read.same else read
+        return found
+
+    def _length(self, expr: ast.expr, kind: Kind) -> Kind:
+        whole = kind.whole
+        if whole.name == "batch" and kind.items is None:
+            if not is_tensor(self.script, expr):
+                return SIZE if self._surely_rows(expr) else other("the length of a batch")
+            if whole.axis == "some":
+                return other("the number of some samples")
+            return SIZE if whole.axis in (0, "flat") and not whole.shape else EQUAL
+        return EQUAL
+
+    def _surely_rows(self, expr: ast.expr) -> bool:
+        return all(isinstance(t, Tensor) for t in self.things(expr))
+
+    def _torch(self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        wholes = [k.whole for k in (*args, *named.values())]
+        if all(k.same or k.name == "loader" for k in wholes):
+            return NEAR if any(k.name == "near" for k in wholes) else EQUAL
+        if name.startswith("torch.nn.functional.") and last in LOSSES.values():
+            return self._loss(last, node, wholes, self._keywords(node))
+        if last in ("add", "sub", "subtract") and len(args) == 2:
+            return add(*args)
+        if last in ("mul", "multiply") and len(args) == 2:
+            return times(*args)
+        if last in ("div", "divide", "true_divide") and len(args) == 2:
+            return over(*args)
+        if last in ("cat", "concat", "stack", "hstack", "vstack", "concatenate") and args:
+            inner = args[0].whole
+            dims = self._dims(node, 1)
+            if inner.name == "batch":
+                return inner if last != "stack" and dims in (None, 0) else other("samples are put together in a way that is not known")
+            return inner
+        if last in ("clip_grad_norm_", "clip_grad_value_"):
+            return EQUAL
+        if args:
+            return self._tensor(
+                last,
+                node,
+                args[0].whole if not args[0].whole.same else joined(*(w for w in wholes if not w.same)),
+                args[1:],
+                named,
+                shift=1,
+            )
+        return self._opaque(wholes, f"what {name}() makes of a batch")
+
+    def _loss(self, last: str, node: ast.AST, wholes: list[Kind], given: dict[str, ast.expr]) -> Kind:
+        """What a loss function makes of a batch, by its reduction."""
+        if any(k.name in ("other", "mean", "sum") for k in wholes):
+            return next((k for k in wholes if k.name == "other"), other("a loss of parts of numbers"))
+        reduction: object = "mean"
+        if "reduction" in given:
+            reduction = const(self.script.values(given["reduction"]))
+        legacy = {n: const(self.script.values(given[n])) for n in ("size_average", "reduce") if n in given}
+        if legacy:
+            if "reduction" in given or any(not isinstance(v, (bool, type(None))) for v in legacy.values()):
+                return other("how the loss is reduced is not known")
+            reduction = "none" if legacy.get("reduce") is False else "sum" if legacy.get("size_average") is False else "mean"
+        if reduction == "sum":
+            return SUM
+        if reduction == "none":
+            return BATCH
+        if reduction not in ("mean", "batchmean", "elementwise_mean"):
+            return other("how the loss is reduced is not known")
+        if last in ("cross_entropy", "nll_loss") and ({"weight", "ignore_index"} & set(given) or len(getattr(node, "args", ())) > 2):
+            return other("the loss weighs samples by their classes: its mean over processes is not that over the batch")
+        return MEAN
+
+    def _module(self, thing: Ext, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        """A layer, a loss or a model of a library."""
+        wholes = [k.whole for k in (*args, *named.values())]
+        short = thing.name.rsplit(".", 1)[-1]
+        if self.training.trains(thing):
+            return self._forward(node, [*args, *named.values()])
+        if all(k.same for k in wholes):
+            return NEAR if is_module(thing) or any(k.name == "near" for k in wholes) else EQUAL
+        if thing.name.startswith("torch.nn.") and short in LOSSES and isinstance(thing.node, ast.Call):
+            given = self._keywords(thing.node)
+            if thing.args.open or thing.args.dicts or thing.node.args:
+                return other("how the loss is reduced is not known") if short not in ("MSELoss", "L1Loss") or thing.node.args else MEAN
+            return self._loss(LOSSES[short], ast.Pass(), wholes, given)
+        if thing.name.startswith("torch.nn.") and short.endswith("Loss"):
+            return other(f"how {short} goes together over processes is not known")
+        if is_module(thing):
+            return self._forward(node, [*args, *named.values()])
+        return self._opaque(wholes, f"what {thing.name} makes of a batch")
+
+    def _method(self, this: Thing, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+        whole = receiver.whole
+        kinds = [*args, *named.values()]
+        if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
+            self.draws(node)
+        if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
+            self.changes(node)
+            self.happens(node)
+            for part in node.args:
+                if self.kinds[id(part)].whole.name == "near":
+                    self.first_value(part)
+                else:
+                    self.settle(part)
+            return NONE
+        if name == "state_dict" and isinstance(this, (Ext, Inst)) and not self.guarded:
+            self.happens(node)  # what is kept of it may be loaded again
+        if isinstance(this, Ext) and (name in ("step", "load_state_dict", "backward", "update", "zero_grad") or is_module(this)):
+            if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
+                self.happens(node)
+            return EQUAL if all(k.same for k in kinds) else self._opaque(kinds, f"what .{name}() does with a batch")
+        if name == "backward":
+            self.happens(node)
+            return NONE
+        if name in ADDERS and isinstance(this, (Seq, Dict, Unknown)):
+            self._put(node, args)
+            return NONE
+        if whole.name in ("batch", "mean", "sum"):
+            return self._tensor(name, node, whole, args, named)
+        if whole.name == "iter":
+            return receiver
+        if isinstance(this, Inst) and is_module(this):
+            if name in ("train", "eval", "load_state_dict", "requires_grad_", "to", "cuda"):
+                self.happens(node)
+            return EQUAL
+        if ASKS.fullmatch(name_of(Method(this, name))):
+            return NEAR
+        if name_of(Method(this, name)).startswith("tqdm"):
+            for part in (*node.args, *(k.value for k in node.keywords)):
+                self.settle_if_number(part)
+            return EQUAL
+        if whole.same and all(k.whole.same for k in kinds):
+            near = whole.name == "near" or any(k.whole.name == "near" for k in kinds)
+            return NEAR if near else EQUAL
+        if whole.same and isinstance(const(self.script.values(node.func.value)) if isinstance(node.func, ast.Attribute) else None, str):
+            return self._text([*node.args, *(k.value for k in node.keywords)])
+        return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")
+
+    def settle_if_number(self, expr: ast.expr) -> None:
+        """The argument of a progress bar: shown, in the first process only."""
+        kind = self.kinds[id(expr)].whole
+        if kind.name != "sum" or not kind.sized:
+            self.settle(expr)

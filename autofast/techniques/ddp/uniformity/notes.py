@@ -1,0 +1,294 @@
+"""What depends on what, and which numbers of one process become those of all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autofast.facts.host_io import MADE, effect_of
+from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
+from autofast.rule import Refusal, at
+from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
+from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words
+from autofast.techniques.ddp.uniformity.stores import Stores
+
+
+class Notes(Stores):
+    """Conditions that what follows depends on, and the notes of what the rewrite has to do."""
+
+    # -------------------------------------------------------------------------------------------- control
+    def under(self, test: ast.expr, kind: Kind) -> None:
+        self.control.append(Control(test, kind if id(test) not in self.decided else EQUAL))
+
+    def leave(self) -> None:
+        self.control.pop()
+
+    def happens(self, node: ast.AST) -> None:
+        """All processes must come here together."""
+        if self.guarded:
+            raise Alone(f"what {at(self.guarded[-1])} shows takes part in the training: put it into a variable first")
+        for control in list(self.all_control()):
+            if control.kind.name == "equal" or id(control.test) in self.decided:
+                continue
+            if control.kind.name == "near" and isinstance(control.test, ast.expr):
+                self.decided[id(control.test)] = control.test
+            else:
+                raise Refusal(f"whether the script comes to {at(node)} depends on {in_words(control.kind)} ({at(control.test)})")
+        for block in self.trying:
+            if any(not _ends(h) for h in block.handlers):
+                raise Refusal(f"an error on {at(node)} is caught on {at(block.handlers[0])}: the other processes would wait for ever")
+
+    def changes(self, node: ast.AST) -> None:
+        """Something is changed that lasts: not in one process only."""
+        if self.guarded:
+            raise Alone(f"what {at(self.guarded[-1])} shows changes something on {at(node)}: put it into a variable first")
+
+    def draws(self, node: ast.AST) -> None:
+        """Random numbers are drawn: before each process has its own, all must draw the same."""
+        if self.guarded and not self.trained:
+            raise Alone(f"what {at(self.guarded[-1])} shows or writes draws random numbers: put it into a variable first")
+
+    def outside(self, node: ast.Call) -> Kind | None:
+        """The call of a function of the project in what one process does alone: where it does more than that, it is taken out.
+
+        It then stands before the statement, so nothing that it could change may stand before it in there.
+        """
+        if not self.guarded or id(node) in self._inner or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func)):
+            return None
+        before, guarded, frames, control = dict(self.state), self.guarded, len(self.frames), len(self.control)
+        self._inner.add(id(node))
+        try:
+            if id(node) not in self.hoists:
+                with self._quietly():
+                    self._call(node)
+                    self.state = dict(before)
+                return self._call(node)
+        except Alone:
+            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(guarded[-1], node):
+                raise
+            self.hoists[id(node)] = node
+            self.splits.add(id(guarded[-1]))
+            del self.frames[frames:], self.control[control:]
+            self.state = before
+        finally:
+            self._inner.discard(id(node))
+        self.guarded = []
+        self._inner.add(id(node))
+        try:
+            return self._call(node)
+        finally:
+            self._inner.discard(id(node))
+            self.guarded = guarded
+
+    def files(self, node: ast.Call, kind: str) -> None:
+        if kind in ("guard", "file"):
+            effect = effect_of(self.script, node)
+            if effect is not None and (MADE.fullmatch(effect.name) if kind == "guard" else isinstance(parent_of(node), ast.withitem)):
+                if not self.trained:
+                    self._made_first(node)
+                    return
+            self.written = self.written or not _is_text(node)
+        elif kind == "download":
+            self.happens(node)
+            self._in_group(node)
+        elif self.written and kind == "read" and not self.guarded:
+            self.happens(node)
+            self._in_group(node)
+            self.barriers[id(statement_of(node))] = statement_of(node)
+
+    def _made_first(self, node: ast.Call) -> None:
+        """A file is made before the training starts: the others wait for it, as they may read it."""
+        with self._before_guard():
+            self.happens(node)
+            self._in_group(node)
+        guard = self.host.guard_of(node)
+        last = guard[1] if guard else statement_of(node)
+        for outer in ancestors(last):
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                break
+            if isinstance(outer, (ast.For, ast.While, ast.With)):
+                last = outer
+        self.waits[id(last)] = last
+
+    def _in_group(self, node: ast.AST) -> None:
+        if self.place != "in":
+            when = "before the training starts" if not self.place else "after its end"
+            raise Refusal(f"{at(node)} is carried out {when}, where the processes cannot wait for each other")
+
+    @contextmanager
+    def _before_guard(self) -> Iterator[None]:
+        """What is done here stands before the guard."""
+        guarded, self.guarded = self.guarded, []
+        try:
+            yield
+        finally:
+            self.guarded = guarded
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        before, self.recording = self.recording, False
+        try:
+            yield
+        finally:
+            self.recording = before
+
+    def _reads_before(self, statement: ast.AST, call: ast.Call) -> bool:
+        """Whether the statement looks at something that the call might change before it comes to the call."""
+        around = {id(call), *(id(a) for a in ancestors(call)), *(id(n) for n in ast.walk(call) if isinstance(n, ast.expr))}
+        for node in ast.walk(statement):
+            if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and id(node) not in around and not _is_method(node):
+                found = self.things(node.func) if isinstance(node, ast.Call) else []
+                fixed = bool(found) and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found)
+                if (node.lineno, node.col_offset) < (call.lineno, call.col_offset) and not fixed:
+                    return True
+        return False
+
+    # -------------------------------------------------------------------------------------------- what is noted
+    def note(self, expr: ast.expr, how: str) -> None:
+        if how in ("mean", "sum", "first"):
+            for outer in self.guarded:
+                if function_of(expr) is not function_of(outer):
+                    raise Alone(f"{at(expr)} is reached while {at(outer)} is carried out, in one process only")
+            with self._before_guard():
+                self.happens(expr)
+                self._in_group(expr)
+        if not self.recording:
+            return
+        old = self.notes.get(id(expr))
+        if old is not None and old.how != how:
+            if {old.how, how} in ({"mean", "none"}, {"first", "none"}):
+                how = "mean" if "mean" in (old.how, how) else "first"  # what is the same everywhere stays what it is
+            else:
+                raise self._two(expr)
+        self.notes[id(expr)] = Note(expr, how)
+
+    def met(self, node: ast.expr, kind: Kind) -> None:
+        if self.recording and kind.same and not kind.none:
+            self.whole.add(id(node))
+
+    def check_uses(self) -> None:
+        """What is a part of a number in one use is never all of it in another (a function for training and evaluation)."""
+        for note in self.notes.values():
+            if note.how in ("sum", "size", "per") and id(note.expr) in self.whole:
+                raise self._two(note.expr)
+
+    def _two(self, expr: ast.expr) -> Refusal:
+        return Refusal(
+            f"`{_short(expr)}` on {at(expr)} is a part of a number in one use and all of it in another: give training a function of its own"
+        )
+
+    def first_value(self, expr: ast.expr) -> None:
+        self.note(expr, "first")
+
+    def settle(self, expr: ast.expr, images: bool = False) -> None:
+        """Where the value of ``expr`` goes, that of all processes together is meant."""
+        kind = self.kinds.get(id(expr), EQUAL)
+        if kind.same or kind.name == "loader":
+            self.note(expr, "none")
+            return
+        if kind.items is None and kind.name in ("mean", "sum", "per"):
+            if kind.sized and isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mult):
+                sizes, others = self._sizes(expr.left, expr.right)
+                if len(sizes) == 1 and any(id(n) in self.notes and self.notes[id(n)].how != "none" for n in ast.walk(others[0])):
+                    self.settle(sizes[0])  # the number of samples itself: other rules may move what it is multiplied with
+                    return
+            self.note(expr, "size" if kind.sized else kind.name)  # `per` and `size` need no communication
+            return
+        inner = (
+            []
+            if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict))
+            else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
+        )
+        if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
+            if images:
+                return
+            raise Refusal(f"`{_short(expr)}` on {at(expr)} is {in_words(kind)}")
+        try:
+            for child in inner:
+                self.settle(child, images)
+        except Alone:
+            raise
+        except Refusal:
+            if kind.name == "other" and kind.why and id(expr) not in self.decided:
+                raise Refusal(f"`{_short(expr)}` on {at(expr)} is {kind.why}") from None
+            raise
+
+    def _sizes(self, *factors: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
+        """Those that count samples, and the others."""
+        sizes = [f for f in factors if self.kinds.get(id(f), EQUAL).sized]
+        return sizes, [f for f in factors if f not in sizes]
+
+    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
+        """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""
+        tensors = [t for t in self.things(expr) if isinstance(t, Tensor)]
+        own = kind.items is None and kind.name in ("mean", "sum") and not kind.sized and self._in_batches()
+        if own and tensors and not any(t.grad for t in tensors):
+            self.settle(expr)
+            return EQUAL
+        return kind
+
+    def _in_batches(self) -> bool:
+        """This function goes over the batches that are shared out."""
+        return any(
+            isinstance(c.test, ast.For) and id(c.test) in self._loops and function_of(c.test) is self.frames[-1].scope for c in self.control
+        )
+
+    def _own_call(self, call: ast.Call) -> bool:
+        return any(not hasattr(t, "name") or isinstance(t, (Func,)) for t in self.things(call.func))
+
+
+def _operands(expr: ast.expr) -> list[ast.expr]:
+    if isinstance(expr, ast.Call):
+        receiver = [expr.func.value] if isinstance(expr.func, ast.Attribute) else []
+        return [*receiver, *expr.args, *(k.value for k in expr.keywords)]
+    if isinstance(expr, ast.IfExp):
+        return [expr.body, expr.orelse]
+    found: list[ast.expr] = []
+    for child in ast.iter_child_nodes(expr):
+        if isinstance(child, ast.expr):
+            found.append(child)
+    return found
+
+
+def _short(expr: ast.expr) -> str:
+    text = ast.unparse(expr)
+    return text if len(text) < 50 else text[:47] + "..."
+
+
+def _is_method(node: ast.AST) -> bool:
+    """``x.item`` of ``x.item()``, ``logger.info`` of a call: looked at, not read."""
+    outer = parent_of(node)
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(outer, ast.Call)
+        and outer.func is node
+        and isinstance(node.value, (ast.Name, ast.Constant))
+    )
+
+
+def _named(handler: ast.ExceptHandler) -> list[str]:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type is not None else []
+    return [ast.unparse(k) for k in kinds]
+
+
+def interrupt(handler: ast.ExceptHandler) -> bool:
+    """The user ends the script: all processes get the signal."""
+    return _named(handler) == ["KeyboardInterrupt"]
+
+
+def exhausted(handler: ast.ExceptHandler) -> bool:
+    """The end of an iterator, to which all processes come at once."""
+    return _named(handler) == ["StopIteration"]
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    """The handler lets the error go on, or none can come from one process alone."""
+    return interrupt(handler) or exhausted(handler) or isinstance(handler.body[-1], ast.Raise)
+
+
+def _is_text(call: ast.Call) -> bool:
+    """A print: no file that the script could read again."""
+    text = ast.unparse(call.func)
+    return text.split(".")[-1] in ("print", "info", "debug", "warning", "error", "flush", "write", "log", "critical")

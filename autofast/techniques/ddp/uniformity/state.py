@@ -1,0 +1,65 @@
+"""What is known at a point of the training that is followed, and what is noted for the rewrite."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from autofast.model.values import Thing
+from autofast.rule import Refusal
+from autofast.techniques.ddp.uniformity.kinds import Kind, join
+
+Key = tuple[str, int, str]
+State = dict[Key, Kind]
+
+
+@dataclass
+class Control:
+    """A condition that what follows depends on."""
+
+    test: ast.expr | ast.stmt | ast.ExceptHandler
+    kind: Kind
+
+
+@dataclass
+class Frame:
+    """A function that is followed; ``things`` are what its parameters are in this call,
+    ``left`` conditions under which it may have ended already."""
+
+    scope: ast.AST
+    things: dict[str, list[Thing]] = field(default_factory=dict)
+    returns: list[Kind] = field(default_factory=list)
+    yields: list[Kind] = field(default_factory=list)
+    left: list[Control] = field(default_factory=list)
+    exits: list[State] = field(default_factory=list)  # what holds where it returns
+    passes: list[list[State]] = field(default_factory=list)  # ... and where its loops are left or go on, innermost last
+    loops: list[list[Control]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Note:
+    """What becomes of an expression: ``mean`` or ``sum`` (over processes), ``size`` (times their number), ``per`` (divided by it), ``first``
+    (that of the first process) or ``none``."""
+
+    expr: ast.expr
+    how: str
+
+
+class Alone(Refusal):
+    """One process would do alone what all must do."""
+
+
+def merged(a: State, b: State) -> State:
+    found = dict(a)
+    for key, kind in b.items():
+        found[key] = join(found[key], kind) if key in found else kind
+    return found
+
+
+def in_words(kind: Kind) -> str:
+    whole = kind.whole
+    if whole.name == "batch":
+        return "made of single samples, of which each process has a part"
+    if whole.name == "near":
+        return "a number that may differ between processes"
+    return whole.why or "a part of a larger number"

@@ -1,0 +1,259 @@
+"""The kinds of tensors: what their methods make of the share of a batch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from autofast.model.script import Script
+from autofast.model.values import Func, Tensor, Thing, const
+from autofast.techniques.ddp.names import Training
+from autofast.techniques.ddp.uniformity.kinds import (
+    BATCH,
+    ELEMENTWISE,
+    EQUAL,
+    LINEAR,
+    NONE,
+    PER_ROW,
+    SIZE,
+    Kind,
+    add,
+    of,
+    other,
+    over,
+    reduced,
+    times,
+)
+
+
+class Followed:
+    """What the parts of the walk share; :class:`_ddp_walk.Walk` has it all."""
+
+    script: Script
+    training: Training
+    kinds: dict[int, Kind]
+    passes: set[int]  # the calls of models that train
+    guarded: list[ast.AST]  # what is done by one process now
+    random_data: set[int]  # datasets whose items are random
+    state: dict[tuple[str, int, str], Kind]
+
+    # what Walk has
+    def things(self, node: ast.expr) -> list[Thing]:
+        raise NotImplementedError
+
+    def lookup(self, node: ast.Name) -> Kind:
+        raise NotImplementedError
+
+    def store(self, target: ast.expr, kind: Kind) -> None:
+        raise NotImplementedError
+
+    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
+        raise NotImplementedError
+
+    def read(self, expr: ast.expr, kind: Kind) -> Kind:
+        raise NotImplementedError
+
+    def settle(self, expr: ast.expr, images: bool = False) -> None:
+        raise NotImplementedError
+
+    def under(self, test: ast.expr, kind: Kind) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        raise NotImplementedError
+
+    def happens(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def changes(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def first_value(self, expr: ast.expr) -> None:
+        raise NotImplementedError
+
+    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
+        raise NotImplementedError
+
+    def draws(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def met(self, node: ast.expr, kind: Kind) -> None:
+        raise NotImplementedError
+
+    def outside(self, node: ast.Call) -> Kind | None:
+        raise NotImplementedError
+
+    def files(self, node: ast.Call, kind: str) -> None:
+        raise NotImplementedError
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def ev(self, node: ast.expr | None) -> Kind:
+        raise NotImplementedError
+
+    def element(self, expr: ast.expr, kind: Kind) -> Kind:
+        raise NotImplementedError
+
+    def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
+        raise NotImplementedError
+
+    def _text(self, parts: Iterable[ast.expr]) -> Kind:
+        raise NotImplementedError
+
+    def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
+        raise NotImplementedError
+
+    def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
+        raise NotImplementedError
+
+    def _put(self, node: ast.Call, args: list[Kind]) -> None:
+        raise NotImplementedError
+
+    def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
+        return {k.arg: k.value for k in node.keywords if k.arg}
+
+
+class Tensors(Followed):
+    """Methods of tensors, and the functions of the same names."""
+
+    def _tensor(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int = 0) -> Kind:
+        """A method of a tensor (``shift`` is 1 for the function of the same name)."""
+        receiver = node.args[0] if shift else node.func.value if isinstance(node.func, ast.Attribute) else None
+        kinds = [k.whole for k in (*args, *named.values())]
+        if worse := next((k for k in (kind, *kinds) if k.name == "other"), None):
+            return worse
+        if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
+            assert receiver is not None
+            return self._read_whole(receiver, kind)
+        if name in ("size", "dim", "ndimension", "numel", "nelement", "get_device", "is_floating_point", "element_size", "stride"):
+            return self._size(name, node, kind)
+        if name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "true_divide", "__add__") and args and not shift:
+            found = (add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over)(kind, args[0])
+            if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
+                self.store(receiver, found)
+            return found
+        if kind.name in ("mean", "sum"):
+            linear = name in LINEAR and all(k.same for k in kinds)
+            return kind if linear and not kind.sized else other(f"`{name}` of a part of a larger number")
+        if any(k.name in ("mean", "sum") for k in kinds) and name not in ("view", "reshape", "expand", "repeat", "to"):
+            return other("samples and a part of a number are mixed")
+        return self._of_batch(name, node, kind, args, named, shift)
+
+    def _size(self, name: str, node: ast.Call, kind: Kind) -> Kind:
+        if kind.name != "batch":
+            return EQUAL
+        if kind.axis == "some":
+            return (
+                EQUAL
+                if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size")
+                else other("the number of some samples")
+            )
+        if name in ("numel", "nelement"):
+            return SIZE
+        if name != "size":
+            return EQUAL
+        if not node.args:
+            return replace(BATCH, axis=kind.axis, shape=True)
+        dim = const(self.script.values(node.args[0]))
+        if isinstance(dim, int) and dim < 0 and self._is_image(node):
+            dim += 4
+        if not isinstance(dim, int) or kind.axis not in (0, 1) or dim < 0:
+            return other("the size of a batch")
+        return SIZE if dim == kind.axis else EQUAL
+
+    def _is_image(self, node: ast.Call) -> bool:
+        found = self.things(node.func.value) if isinstance(node.func, ast.Attribute) else []
+        return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
+
+    def _of_batch(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int) -> Kind:
+        if kind.shape:
+            return other("the shape of a batch")
+        if name in ("sum", "mean", "nanmean", *PER_ROW) and not (name in ("max", "min") and any(k.whole.name == "batch" for k in args)):
+            position = 1 if name in ("topk", "norm") else 0
+            return reduced(
+                name,
+                kind,
+                self._dims(node, position + shift),
+                const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False,
+            )
+        if name == "masked_select":
+            return replace(kind, axis="some")
+        if name in ("view", "reshape", "flatten"):
+            return self._reshaped(name, node, kind, args, shift)
+        if name in ("t", "T"):
+            return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
+        if name in ("expand_as", "view_as", "reshape_as") and args:
+            return args[0].whole if args[0].whole.name == "batch" else other("the shapes are not known")
+        if name == "unsqueeze":
+            dim = self._dims(node, shift)
+            if not isinstance(dim, int) or not isinstance(kind.axis, int):
+                return other("the shapes are not known")
+            return replace(kind, axis=kind.axis + 1) if 0 <= dim <= kind.axis else kind
+        if name == "squeeze":
+            return kind if kind.axis == 0 else other("the shapes are not known")
+        if name in ("items",):
+            return Kind("iter", items=(of(EQUAL, kind),))
+        if name in ("values", "keys", "get"):
+            return Kind("iter", items=(kind if name == "values" else EQUAL,)) if name != "get" else kind
+        if name in ("permute", "transpose"):
+            dims = [const(self.script.values(a)) for a in node.args[shift:]]
+            fixed = dims and dims[0] == 0 if name == "permute" else all(isinstance(d, int) and d != 0 for d in dims)
+            return kind if kind.axis == 0 and fixed else other("the shapes are not known")
+        if name in ELEMENTWISE:
+            axes = {k.whole.axis for k in args if k.whole.name == "batch"} - {kind.axis}
+            return kind if not axes else other("the shapes are not known")
+        if name in ("backward", "retain_grad", "register_hook"):
+            return NONE
+        if name in (
+            "interpolate",
+            "pad",
+            "max_pool2d",
+            "avg_pool2d",
+            "adaptive_avg_pool2d",
+            "conv2d",
+            "linear",
+            "relu",
+            "expand",
+            "repeat",
+            "embedding",
+            "layer_norm",
+            "batch_norm",
+        ):
+            return kind if kind.axis == 0 and name not in ("repeat", "expand") else other("the shapes are not known")
+        return other(f"what `{name}` makes of a batch")
+
+    def _dims(self, node: ast.Call, position: int) -> object:
+        """The dimension that a call is given: None, a number, a tuple; ``...`` where it is not known."""
+        expr = self._keywords(node).get("dim", self._keywords(node).get("axis"))
+        if expr is None and len(node.args) > position:
+            expr = node.args[position]
+        if expr is None:
+            return None
+        if isinstance(expr, (ast.Tuple, ast.List)):
+            return tuple(const(self.script.values(e)) for e in expr.elts)
+        return const(self.script.values(expr))
+
+    def _reshaped(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int) -> Kind:
+        given = node.args[shift:]
+        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+            given = list(given[0].elts)
+        dims = [const(self.script.values(g)) for g in given]
+        if name == "flatten":
+            start = dims[0] if dims else 0
+            return replace(kind, axis="flat") if start == 0 else kind if kind.axis == 0 else other("the shapes are not known")
+        if dims == [-1]:
+            return replace(kind, axis="flat") if kind.axis != "flat" else kind
+        if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:
+            return replace(kind, axis=1)
+        rows = dims and (dims[0] == -1 or self.kinds.get(id(given[0]), EQUAL).sized)
+        if rows and kind.axis in (0, "flat"):
+            return replace(kind, axis=0)
+        return other("the shapes are not known")
+
+
+def is_tensor(script: Script, expr: ast.expr) -> bool:
+    """Certainly no tuple, list or dict."""
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)

@@ -1,0 +1,524 @@
+"""The kinds of expressions: how what one process has goes together to what all have, through arithmetic, tensors and calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from autofast.facts.host_io import IMAGES, effect_of
+from autofast.model.kinds import is_module
+from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Ref, Tensor, Thing, Unknown, const
+from autofast.rule import Refusal, at
+from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES, Calls
+from autofast.techniques.ddp.uniformity.kinds import (
+    BATCH,
+    EQUAL,
+    LOADER,
+    NEAR,
+    NONE,
+    SIZE,
+    ZERO,
+    Kind,
+    add,
+    join,
+    joined,
+    of,
+    other,
+    over,
+    times,
+)
+from autofast.techniques.ddp.uniformity.tensors import is_tensor
+
+
+class Values(Calls):
+    """What expressions are; statements and functions are :class:`_ddp_walk.Walk`'s."""
+
+    def ev(self, node: ast.expr | None) -> Kind:
+        if node is None:
+            return EQUAL
+        self.step()
+        found = self._ev(node)
+        self.kinds[id(node)] = found
+        self.met(node, found)
+        return found
+
+    def _ev(self, node: ast.expr) -> Kind:
+        if (loaders := self._loader(node)) is not None and not isinstance(node, ast.Call):
+            return loaders
+        match node:
+            case ast.Constant(value=value):
+                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                return NONE if value is None else ZERO if is_number and value == 0 else EQUAL
+            case ast.Name():
+                return self.lookup(node)
+            case ast.BinOp():
+                return self._binary(node, self.ev(node.left), self.ev(node.right), node.op)
+            case ast.UnaryOp():
+                kind = self.ev(node.operand)
+                if isinstance(node.op, ast.Not):
+                    return self._truth(node.operand, kind)
+                return replace(kind, zero=False) if kind.name != "equal" else kind
+            case ast.Compare():
+                return self._compare(node)
+            case ast.BoolOp():
+                return self._bool(node)
+            case ast.IfExp():
+                return self._if(node)
+            case ast.Tuple() | ast.List():
+                return self._display(node)
+            case ast.Set():
+                return joined(EQUAL, *(self.ev(e).whole for e in node.elts))
+            case ast.Dict():
+                self._made_anew(node)
+                kinds = [self.ev(value).whole for value in node.values]
+                for key in node.keys:
+                    self.ev(key)
+                return joined(*kinds) if kinds else EQUAL
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.JoinedStr():
+                return self._text([v for v in node.values if isinstance(v, ast.FormattedValue)])
+            case ast.FormattedValue():
+                return self._formatted(node.value)
+            case ast.NamedExpr():
+                kind = self.ev(node.value)
+                self.store(node.target, kind)
+                return kind
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node)
+            case ast.Starred():
+                return self.ev(node.value)
+            case ast.Slice():
+                return joined(*(self.ev(p) for p in (node.lower, node.upper, node.step)))
+            case ast.Lambda():
+                return EQUAL
+            case ast.Await() | ast.Yield() | ast.YieldFrom():
+                return self.ev(node.value) if node.value is not None else EQUAL
+        return EQUAL
+
+    def _loader(self, node: ast.expr) -> Kind | None:
+        """A loader whose batches are shared out."""
+        found = self.things(node)
+        loaders = [t for t in found if isinstance(t, Ext) and self.training.shares(t)]
+        if not loaders:
+            return None
+        rest = [t for t in found if t not in loaders and t != Const(None)]
+        return LOADER if not rest else other("it is one loader or another")
+
+    def _display(self, node: ast.Tuple | ast.List) -> Kind:
+        self._made_anew(node)
+        kinds = [self.ev(e) for e in node.elts]
+        if any(isinstance(e, ast.Starred) for e in node.elts):
+            return joined(EQUAL, *(k.whole for k in kinds)) if all(k.same for k in kinds) else joined(*(k.whole for k in kinds))
+        return of(*kinds)
+
+    def _made_anew(self, node: ast.expr) -> None:
+        """An empty container again: what those made here before hold is known where they were put."""
+        for thing in self.things(node):
+            if isinstance(thing, CLASSES) and thing.node is node:
+                self.state.pop(("c", id(thing), ""), None)
+
+    # -------------------------------------------------------------------------------------------- operators
+    def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
+        left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (None, None)
+        if isinstance(op, ast.Mod) and left is not None and right is not None and isinstance(const(self.script.values(left)), str):
+            return self._text([right])
+        if isinstance(op, (ast.Add, ast.Sub)):
+            found = add(a, b)
+        elif isinstance(op, ast.Mult):
+            found = times(a, b)
+        elif isinstance(op, ast.Div):
+            found = over(a, b)
+        elif a.whole.same and b.whole.same:
+            found = join(replace(a.whole, zero=False), replace(b.whole, zero=False))
+        elif a.whole.name == "batch" or b.whole.name == "batch":
+            found = times(a, b)
+        else:
+            found = other("a part of a larger number is taken apart")
+        if found.name == "other" and left is not None and right is not None:
+            return self._scaled([(left, a.whole), (right, b.whole)], found)
+        return found
+
+    def _scaled(self, operands: list[tuple[ast.expr, Kind]], otherwise: Kind) -> Kind:
+        """Numbers of samples that go into a number in another way than a sum: those of all processes are meant."""
+        if not any(k.sized for _, k in operands) or not all(k.sized or k.same for _, k in operands):
+            return otherwise
+        found = EQUAL
+        for expr, kind in operands:
+            if kind.sized:
+                self.settle(expr)
+            else:
+                found = join(found, replace(kind, zero=False, none=False))
+        return found
+
+    def _compare(self, node: ast.Compare) -> Kind:
+        operands = [node.left, *node.comparators]
+        kinds = [self.ev(o).whole for o in operands]
+        if all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            return EQUAL
+        if any(k.name == "batch" for k in kinds):
+            return (
+                joined(*(k for k in kinds if k.name == "batch"))
+                if all(k.name == "batch" or k.same for k in kinds)
+                else other("samples are compared with a part of something")
+            )
+        if any(k.name in ("other", "loader") for k in kinds):
+            return next(k for k in kinds if k.name in ("other", "loader"))
+        for expr, kind in zip(operands, kinds, strict=True):
+            if not kind.same:
+                self.settle(expr)
+        return NEAR if any(k.name == "near" for k in kinds) else EQUAL
+
+    def _truth(self, expr: ast.expr, kind: Kind) -> Kind:
+        """``not x``, or x as a condition."""
+        whole = kind.whole
+        if whole.same:
+            return replace(whole, zero=False, none=False)
+        if whole.name in ("mean", "sum", "per"):
+            self.settle(expr)
+            return EQUAL
+        if whole.name == "loader":
+            return EQUAL
+        return other("it depends on single samples of this process's part") if whole.name == "batch" else whole
+
+    def _bool(self, node: ast.BoolOp) -> Kind:
+        found: Kind | None = None
+        depth = 0
+        for n, value in enumerate(node.values):
+            kind = self.ev(value)
+            truth = self._truth(value, kind)
+            found = truth if found is None else joined(found, truth) if found.name != "other" else found
+            if n < len(node.values) - 1:
+                self.under(value, truth)
+                depth += 1
+        for _ in range(depth):
+            self.leave()
+        assert found is not None
+        return found
+
+    def _if(self, node: ast.IfExp) -> Kind:
+        test = self.condition(node.test)
+        self.under(node.test, test)
+        kind = join(self.ev(node.body), self.ev(node.orelse))
+        self.leave()
+        return (
+            kind
+            if test.name == "equal"
+            else NEAR
+            if test.same and kind.same
+            else kind
+            if kind.name == "mean"
+            else other("it is chosen by each process")
+        )
+
+    def condition(self, test: ast.expr) -> Kind:
+        return self._truth(test, self.ev(test))
+
+    # -------------------------------------------------------------------------------------------- parts
+    def _attribute(self, node: ast.Attribute) -> Kind:
+        """Of an object of a library: what the object is, since what differs by process comes from calls (``_ddp_calls.DRAWN``)."""
+        receiver = self.ev(node.value)
+        found: Kind | None = None
+        for thing in self.things(node.value):
+            mine = self.state.get(("a", id(thing), node.attr)) if isinstance(thing, Inst) else None
+            if isinstance(thing, Inst) and mine is None:
+                mine = self._property(thing, node.attr)
+            if mine is not None:
+                found = mine if found is None else join(found, mine)
+        if found is not None:
+            return self._inside(node, found)
+        kind = receiver.whole
+        if node.attr == "index" and (ast.unparse(node.value).endswith("device") or any(_is_device(t) for t in self.things(node.value))):
+            return NEAR  # each process has a GPU of its own
+        if node.attr in ("device", "dtype", "ndim", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"):
+            return EQUAL
+        if kind.name == "batch":
+            if node.attr in ("shape",):
+                return replace(BATCH, axis=kind.axis, shape=True)
+            if node.attr in ("data", "grad"):
+                return kind
+            if node.attr in ("T", "mT"):
+                return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
+            return BATCH if not is_tensor(self.script, node.value) else other(f"`.{node.attr}` of a batch")
+        if kind.name in ("mean", "sum"):
+            return kind if node.attr in ("data", "T") else other(f"`.{node.attr}` of a part of a larger number")
+        if kind.name == "loader":
+            return SIZE if node.attr == "batch_size" else EQUAL
+        return replace(kind, zero=False, none=False)
+
+    def _property(self, thing: Inst, name: str) -> Kind | None:
+        """What a property gives."""
+        for func in thing.cls.find(name) or ():
+            if isinstance(func, Func) and any(getattr(t, "name", "").endswith("property") for d in func.decorators for t in d):
+                return self.call_function(func, thing, None, [], {})
+        return None
+
+    def _inside(self, node: ast.expr, found: Kind) -> Kind:
+        """What was put into the container that an expression may be, wherever that was done."""
+        for thing in self.things(node):
+            if isinstance(thing, CLASSES) and (mine := self.state.get(("c", id(thing), ""))) is not None:
+                found = mine if found.items is not None and not found.items else join(found.whole, mine)
+        return found
+
+    def _subscript(self, node: ast.Subscript) -> Kind:
+        kind = self._inside(node.value, self.ev(node.value))
+        index = node.slice
+        self.ev(index)
+        if any(id(t) in self.random_data for t in self.things(node.value)):
+            self.draws(node)
+        key = const(self.script.values(index))
+        if kind.items is not None and isinstance(key, int) and -len(kind.items) <= key < len(kind.items):
+            return kind.items[key]
+        kind = kind.whole
+        if kind.name == "batch":
+            return self._rows(node, kind, key)
+        if kind.same and self.kinds[id(index)].whole.name == "batch":
+            return BATCH if self.kinds[id(index)].whole.axis == 0 else other("the shapes are not known")
+        if kind.name == "iter":
+            return kind.items[0] if kind.items else EQUAL
+        return replace(kind, zero=False, none=False)
+
+    def _rows(self, node: ast.Subscript, kind: Kind, key: object) -> Kind:
+        if kind.shape:
+            if isinstance(key, int) and key == kind.axis:
+                return SIZE
+            return EQUAL if isinstance(key, int) and key >= 0 and kind.axis in (0, 1) else other("the shape of a batch")
+        if not is_tensor(self.script, node.value):
+            return kind
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        everything = isinstance(first, ast.Slice) and first.lower is None and first.upper is None and first.step is None
+        if kind.axis == 0 and everything:
+            return kind
+        if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
+            return kind if isinstance(first, ast.Slice) else replace(kind, axis=0) if isinstance(key, int) else other("a part of a batch")
+        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(node.slice, ast.Tuple):
+            return replace(kind, axis="some")
+        return other("a part of the batch")
+
+    def _formatted(self, expr: ast.expr) -> Kind:
+        """``f"{x}"``: x is read, or says by ``__str__`` what it is."""
+        kind = self.ev(expr)
+        texts = [self._own_text(t) for t in self.things(expr) if isinstance(t, Inst)]
+        if texts:
+            return joined(*texts)
+        return self._read_whole(expr, kind)
+
+    def _own_text(self, thing: Inst) -> Kind:
+        for name in ("__str__", "__repr__", "__format__"):
+            for func in thing.cls.find(name) or ():
+                if isinstance(func, Func):
+                    return self.call_function(func, thing, None, [], {})
+        return EQUAL
+
+    def _text(self, parts: Iterable[ast.expr]) -> Kind:
+        found = EQUAL
+        for part in parts:
+            kind = self._formatted(part.value if isinstance(part, ast.FormattedValue) else part)
+            found = join(found, kind) if kind.same else kind
+        return found
+
+    def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
+        """A value becomes a number or text of the host."""
+        if kind.items is not None and isinstance(expr, (ast.Tuple, ast.List)):
+            return joined(EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True)))
+        whole = kind.whole
+        if whole.same:
+            return replace(whole, zero=False, none=False)
+        if whole.name in ("mean", "sum", "per"):
+            self.settle(expr)
+            return EQUAL
+        return other("single samples of this process's part") if whole.name == "batch" else whole
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Kind:
+        depth = 0
+        for generator in node.generators:
+            self.store(generator.target, self.element(generator.iter, self.ev(generator.iter)))
+            for test in generator.ifs:
+                self.under(test, self.condition(test))
+                depth += 1
+        if isinstance(node, ast.DictComp):
+            self.ev(node.key)
+            found = self.ev(node.value)
+        else:
+            found = self.ev(node.elt)
+        for _ in range(depth):
+            self.leave()
+        return found if found.items is None else Kind("iter", items=(found,)) if isinstance(node, ast.GeneratorExp) else found.whole
+
+    def element(self, expr: ast.expr, kind: Kind) -> Kind:
+        """What a loop over ``expr`` gives."""
+        if kind.name == "loader":
+            return BATCH
+        if kind.name == "iter":
+            assert kind.items is not None
+            return kind.items[0]
+        kind = self._inside(expr, kind)
+        if kind.items is not None:
+            return joined(*kind.items) if kind.items else EQUAL
+        if kind.name == "batch":
+            return other("single samples of this process's part") if is_tensor(self.script, expr) else kind
+        return replace(kind, zero=False, none=False)
+
+    # -------------------------------------------------------------------------------------------- calls
+    def _call(self, node: ast.Call) -> Kind:
+        if (out := self.outside(node)) is not None:
+            return out
+        found = self.things(node.func)
+        if (loader := self._loader(node)) is not None and any(isinstance(t, Ref) for t in found):
+            for part in (*node.args, *(k.value for k in node.keywords)):
+                self.ev(part)
+            return loader
+        effect = effect_of(self.script, node)
+        if effect is not None and effect.kind in ("guard", "writer"):
+            return self._effect(node, effect.name)
+        receiver = self.ev(node.func.value) if isinstance(node.func, ast.Attribute) else EQUAL
+        if isinstance(node.func, ast.Attribute):
+            receiver = self._inside(node.func.value, receiver)
+        if (
+            isinstance(node.func, ast.Attribute)
+            and receiver.whole.name == "equal"
+            and node.func.attr == "format"
+            and isinstance(next((t.value for t in self.things(node.func.value) if isinstance(t, Const)), None), str)
+        ):
+            return self._text([*node.args, *(k.value for k in node.keywords)])
+        args = [self.ev(a) for a in node.args]
+        named = {k.arg or f"**{n}": self.ev(k.value) for n, k in enumerate(node.keywords)}
+        if effect is not None and effect.kind in ("read", "ask", "file", "download"):
+            self.files(node, effect.kind)
+        results = [self._call_thing(t, node, args, named, receiver) for t in _different(found)] or [
+            self._unresolved(node, args, named, receiver)
+        ]
+        return joined(*results) if len(results) > 1 else results[0]
+
+    def _effect(self, node: ast.Call, name: str) -> Kind:
+        images = IMAGES.fullmatch(name) is not None
+        if isinstance(node.func, ast.Attribute):
+            self.ev(node.func.value)
+        if name.endswith(".summary") and name.startswith("torch"):
+            self.draws(node)
+        text = name.startswith(("builtins.print", "logging.", "tqdm", "sys.", "pprint."))
+        for part in (*node.args, *(k.value for k in node.keywords)):
+            kind = self._formatted(part) if text else self.ev(part)
+            if not text or not kind.same:
+                self.settle(part, images)
+        self.files(node, "guard")
+        return NONE
+
+    def _call_thing(self, thing: Thing, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+        match thing:
+            case Func():
+                return self.call_function(thing, None, node, args, named)
+            case Bound(func=func, this=this):
+                if isinstance(this, Inst) and is_module(this) and self._is_model(this) and func.name == "forward":
+                    return self._forward(node, [*args, *named.values()])
+                return self.call_function(func, this, node, args, named)
+            case Cls():
+                return self._make(thing, node, args, named)
+            case Inst():
+                return self._call_instance(thing, node, args, named)
+            case Partial():
+                return self._opaque([*args, *named.values()], "what a partial function makes of a batch")
+            case Ref():
+                return self._function(thing.name, node, args, named)
+            case Method(this=this, name=name):
+                return self._method(this, name, node, args, named, receiver)
+            case Ext():
+                return self._module(thing, node, args, named)
+        return self._unresolved(node, args, named, receiver)
+
+    def _unresolved(self, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if receiver.whole.name in ("batch", "mean", "sum"):
+            return self._tensor(name, node, receiver.whole, args, named)
+        if name in ADDERS:
+            self._put(node, args)
+        return self._opaque([receiver, *args, *named.values()], "what is made of a batch here")
+
+    def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
+        """A function that is not known."""
+        kinds = [k.whole for k in kinds]
+        if any(k.name in ("batch", "other", "mean", "sum", "per") for k in kinds):
+            return next((k for k in kinds if k.name == "other"), other(why))
+        return NEAR
+
+    def _is_model(self, thing: Thing) -> bool:
+        return self.training.trains(thing) or any(m.thing is thing for m in self.script.models)
+
+    def _call_instance(self, thing: Inst, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        if is_module(thing) and self.training.trains(thing):
+            return self._forward(node, [*args, *named.values()])
+        for name in ("__call__", "forward"):
+            for func in thing.cls.find(name) or ():
+                if isinstance(func, Func):
+                    return self.call_function(func, thing, node, args, named)
+        return self._opaque([*args, *named.values()], f"what {thing.cls.node.name} objects make of a batch")
+
+    def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
+        """A model gives a row for each sample; where a loss function is part of it, it is not known what it gives."""
+        if id(node) in self.passes:
+            self.happens(node)
+        wholes = [k.whole for k in kinds]
+        if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(not k.same for k in wholes):
+            return other("the model computes the loss itself")
+        if any(k.name in ("mean", "sum", "other") for k in wholes):
+            return next((k for k in wholes if k.name == "other"), other("the model is given a part of a number"))
+        if any(k.name == "batch" for k in wholes):
+            return BATCH if all(k.axis == 0 for k in wholes if k.name == "batch") else other("the batch is not the first dimension")
+        return NEAR
+
+    def _make(self, cls: Cls, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+        for thing in self.things(node):
+            if isinstance(thing, Inst) and thing.cls is cls:
+                for func in cls.find("__init__") or ():
+                    if isinstance(func, Func):
+                        self.call_function(func, thing, node, args, named)
+        kinds = [k.whole for k in (*args, *named.values())]
+        return (
+            EQUAL
+            if all(k.same or k.name == "loader" for k in kinds)
+            else EQUAL
+            if cls.find("__init__")
+            else self._opaque(kinds, "an object that holds a batch")
+        )
+
+    def _put(self, node: ast.Call, args: list[Kind]) -> None:
+        """``losses.append(x)``: the list holds it from now on, whatever it is called."""
+        if not args:
+            return
+        self.changes(node)
+        if not isinstance(node.func, ast.Attribute):  # append = losses.append
+            if any(not a.same for a in args):
+                raise Refusal(f"what {at(node)} keeps is not known: call the method of the list itself")
+            return
+        args = [self.kept(e, k) for e, k in zip(node.args, args, strict=False)]
+        what = joined(*(a.whole for a in args)) if args else EQUAL
+        if node.func.attr in ("insert", "setdefault"):
+            what = args[-1].whole
+        elif node.func.attr in ("extend", "update") and node.args:
+            what = self.element(node.args[0], args[0]).whole
+        self.hold(node.func.value, what)
+
+    def hold(self, container: ast.expr, what: Kind) -> None:
+        raise NotImplementedError
+
+
+def _is_device(thing: Thing) -> bool:
+    return isinstance(thing, Ext) and thing.name == "torch.device"
+
+
+def _different(found: list[Thing]) -> list[Thing]:
+    """Without further tensors whose same method is called."""
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for thing in found:
+        key = (type(thing.this).__name__, thing.name) if isinstance(thing, Method) and isinstance(thing.this, (Tensor, Unknown)) else None
+        if key is None or key not in seen:
+            kept.append(thing)
+        if key is not None:
+            seen.add(key)
+    return kept

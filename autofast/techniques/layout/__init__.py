@@ -1,0 +1,1 @@
+"""Images in the order of memory that convolutions prefer."""

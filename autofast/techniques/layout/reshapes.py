@@ -1,0 +1,98 @@
+""".view() of values that may be in channels_last becomes .reshape()."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit, Rewrite
+from autofast.facts.precision.hazards import Code, is_activation
+from autofast.facts.shared_memory import is_reshaping, written_through
+from autofast.flow.positions import block, index
+from autofast.model.script import Script
+from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
+
+
+def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
+    """``.view()`` of values that may be in the other layout becomes ``.reshape()``, which is the same where both work."""
+    if why := _unbound(script):
+        return why
+    found: list[Edit] = []
+    for node, base in _reshapings(script, code, models):
+        if line := written_through(script, node, base):
+            where = f"line {line} of {source_of(node).rel}"
+            return f"{where} writes through a view, which would be a copy in this layout (or the reverse)"
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
+            found.append(
+                Rewrite(node.func, "{value}." + {"view": "reshape", "view_as": "reshape_as"}[node.func.attr], {"value": node.func.value})
+            )
+    return iter(found)
+
+
+def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls that give values which may be in the other layout another shape, and these values."""
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            base = is_reshaping(script, node)
+            if base is None or not isinstance(node, ast.Call):
+                continue
+            found = script.values(base)
+            mine = any(isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int" for t in found)
+            if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(script, node, base):
+                yield node, base
+
+
+def _unbound(script: Script) -> str:
+    """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            line = getattr(node, "lineno", 0)
+            if isinstance(node, ast.Attribute) and node.attr in ("view", "view_as") and isinstance(node.ctx, ast.Load):
+                found, parent = script.values(node.value), parent_of(node)
+                called = isinstance(parent, ast.Call) and parent.func is node
+                if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (not called and _may_be_tensor(found)):
+                    return f"line {line} of {source.rel} uses `{node.attr}` as a function, which raises in this layout"
+            elif isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args):
+                names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+                if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
+                    return f"line {line} of {source.rel} uses `view` as a function, which raises in this layout"
+    return ""
+
+
+def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
+    """A view of something that is contiguous, or of a 1x1 image, or one of the dtype."""
+    if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
+        return True
+    value: ast.AST | None = base
+    if isinstance(value, ast.Name):
+        value = _last_value(node, value.id)
+    if not isinstance(value, ast.Call):
+        return False
+    if isinstance(value.func, ast.Attribute) and value.func.attr in ("contiguous", "flatten", "reshape"):
+        return True
+    return any(_is_pooled(t, value, script) for t in script.values(value.func))
+
+
+def _may_be_tensor(found: Values) -> bool:
+    return any(isinstance(t, (Tensor, Unknown)) for t in found)
+
+
+def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
+    if isinstance(callee, Ext) and callee.name == "torch.nn.AdaptiveAvgPool2d":
+        return const(callee.args.get(0, "output_size")) in (1, (1, 1))
+    if isinstance(callee, Ref) and callee.name == "torch.nn.functional.adaptive_avg_pool2d" and len(call.args) > 1:
+        return const(script.values(call.args[1])) in (1, (1, 1))
+    return isinstance(callee, Ext) and callee.name == "torch.nn.Linear"
+
+
+def _last_value(node: ast.AST, name: str) -> ast.expr | None:
+    """What ``name`` was last set to, in the statements just above."""
+    statement = statement_of(node)
+    here = block(statement)
+    for other in reversed(here[: max(index(here, statement), 0)]):
+        if isinstance(other, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in other.targets):
+            return other.value
+        if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(other)):
+            return None
+    return None

@@ -1,0 +1,1 @@
+"""Batches: workers, windows, transfers."""

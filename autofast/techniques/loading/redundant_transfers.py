@@ -1,0 +1,124 @@
+"""Copies that do nothing, as Accelerate has put the batches on the device already."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit, Remove, Rewrite
+from autofast.flow.iterations import follows, mentions, within
+from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
+from autofast.model.script import Script, Transfer
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.values import Const, Dict, Ext, Thing
+
+
+def is_placed(script: Script, transfer: Transfer) -> bool:
+    """``x.to(accelerator.device)`` in a loop over a loader that ``accelerator.prepare()`` has given: ``x`` is there."""
+    node = transfer.node
+    if transfer.how != "to" or len(node.args) != 1 or node.keywords or not transfer.loaders:
+        return False
+    accelerator = _owner_of_device(script, node.args[0])
+    if accelerator is None:
+        return False
+    prepared = list(_prepared(script, accelerator))
+    return all(any(_comes_from(o, name, statement, transfer.loaders) for name, statement in prepared) for o in transfer.site)
+
+
+def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
+    """The Accelerator of ``accelerator.device``, one that places what it prepares."""
+    if not isinstance(target, ast.Attribute) or target.attr != "device":
+        return None
+    found = [t for t in script.values(target.value) if t != Const(None)]
+    if len(found) != 1 or not isinstance(found[0], Ext) or found[0].name != "accelerate.Accelerator":
+        return None
+    args = found[0].args
+    places = args.given(0, "device_placement")
+    if args.open or args.loose is not None or (places is not None and places.values != {Const(True)}):
+        return None
+    return found[0]
+
+
+def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.Assign]]:
+    """Each variable that gets its own value back from ``prepare``, so that nothing else is called by that name afterwards."""
+    for site in script.methods("prepare", "prepare_data_loader"):
+        call = site.node
+        statement = parent_of(call)
+        plain = isinstance(call, ast.Call) and not call.keywords and isinstance(statement, ast.Assign) and len(statement.targets) == 1
+        if not plain or any(o.this is not accelerator or any(isinstance(f, (BranchFrame, TryFrame)) for f in o.stack) for o in site):
+            continue
+        assert isinstance(call, ast.Call) and isinstance(statement, ast.Assign)
+        target = statement.targets[0]
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        if [ast.unparse(t) for t in targets] != [ast.unparse(a) for a in call.args]:
+            continue
+        for name in targets:
+            if isinstance(name, ast.Name) and _is_last(name, statement):
+                yield name, statement
+
+
+def _is_last(name: ast.Name, statement: ast.Assign) -> bool:
+    stores = [n for n in mentions(function_of(name), name.id) if not isinstance(n.ctx, ast.Load)]
+    return all(n is name or (n.lineno < statement.lineno and function_of(n) is function_of(name)) for n in stores)
+
+
+def _comes_from(occurrence: Occurrence, name: ast.Name, statement: ast.Assign, loaders: list[Thing]) -> bool:
+    """Whether the loop over these loaders goes over the variable, after ``statement``."""
+    for frame in occurrence.stack:
+        if isinstance(frame, LoopFrame) and any(x in frame.loaders for x in loaders):
+            loop = frame.node
+            if not isinstance(loop, (ast.For, ast.AsyncFor)) or function_of(loop) is not function_of(name) or not follows(loop, statement):
+                return False
+            used = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Name) and n.id == name.id]
+            return bool(used) and within(used[0], loop.iter)
+    return False
+
+
+def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
+    """The edits that leave ``moves``, all in one statement, out."""
+    statement = statement_of(moves[0])
+    if isinstance(statement, ast.Assign) and _only_renames(script, statement, {id(m) for m in moves}):
+        return [Remove(statement)]
+    edits: list[Edit] = []
+    for move in moves:
+        assert isinstance(move.func, ast.Attribute)
+        edits.append(Rewrite(move, "{x}", {"x": move.func.value}))
+    return edits
+
+
+def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> bool:
+    """``x, y = x.to(d), y.to(d)`` and ``batch = {k: v.to(d) for k, v in batch.items()}``: without the copies, names get what they have."""
+    if len(statement.targets) != 1:
+        return False
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Name) and isinstance(value, ast.DictComp):
+        return _is_same_dict(script, target, value, moves)
+    targets, values = (target.elts, value.elts) if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else ([target], [value])
+    if len(targets) != len(values):
+        return False
+    for name, call in zip(targets, values, strict=True):
+        if not isinstance(name, ast.Name) or id(call) not in moves:
+            return False
+        receiver = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        if not isinstance(receiver, ast.Name) or receiver.id != name.id:
+            return False
+    return True
+
+
+def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: set[int]) -> bool:
+    match value:
+        case ast.DictComp(
+            key=ast.Name(id=key),
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=item))) as call,
+            generators=[
+                ast.comprehension(
+                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
+                    iter=ast.Call(func=ast.Attribute(value=ast.Name(id=held) as whole, attr="items"), args=[], keywords=[]),
+                    ifs=[],
+                    is_async=0,
+                )
+            ],
+        ):
+            same = (key, item, held) == (first, second, target.id) and id(call) in moves
+            return same and all(isinstance(t, Dict) for t in script.values(whole))
+    return False

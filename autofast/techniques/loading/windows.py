@@ -1,0 +1,341 @@
+"""Windows that are cut out of a long row one by one: ``torch.stack([data[i : i + length] for i in starts])``.
+
+All windows of a row are one strided view of it, and those that begin at ``starts`` are rows of that view: one index operation copies them.
+The numbers are copied as they are, into a tensor that lies in memory as ``stack`` lays it out. What has to be proven: the row has one
+dimension (the windows of a matrix would have their dimensions in another order), no start is negative (a slice counts from the end
+then), and the last window ends inside the row (a slice is cut off there, a view has no such row).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from autofast.edit.edits import Edit, Rewrite
+from autofast.facts.datasets import ANEW
+from autofast.flow.iterations import mentions, position
+from autofast.flow.provenance import assigned, only_value
+from autofast.model.events import CallFrame, LoopFrame, Stack
+from autofast.model.script import Script
+from autofast.model.source import block_of, function_of, parent_of, source_of, statement_of
+from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const
+from autofast.rule import Refusal
+from autofast.write.imports import module_in
+
+STACKS = ("torch.stack", "numpy.stack")
+DRAWN = {"torch.randint": "torch", "numpy.random.randint": "numpy"}  # whole numbers from ``low`` (0 where it is not given) up to ``high``
+ROWS = {"numpy.memmap": "numpy", "numpy.fromfile": "numpy", "numpy.frombuffer": "numpy", "numpy.arange": "numpy", "torch.arange": "torch"}
+MADE = {"torch.tensor": "torch", "torch.as_tensor": "torch", "torch.LongTensor": "torch", "numpy.array": "numpy", "numpy.asarray": "numpy"}
+NUMPY_CASTS = frozenset({"astype", "copy"})
+TORCH_CASTS = frozenset({"long", "int", "float", "short", "to", "cpu", "cuda", "clone", "contiguous", "type"})
+DEVICES = ("torch.set_default_device", "torch.set_default_tensor_type")
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Windows that are cut one by one; ``edits`` cut them at once, or ``refusal`` says why that is not certain to be the same."""
+
+    call: ast.Call
+    edits: tuple[Edit, ...] = ()
+    refusal: str = ""
+
+
+def cuts(script: Script) -> Iterator[Cut]:
+    """The windows that the script cuts again and again."""
+    for site in script.calls(*STACKS):
+        comp = site.node.args[0] if isinstance(site.node, ast.Call) and site.node.args else None
+        if not isinstance(site.node, ast.Call) or not isinstance(comp, ast.ListComp) or len(site.node.args) + len(site.node.keywords) != 1:
+            continue
+        windows = _windows(script, site.node, comp)
+        if windows is None or not any(isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While)) for o in site for f in o.stack):
+            continue
+        try:
+            yield Cut(site.node, windows.at_once(script, {_row(script, windows.row, o.stack, 0) for o in site}))
+        except Refusal as why:
+            yield Cut(site.node, refusal=str(why))
+
+
+def _windows(script: Script, call: ast.Call, comp: ast.ListComp) -> Windows | None:
+    """What is cut, where it is cut by ``data[i : i + length]`` for ``i`` in ``starts``."""
+    loop = comp.generators[0]
+    if (
+        len(comp.generators) != 1
+        or loop.ifs
+        or loop.is_async
+        or not isinstance(loop.target, ast.Name)
+        or not isinstance(loop.iter, ast.Name)
+    ):
+        return None
+    index, window = loop.target.id, _window(script, comp.elt, loop.target.id)
+    match window:
+        case ast.Subscript(value=ast.Name() as row, slice=ast.Slice(lower=ast.expr() as first, upper=ast.expr() as last, step=None)):
+            if any(isinstance(t, Tensor) and t.models for t in script.values(row)):
+                return None
+            try:
+                lower, upper = Sum.of(first), Sum.of(last)
+            except Refusal:
+                return None
+            offset = lower.without(index)
+            if lower.terms[index] == upper.terms[index] == 1 and not offset.terms:
+                return Windows(call, comp.elt, window, row, loop.iter, upper - lower, offset.number)
+    return None
+
+
+def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
+    """The slice in ``torch.from_numpy(data[i : i + n].astype(np.int64))``: what is done to it is done number by number."""
+    match expr:
+        case ast.Subscript():
+            return expr
+        case ast.Call(args=[inner], keywords=[]) if _is(script, expr.func, "torch.from_numpy"):
+            return _window(script, inner, index)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in NUMPY_CASTS | TORCH_CASTS:
+            if any(k.arg in ("order", None) for k in expr.keywords) or (method in NUMPY_CASTS and len(expr.args) > (method == "astype")):
+                return None  # all windows together would lie in memory in another order
+            arguments = [n for a in (*expr.args, *(k.value for k in expr.keywords)) for n in ast.walk(a)]
+            return None if any(isinstance(n, ast.Name) and n.id == index for n in arguments) else _window(script, inner, index)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """``call`` stacks ``each`` window ``row[start + offset : start + offset + length]`` for all ``starts``."""
+
+    call: ast.Call
+    each: ast.expr
+    window: ast.Subscript
+    row: ast.Name
+    starts: ast.Name
+    length: Sum
+    offset: int
+
+    def at_once(self, script: Script, kinds: set[str]) -> tuple[Edit, ...]:
+        """The edits that take all windows at once, out of a row of this kind."""
+        if len(kinds) != 1 or "" in kinds or _is_reshaped(script):
+            raise Refusal(f"whether `{self.row.id}` has one dimension is not known")
+        kind, drawn = kinds.pop(), _inside(script, self)
+        if script.calls(*DEVICES):
+            raise Refusal("new tensors are made on another device")
+        as_tensor = _is(script, self.call.func, "torch.stack")
+        if as_tensor != (
+            kind == "torch" or any(_is(script, n.func, "torch.from_numpy") for n in ast.walk(self.each) if isinstance(n, ast.Call))
+        ):
+            raise Refusal(f"`{self.row.id}` is of another library than what is stacked")
+        if kind == "torch" and drawn == "numpy":
+            raise Refusal(f"`{self.starts.id}` is an array of NumPy, and `{self.row.id}` a tensor")
+        begin = f"{self.starts.id}.numpy()" if kind == "numpy" and drawn == "torch" else self.starts.id
+        begin += f" + {self.offset}" if self.offset > 0 else f" - {-self.offset}" if self.offset else ""
+        imports: tuple[Edit, ...] = ()
+        if kind == "torch":
+            rows = f"{self.row.id}.unfold(0, {self.length.code()}, 1)[{begin}]"
+        else:
+            numpy, imports = module_in(source_of(self.call), "numpy")
+            rows = f"{numpy}.lib.stride_tricks.sliding_window_view({self.row.id}, {self.length.code()})[{begin}]"
+        return (
+            Rewrite(self.call, "{each}", {"each": self.each}),
+            Rewrite(self.window, rows.replace("{", "{{").replace("}", "}}")),
+            *imports,
+        )
+
+
+def _is_reshaped(script: Script) -> bool:
+    """Somewhere a tensor or array that exists gets other dimensions."""
+    nodes = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
+    return any(n.attr in ANEW or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store)) for n in nodes)
+
+
+# ------------------------------------------------------------------------------------------------ sums
+@dataclass
+class Sum:
+    """A sum of names, attributes and a number: ``i + 1 + config.length``. ``terms`` counts them by their text."""
+
+    terms: Counter[str] = field(default_factory=Counter)
+    number: int = 0
+    nodes: dict[str, ast.expr] = field(default_factory=dict)
+
+    @staticmethod
+    def of(expr: ast.expr) -> Sum:
+        match expr:
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return Sum.of(left) + Sum.of(right)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return Sum.of(left) - Sum.of(right)
+            case ast.Constant(value=int(value)) if not isinstance(value, bool):
+                return Sum(number=value)
+            case ast.Name() | ast.Attribute() | ast.Call() | ast.Subscript():
+                text = ast.unparse(expr)
+                return Sum(Counter({text: 1}), 0, {text: expr})
+        raise Refusal(f"`{_text(expr)}` is no sum of names and numbers")
+
+    def __add__(self, other: Sum) -> Sum:
+        return self._with(other, 1)
+
+    def __sub__(self, other: Sum) -> Sum:
+        return self._with(other, -1)
+
+    def _with(self, other: Sum, sign: int) -> Sum:
+        keys = [*self.terms, *(k for k in other.terms if k not in self.terms)]
+        terms = Counter({k: n for k in keys if (n := self.terms[k] + sign * other.terms[k])})
+        return Sum(terms, self.number + sign * other.number, self.nodes | other.nodes)
+
+    def without(self, name: str) -> Sum:
+        return Sum(Counter({k: n for k, n in self.terms.items() if k != name}), self.number, self.nodes)
+
+    def code(self) -> str:
+        """The sum, where it is one of variables and a number that nothing is taken off but from that."""
+        if any(n != 1 or not isinstance(self.nodes[k], (ast.Name, ast.Attribute)) for k, n in self.terms.items()) or not (
+            self.terms or self.number > 0
+        ):
+            raise Refusal("what length the windows have is not known")
+        number = f" + {self.number}" if self.number > 0 else f" - {-self.number}" if self.number else ""
+        return " + ".join(self.terms) + number if self.terms else str(self.number)
+
+
+# ------------------------------------------------------------------------------------------------ starts
+def _inside(script: Script, windows: Windows) -> str:
+    """Whether all windows lie inside the row; the library that has drawn their starts."""
+    starts, row = windows.starts, windows.row.id
+    unknown = Refusal(f"whether the windows that begin at `{starts.id}` lie inside `{row}` is not known")
+    call = only_value(starts)
+    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)} if isinstance(call, ast.Call) else set()
+    if not isinstance(call, ast.Call) or len(names) != 1 or not names <= DRAWN.keys() or function_of(call) is not function_of(starts):
+        raise unknown
+    scope = function_of(call)
+    if any(
+        position(n) > position(call)
+        for name in (row, *windows.length.terms)
+        for n in mentions(scope, name)
+        if not isinstance(n.ctx, ast.Load)
+    ):
+        raise unknown  # it is another one when the windows are cut
+    if _is_touched(starts, call):
+        raise Refusal(f"`{starts.id}` may be changed after it was drawn")
+    given = {k.arg: k.value for k in call.keywords}
+    size = given.pop("size", None)
+    if given.keys() - {"low", "high", "dtype", "generator"} or (names == {"torch.randint"} and "dtype" in given):
+        raise Refusal(f"where `{starts.id}` is made is not known")
+    positional = list(call.args)
+    if size is None and positional:
+        size = positional.pop()
+    bounds = [*positional, *(given[k] for k in ("low", "high") if k in given)]
+    if not 1 <= len(bounds) <= 2 or size is None or not _is_flat(script, size):
+        raise Refusal(f"`{starts.id}` is no plain row of starts")
+    low = 0 if len(bounds) == 1 else const(script.values(bounds[0]))
+    if not isinstance(low, int) or isinstance(low, bool) or low + windows.offset < 0:
+        raise Refusal(f"`{starts.id}` may be negative")
+    last = Sum.of(bounds[-1])  # one beyond the largest start
+    whole = [k for k in last.terms if k in (f"len({row})", f"{row}.size(0)", f"{row}.shape[0]", f"{row}.numel()")]
+    if len(whole) != 1 or last.terms[whole[0]] != 1:
+        raise unknown
+    beyond = last.without(whole[0]) + windows.length + Sum(number=windows.offset)
+    if beyond.terms or beyond.number > 1:
+        raise unknown
+    return DRAWN[names.pop()]
+
+
+def _is_touched(starts: ast.Name, call: ast.Call) -> bool:
+    """Something other than windows is made of the starts before they are used: a name, a view or a function that may change them."""
+    once = block_of(statement_of(call)) is block_of(statement_of(starts))
+    return any(
+        position(call) < position(n) and not (once and position(n) > position(starts))
+        for n in mentions(function_of(starts), starts.id)
+        if isinstance(n.ctx, ast.Load) and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)
+    )
+
+
+def _is_flat(script: Script, size: ast.expr) -> bool:
+    """``(n,)`` or ``n``."""
+    if isinstance(size, (ast.Tuple, ast.List)):
+        return len(size.elts) == 1 and not isinstance(size.elts[0], ast.Starred)
+    found = script.values(size)
+    return bool(found) and all(isinstance(t, (Num, Arg)) or (isinstance(t, Const) and isinstance(t.value, int)) for t in found)
+
+
+# ------------------------------------------------------------------------------------------------ the row
+def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
+    """``torch`` or ``numpy`` where an expression is certainly a tensor or array of one dimension; empty where that is not known."""
+    if depth > 12:
+        return ""
+    match expr:
+        case ast.Name():
+            return _same(_row(script, value, way, depth + 1) if value is not None else "" for value, way in _values(expr, stack))
+        case ast.Attribute(value=owner):
+            sites = [
+                s for s in script.log.of("set_attribute") if any(o.this in script.values(owner) and o.data["name"] == expr.attr for o in s)
+            ]
+            pairs = [(assigned(s.node), o.stack) for s in sites for o in s]
+            return _same(_row(script, value, way, depth + 1) if value is not None else "" for value, way in pairs)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _same(_row(script, arm, stack, depth + 1) for arm in (body, orelse))
+        case ast.Subscript(value=inner, slice=ast.Slice()):
+            return _row(script, inner, stack, depth + 1)
+        case ast.Call(func=func, args=args, keywords=keywords):
+            names = {t.name for t in script.values(func) if isinstance(t, Ref)}
+            if len(names) == 1 and (name := next(iter(names))) in ROWS:
+                shaped = name == "numpy.memmap" and (len(args) > 4 or any(k.arg in ("shape", None) for k in keywords))
+                return (
+                    ""
+                    if shaped or any(_has_rows(n) for n in (*args[1:2], *(k.value for k in keywords if k.arg == "dtype")))
+                    else ROWS[name]
+                )
+            if len(names) == 1 and (name := next(iter(names))) in MADE and args:
+                if any(k.arg in ("ndmin", None) for k in keywords):
+                    return ""
+                numbers = all(isinstance(t, Seq) and _holds_numbers(t) for t in script.values(args[0])) and bool(script.values(args[0]))
+                return MADE[name] if numbers or _row(script, args[0], stack, depth + 1) else ""
+            if names == {"torch.from_numpy"} and args:
+                return "torch" if _row(script, args[0], stack, depth + 1) == "numpy" else ""
+            if isinstance(func, ast.Attribute) and func.attr in NUMPY_CASTS | TORCH_CASTS | {"numpy"}:
+                inner_kind = _row(script, func.value, stack, depth + 1)
+                casts = NUMPY_CASTS if inner_kind == "numpy" else TORCH_CASTS
+                return inner_kind if func.attr in casts else "numpy" if inner_kind and func.attr == "numpy" else ""
+    return ""
+
+
+def _has_rows(dtype: ast.expr) -> bool:
+    """A dtype such as ``"2u2"`` or ``(np.uint16, (2,))``, each item of which is a row."""
+    if isinstance(dtype, ast.Constant) and isinstance(dtype.value, str):
+        return not dtype.value.lstrip("<>=|")[:1].isalpha() or "," in dtype.value
+    return isinstance(dtype, (ast.Tuple, ast.List))
+
+
+def _same(kinds: Iterator[str]) -> str:
+    found = set(kinds)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _holds_numbers(items: Seq) -> bool:
+    found = items.any()
+    return bool(found) and all(isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float))) for t in found)
+
+
+def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Stack]]:
+    """What a variable may be set to, and the ways the script comes there; None for what is not followed."""
+    scope = function_of(name)
+    stores = [n for n in mentions(scope, name.id) if not isinstance(n.ctx, ast.Load)]
+    if stores:
+        yield from ((assigned(n) if function_of(n) is scope else None, stack) for n in stores)
+        return
+    for n in reversed(range(len(stack))):
+        frame = stack[n]
+        if isinstance(frame, CallFrame) and frame.func.node is scope and name.id in frame.given:
+            given = frame.given[name.id]
+            yield (given.expr if not given.via else None), stack[:n]
+            return
+    if isinstance(scope, ast.Module) or name.id in {a.arg for a in ast.walk(scope) if isinstance(a, ast.arg)}:
+        yield None, stack
+        return
+    stores = [n for n in mentions(source_of(name).tree, name.id) if not isinstance(n.ctx, ast.Load)]
+    if name.id in source_of(name).rebound or not stores:
+        yield None, ()
+    yield from ((assigned(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores)
+
+
+def _is(script: Script, func: ast.expr, name: str) -> bool:
+    found = script.values(func)
+    return bool(found) and all(isinstance(t, Ref) and t.name == name for t in found)
+
+
+def _text(node: ast.AST) -> str:
+    return ast.unparse(node)

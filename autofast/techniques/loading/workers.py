@@ -1,0 +1,42 @@
+"""Workers for loaders that have none: the argument, and what other arguments wish for beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autofast.edit.edits import Edit
+from autofast.facts.loaders import counts, given
+from autofast.facts.workers.legality import against, cheap, effect_of
+from autofast.model.script import Loader, Script
+from autofast.model.source import source_of
+from autofast.rule import Options
+from autofast.write.arguments import Home, room
+from autofast.write.loader_arguments import Wish
+from autofast.write.worker_helper import helper
+
+RULE = "num-workers"
+
+
+NAME = "num_workers"
+
+
+def refusal(script: Script, loader: Loader) -> str:
+    """Why a loader without workers does not get any; empty where it does."""
+    return against(script, loader) or cheap(script, loader)
+
+
+def _wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
+    def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
+        helped = helper(script, source_of(home.node), options)
+        return template.format(helped.code), helped.edits
+
+    return Wish(loader, make, effect_of(script, loader))
+
+
+def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
+    """What another rule wishes for a loader that gets its workers from this one; ``{}`` stands for their number."""
+    if RULE not in options.selected or refusal(script, loader):
+        return None
+    calls = [x.node for x in script.loaders if counts(script, x) and given(x, NAME) is None and not refusal(script, x)]
+    home = room(script, loader.args, NAME, calls)
+    return None if isinstance(home, str) else replace(_wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)

@@ -1,0 +1,258 @@
+"""Mixed precision for a whole script: what runs under autocast, in which 16-bit type, and whether a GradScaler goes with it.
+
+``autocast`` and ``grad-scaler`` write one form between them, so both ask here. The forms, for ``--precision auto``:
+
+- with a scaler: bf16 where the GPU computes in it, else fp16 with the scaler enabled;
+- without one (the rule is not selected, or there can be none): bf16 where the GPU computes in it, else fp32.
+
+``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that autocast is on, not its dtype,
+and so compute in fp16 whatever was asked for (torch/nn/parallel/parallel_apply.py): with it, the form is fp16 and a scaler.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+from autofast.edit.edits import After, Around, Before, Edit, Helper, Rewrite, Wrap
+from autofast.edit.order import Rank
+from autofast.facts.forwards import Region, evaluation_regions, training_regions
+from autofast.facts.precision.half_values import Half
+from autofast.facts.precision.hazards import Code, against_script
+from autofast.flow.positions import nodes_of
+from autofast.model.script import Script, Step
+from autofast.model.source import Source, source_of
+from autofast.model.values import Tensor
+from autofast.rule import Options, at
+from autofast.techniques.precision.scaling import Scaling, scaling
+from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16
+from autofast.write.spelling import torch_in, uses_gpu
+
+KEY = "amp"  # autocast in a form that needs the scaler, and the scaler, stand and fall together
+
+
+@dataclass(eq=False)
+class Block:
+    """A region that autocast goes around, with the edits for it."""
+
+    region: Region
+    edits: tuple[Edit, ...]
+
+
+@dataclass(eq=False)
+class Amp:
+    """Attributes:
+    blocks: what runs under autocast.
+    refused: a place that does not, and why.
+    scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where there is none.
+    """
+
+    blocks: list[Block] = field(default_factory=list)
+    refused: list[tuple[ast.AST, str]] = field(default_factory=list)
+    scaling: Scaling | None = None
+    makes: dict[ast.stmt, tuple[Edit, ...]] = field(default_factory=dict)
+    no_scaler: str = ""
+
+
+_KNOWN: WeakKeyDictionary[Script, dict[tuple[str, str, bool], Amp]] = WeakKeyDictionary()
+
+
+def amp(script: Script, options: Options) -> Amp:
+    """What mixed precision means for this script, under these options."""
+    with_scaler = "grad-scaler" in options.selected
+    key = options.precision, options.target, with_scaler
+    known = _KNOWN.setdefault(script, {})
+    if key not in known:
+        known[key] = _amp(script, options, with_scaler)
+    return known[key]
+
+
+def instead_of(script: Script, options: Options, framework: str) -> Amp:
+    """What mixed precision in fp16, with a scaler, is where the ``framework`` that does it now goes."""
+    return _amp(script, replace(options, precision="fp16"), True, framework)
+
+
+def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") -> Amp:
+    found = Amp()
+    if not script.steps:
+        return found
+    if why := against_script(script, options.target, uses_gpu(script), leaves):
+        found.refused += [(node, why) for node in _first_forwards(script)]
+        return found
+    accepted = list(_accepted(script, options, found, leaves))
+    if not accepted:
+        return found
+    precision = _precision(script, options, with_scaler, [c for _, c in accepted], found, leaves)
+    if isinstance(precision, str):
+        found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
+        return found
+    inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
+    for region, _ in accepted:
+        edits = _edits(script, options, region, precision, inside)
+        if isinstance(edits, str):
+            found.refused.append((region.forwards[0], edits))
+        else:
+            found.blocks.append(Block(region, edits))
+    if any(not _is_there(found, r) for r, _ in accepted if r.trains):
+        # one part of the training stays in fp32: the rest stays with it
+        found.blocks, found.scaling, found.makes = [], None, {}
+    if found.scaling is not None:
+        for place in found.scaling.makes:
+            found.makes[place] = precision.scaler(place, found.scaling)
+    return found
+
+
+def _is_there(found: Amp, region: Region) -> bool:
+    return any(b.region is region for b in found.blocks)
+
+
+def _first_forwards(script: Script) -> Iterator[ast.AST]:
+    for step in script.steps:
+        if step.forwards and not step.autocast:
+            yield step.forwards[0].node
+
+
+# ------------------------------------------------------------------------------------------------ what can be done
+def _accepted(script: Script, options: Options, found: Amp, leaves: str) -> Iterator[tuple[Region, Code]]:
+    """The regions that can run under autocast. A step takes part as a whole, and evaluations only beside training."""
+    training: list[tuple[Region, Code]] = []
+    for step in script.steps:
+        if (any(b.framework for b in step.backwards) and not leaves) or step.autocast:
+            return
+        regions = training_regions(script, step)
+        mine = [(r, Code(script, r.parts, r.things)) for r in regions]
+        if any(code.is_autocast for _, code in mine):
+            return
+        for region, code in mine:
+            why = region.refusal or _against_step(script, region) or code.against()
+            if why:
+                found.refused.append((region.forwards[0] if region.forwards else region.first, why))
+        training += mine
+    if found.refused or not training:
+        return
+    yield from training
+    taken = {n for r, _ in training for n in nodes_of(r.parts)}
+    models = {id(t) for r, _ in training for t in r.things}
+    for evaluation in script.evaluations:
+        for region in evaluation_regions(script, evaluation):
+            nodes = nodes_of(region.parts)
+            if nodes & taken or not any(id(t) in models for t in region.things):
+                continue
+            code = Code(script, region.parts, region.things)
+            if code.is_autocast:
+                continue
+            if why := region.refusal or code.against():
+                found.refused.append((region.forwards[0] if region.forwards else region.first, why))
+                continue
+            taken |= nodes
+            yield region, code
+
+
+def _against_step(script: Script, region: Region) -> str:
+    step = region.home
+    if not isinstance(step, Step):
+        return ""
+    if step.double_backward:
+        return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
+    if any(u.closure for u in step.updates):
+        return f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ which precision
+@dataclass(frozen=True)
+class Precision:
+    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu."""
+
+    form: str
+    device: str
+
+    def header(self, source: Source) -> tuple[str, tuple[Edit, ...]]:
+        """The ``with`` line of a block, and what it needs in its file."""
+        torch, edits = torch_in(source)
+        if self.device == "cpu":
+            dtype = "float16" if self.form == "fp16" else "bfloat16"
+            return f'with {torch}.autocast("cpu", dtype={torch}.{dtype}):', edits
+        if self.form == "auto":
+            name, helper = _helper(source, "amp_dtype", AMP_DTYPE, torch)
+            return f'with {torch}.autocast("cuda", dtype={name}(), enabled={torch}.cuda.is_available()):', (*edits, helper)
+        if self.form == "native":
+            name, helper = _helper(source, "has_bf16", HAS_BF16, torch)
+            return f'with {torch}.autocast("cuda", dtype={torch}.bfloat16, enabled={name}()):', (*edits, helper)
+        dtype = "bfloat16" if self.form == "bf16" else "float16"
+        return f'with {torch}.autocast("cuda", dtype={torch}.{dtype}, enabled={torch}.cuda.is_available()):', edits
+
+    def scaler(self, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
+        """The edits that make the scaler."""
+        source = source_of(place)
+        torch, edits = torch_in(source)
+        needed: tuple[Edit, ...] = edits
+        if self.device == "cpu":
+            made = f'{torch}.amp.GradScaler("cpu")'
+        elif self.form == "auto":
+            name, helper = _helper(source, "amp_dtype", AMP_DTYPE, torch)
+            needed = *needed, helper
+            made = f'{torch}.amp.GradScaler("cuda", enabled={name}() == {torch}.float16)'
+        else:
+            made = f'{torch}.amp.GradScaler("cuda", enabled={torch}.cuda.is_available())'
+        return ((Before if scaling.early else After)(place, f"{scaling.target} = {made}"), *needed)
+
+
+def _helper(source: Source, name: str, code: str, torch: str) -> tuple[str, Helper]:
+    name = source.fresh(name)
+    return name, Helper(source, name, code.format(name=name, torch=torch))
+
+
+def _precision(script: Script, options: Options, with_scaler: bool, code: list[Code], found: Amp, leaves: str = "") -> Precision | str:
+    """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
+    device, wanted = options.target, options.precision
+    parallel = device == "cuda" and _is_data_parallel(script)
+    not_fp16 = next((c.not_fp16 for c in code if c.not_fp16), "")
+    if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
+        found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
+        return "DataParallel runs its replicas in fp16, whatever autocast is set to" if parallel else Precision("bf16", device)
+    made: Scaling | str = not_fp16 or (scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected")
+    if isinstance(made, Scaling):
+        found.scaling = made
+        return Precision("fp16" if parallel or wanted == "fp16" else "auto", device)
+    found.no_scaler = made
+    if wanted == "fp16":
+        return f"fp16 needs a GradScaler, and {made}"
+    if parallel:
+        return f"DataParallel runs its replicas in fp16, which needs a GradScaler, and {made}"
+    return Precision("native", device)
+
+
+def _is_data_parallel(script: Script) -> bool:
+    wraps = any(w.name == "torch.nn.DataParallel" for m in script.models for w in m.wraps)
+    return wraps or any("DataParallel" in m.layers for m in script.models) or bool(script.calls("torch.nn.parallel.data_parallel"))
+
+
+# ------------------------------------------------------------------------------------------------ edits of one block
+def _edits(script: Script, options: Options, region: Region, precision: Precision, inside: set[int]) -> tuple[Edit, ...] | str:
+    header, needed = precision.header(source_of(region.first))
+    edits: list[Edit] = [*_around(region, header), *needed]
+    half = Half(script, inside, options.target)
+    for call in region.outputs:
+        if why := half.misuse(call):
+            if not _is_tensor(script, call):
+                return f"{why}, and the model's output is no plain tensor that .float() could be called on"
+            edits.append(Wrap(call, "{}.float()"))
+    return tuple(edits)
+
+
+def _around(region: Region, header: str) -> tuple[Edit, ...]:
+    if region.receiver is None:
+        return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
+    name = source_of(region.first).fresh("loss", "step_loss")
+    return (
+        Before(region.first, f"{header}\n    {name} = {{loss}}", {"loss": region.receiver}, rank=Rank.AUTOCAST),
+        Rewrite(region.receiver, name),
+    )
+
+
+def _is_tensor(script: Script, call: ast.Call) -> bool:
+    found = script.values(call)
+    return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)

@@ -1,0 +1,1 @@
+"""Reads of tensors by the host, put off, moved or joined."""

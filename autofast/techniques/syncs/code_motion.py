@@ -1,0 +1,181 @@
+"""Statements that prepare, in every step, what is only shown in few: they move into the condition that shows it.
+
+``info = {"loss": loss.item(), "mean": total / (i + 1)}`` above ``if i % 100 == 0: print(info)`` makes the host wait in every step, and
+keeps ``total`` from waiting. As the first statement of the condition it costs nothing in all other steps.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from autofast.edit.edits import Before, Edit, Remove
+from autofast.edit.ignores import is_spared
+from autofast.edit.order import Rank
+from autofast.flow.iterations import declared, gate_of, in_body, is_step, loop_of, mentions, stored_in, tries_around, within, works_between
+from autofast.flow.positions import block, index
+from autofast.flow.reflection import shows_names
+from autofast.model.script import Script
+from autofast.model.source import function_of
+from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.techniques.syncs.reads import is_fresh
+from autofast.techniques.syncs.sinks import not_a_keeper
+
+NAME = "loss-item-sync"
+PLAIN = (
+    ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
+    ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+PURE = frozenset(f"builtins.{n}" for n in ("float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool", "dict"))
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A statement that may stand in ``gate`` as well, and the edits that put it there."""
+
+    statement: ast.Assign
+    gate: ast.If
+    edits: tuple[Edit, ...]
+
+
+_MOVES: WeakKeyDictionary[Script, dict[int, Move]] = WeakKeyDictionary()
+
+
+def moves(script: Script) -> dict[int, Move]:
+    """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
+    if script not in _MOVES:
+        found = () if script.unread else _find(script)  # what runs in between may be missing
+        _MOVES[script] = {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
+    return _MOVES[script]
+
+
+def move_around(script: Script, node: ast.AST) -> Move | None:
+    """The statement that ``node`` stands in, where that can be moved."""
+    return next((m for m in moves(script).values() if within(node, m.statement)), None)
+
+
+def _find(script: Script) -> Iterator[Move]:
+    for source in script.sources:
+        for statement in ast.walk(source.tree):
+            match statement:
+                case ast.Assign(targets=[ast.Name() as target]) if (loop := loop_of(statement)) is not None and is_step(script, loop):
+                    gate = _gate(script, statement, target)
+                    if (
+                        gate is not None
+                        and in_body(gate, loop)
+                        and _is_pure(script, statement.value)
+                        and _may_wait(script, statement, gate)
+                    ):
+                        code = Before(gate.body[0], f"{target.id} = {{value}}", holes={"value": statement.value}, rank=Rank.MOVED)
+                        yield Move(statement, gate, (Remove(statement), code))
+
+
+def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
+    """The condition, further below in the block, that holds every use of what the statement computes."""
+    scope = function_of(target)
+    if target.id in declared(scope) or shows_names(scope):
+        return None
+    loop = loop_of(statement)
+    uses = [n for n in mentions(scope, target.id) if n is not target]
+    gates = {id(gate): gate for n in uses if (gate := gate_of(n, loop)) is not None}
+    gate = next(iter(gates.values()), None)
+    here = block(statement)
+    if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
+        return None
+    fine = all(isinstance(n.ctx, ast.Load) and function_of(n) is scope and any(within(n, s) for s in gate.body) for n in uses)
+    return gate if fine else None
+
+
+def _is_pure(script: Script, value: ast.expr) -> bool:
+    """Whether an expression only computes with what is there: it may be computed later, or not at all."""
+    for node in ast.walk(value):
+        if not isinstance(node, PLAIN):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure_call(script, node):
+            return False
+    return True
+
+
+def _is_pure_call(script: Script, call: ast.Call) -> bool:
+    if script.log.at("sync", call) is not None:
+        return True
+    match call.func:
+        case ast.Attribute(value=ast.Constant(value=str()), attr="format" | "join"):
+            return True
+        case ast.Attribute(value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"):
+            return bool(script.values(tensor)) and all(isinstance(t, Tensor) for t in script.values(tensor))
+    found = script.values(call.func)
+    return bool(found) and all(isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found)
+
+
+def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
+    """Whether nothing between the statement and the condition, or in the condition itself, changes what it computes with."""
+    here = block(statement)
+    between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
+    if works_between(script, statement, gate) or next(tries_around(statement, loop_of(statement)), None) is not None:
+        return False
+    names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
+    needed = {n.id for n in names}
+    if any(needed & stored_in(other) for other in between):
+        return False
+    rebound = {n for s in script.sources for f in ast.walk(s.tree) if isinstance(f, (ast.Global, ast.Nonlocal)) for n in f.names}
+    things: set[Thing] = {t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))}
+    open_to_change = not all(_is_fixed(script, n) for n in names)
+    for node in (n for other in between for n in ast.walk(other)):
+        if isinstance(node, ast.Call) and not _is_quiet(script, node):
+            if needed & rebound or (open_to_change and not _is_elsewhere(script, node, names, things)):
+                return False
+        if open_to_change and isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            base = script.values(node.value)
+            apart = bool(base) and all(isinstance(t, (Inst, Seq, Dict)) and t not in things for t in base)
+            if not apart or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
+                return False
+        if open_to_change and isinstance(node, ast.AugAssign) and not _is_number(script, node.target):
+            return False
+    return True
+
+
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    return bool(script.values(expr)) and all(isinstance(t, (Num, Const)) for t in script.values(expr))
+
+
+def _is_object(script: Script, expr: ast.expr) -> bool:
+    return bool(script.values(expr)) and all(isinstance(t, (Inst, Seq, Dict)) for t in script.values(expr))
+
+
+def _is_fixed(script: Script, name: ast.Name) -> bool:
+    """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor that nothing changes in place."""
+    found = script.values(name)
+    if bool(found) and all(isinstance(t, (Num, Const, Ref, Func)) for t in found):
+        return True
+    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name, loop_of(name), 0)
+
+
+def _is_quiet(script: Script, call: ast.Call) -> bool:
+    """Whether a call changes nothing that is there."""
+    if script.log.at("sync", call) is not None:
+        return True
+    found = script.values(call.func)
+    if any(k.arg == "out" for k in call.keywords):
+        return False
+    if isinstance(call.func, ast.Attribute) and script.values(call.func.value):
+        of = script.values(call.func.value)
+        if all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
+            return not call.func.attr.endswith("_")
+    names = [t.name for t in found if isinstance(t, Ref)]
+    quiet = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
+    return len(names) == len(found) > 0 and all(
+        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not n.endswith("_")) for n in names
+    )
+
+
+def _is_elsewhere(script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]) -> bool:
+    """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those that are needed."""
+    if not isinstance(call.func, ast.Attribute) or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
+        return False
+    of = script.values(call.func.value)
+    if not of or not all(isinstance(t, (Inst, Seq)) and t not in things for t in of):
+        return False
+    return not not_a_keeper(script, call.func)

@@ -1,0 +1,202 @@
+"""Several reads in one step become one: of the same tensor, or of tensors that are shown together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.flow.handlers import catchers
+from autofast.flow.iterations import declared, loaded_in, loop_of, mentions, position, stored_in, within, works_between
+from autofast.flow.positions import block, index
+from autofast.model.script import Script
+from autofast.model.source import Source, ancestors, function_of, source_of
+from autofast.model.values import Const, Tensor
+from autofast.rule import Refusal
+from autofast.techniques.syncs.deferred import swapped
+from autofast.techniques.syncs.floats import holds_floats
+from autofast.techniques.syncs.reads import Read, gives_the_same, is_fresh, is_scalar
+from autofast.techniques.syncs.sinks import Sink
+from autofast.write.spelling import torch_in
+
+SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def is_always(read: ast.expr, statement: ast.stmt) -> bool:
+    """Whether an expression is computed exactly once when its statement runs."""
+    here: ast.AST = read
+    for outer in ancestors(read):
+        if outer is statement:
+            return not isinstance(statement, (ast.While, ast.Try)) and not (isinstance(outer, ast.Assert) and here is outer.msg)
+        if isinstance(outer, SOMETIMES) or (isinstance(outer, ast.Compare) and len(outer.ops) > 1):
+            return False
+        here = outer
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ the same tensor
+@dataclass(eq=False)
+class Repeated:
+    """Statements of one block that read the same tensor in each turn; those that could be put off are ``sinks``."""
+
+    statements: list[ast.stmt]
+    reads: list[Read]
+    sinks: list[Sink]
+
+
+def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[Edit]]]:
+    """For each statement the edits by which all share one read; raises :class:`Refusal`.
+
+    The read stands before the first statement that cannot wait; statements before it that can wait are moved down to it, where
+    work for the device is started in between.
+    """
+    core = repeated.reads[0].core
+    if not isinstance(core, ast.Name):
+        raise Refusal("")
+    here = block(repeated.statements[0])
+    if not all(any(s is t for t in here) for s in repeated.statements):
+        raise Refusal("")
+    source = source_of(core)
+    name = source.fresh(f"{core.id}_value")
+    movable = {id(s.statement): s for s in repeated.sinks}
+    fixed = [s for s in repeated.statements if id(s) not in movable]
+    first = repeated.statements[0]
+    moved: list[Sink] = []
+    for statement in repeated.statements:
+        if not fixed or statement is fixed[0]:
+            break
+        sink = movable[id(statement)]
+        if not works_between(script, statement, fixed[0]):
+            break
+        if not isinstance(sink.statement, ast.AugAssign) or not may_move(sink, fixed[0]):
+            raise Refusal("")  # the host would wait for all at the first of them
+        moved.append(sink)
+        first = fixed[0]
+    start = min(repeated.statements, key=position)
+    span = here[index(here, start) : index(here, repeated.statements[-1]) + 1]
+    adjoining = len(span) == len(repeated.statements)
+    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core, loop_of(core), 0)):
+        raise Refusal("")
+    if moved and next(catchers(script, start, loop_of(core)), None) is not None:
+        raise Refusal("")
+    how = repeated.reads[0]
+    shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
+    result: list[tuple[ast.stmt, list[Edit]]] = []
+    for statement in repeated.statements:
+        mine = [r for r in repeated.reads if within(r.node, statement)]
+        sink_here = next((s for s in moved if s.statement is statement), None)
+        if sink_here is not None:
+            code = swapped(statement, {id(r.node): name for r in mine}).replace("{", "{{").replace("}", "}}")
+            result.append((statement, [*shared, Remove(statement), Before(first, code)]))
+        else:
+            result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
+    return result
+
+
+def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
+    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added.
+
+    ``mine`` are the ids of statements that move with it.
+    """
+    if not isinstance(sink.holder, ast.Name) or not isinstance(sink.statement, (ast.AugAssign, ast.Expr)):
+        return False
+    here = block(sink.statement)
+    between = [s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine]
+    scope = function_of(sink.holder)
+    shared = sink.holder.id in declared(scope) or any(function_of(n) is not scope for n in mentions(scope, sink.holder.id))
+    if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
+        return False  # a function may look at it
+    needed = loaded_in(sink.statement)
+    return not any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between) and not any(
+        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)) for s in between for n in ast.walk(s)
+    )
+
+
+def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
+    """Whether statements give the variable another value, or change its tensor in place."""
+    for statement in statements:
+        if name in stored_in(statement):
+            return True
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+                if name in loaded_in(node.func.value) and not node.func.attr.endswith("__"):
+                    return True
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ tensors shown together
+def read_together(script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[int, Read]) -> list[Edit]:
+    """The edits by which a statement gets all its numbers by one copy from the device; raises :class:`Refusal`.
+
+    ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come from.
+
+    Tensors of one element with different floating-point types are brought to the widest of these, which changes no value. Counts
+    must stay integers, so they are not mixed with others.
+    """
+    cores = [origins.get(id(r.node), r).core for r in reads]
+    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(script):
+        raise Refusal("")
+    if not all(is_number(script, core) and is_float(script, core) for core in cores):
+        raise Refusal("")
+    if len({frozenset(t.device for t in script.values(core) if isinstance(t, Tensor)) for core in cores}) != 1:
+        raise Refusal("")
+    source = source_of(statement)
+    torch, imports = torch_in(source)
+    if len({r.key for r in reads}) < len(reads) and not all(gives_the_same(script, core) for core in cores):
+        raise Refusal("")
+    distinct: dict[str, Read] = {}
+    for read in reads:
+        distinct.setdefault(read.key, read)
+    names = _names(source, list(distinct.values()))
+    holes = {f"c{n}": r.core for n, r in enumerate(distinct.values())}
+    parts = [one_number(script, core, hole) for hole, core in holes.items()]
+    code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
+    edits: list[Edit] = [*imports, Before(statement, code, holes=holes)]
+    return edits + [Rewrite(r.node, names[r.key]) for r in reads]
+
+
+def _names(source: Source, reads: list[Read]) -> dict[str, str]:
+    stems = [r.core.id if isinstance(r.core, ast.Name) else r.core.attr if isinstance(r.core, ast.Attribute) else "tensor" for r in reads]
+    return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
+
+
+def free_names(source: Source, stems: Sequence[str]) -> list[str]:
+    """A new variable for the value of each tensor."""
+    names: list[str] = []
+    for n, stem in enumerate(stems):
+        name = source.fresh(f"{stem}_value")
+        names.append(name if name not in names else source.fresh(f"{stem}_value_{n + 1}"))
+    return names
+
+
+def one_number(script: Script, core: ast.expr, hole: str) -> str:
+    """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that may have dimensions loses them."""
+    return "{" + hole + "}" + ("" if is_scalar(script, core, 0) else ".reshape(1)")
+
+
+def is_number(script: Script, core: ast.expr) -> bool:
+    """Whether what is read as one number is known well enough to be read with others."""
+    return is_scalar(script, core, 0) or holds_floats(script, core)
+
+
+def is_float(script: Script, core: ast.expr) -> bool:
+    if holds_floats(script, core):
+        return True
+    values = [t for t in script.values(core) if isinstance(t, Tensor)]
+    known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
+    return bool(values) and known and not any(t.dtype == "complex" for t in values)
+
+
+def several_gpus(script: Script) -> bool:
+    """Whether the script names more than one GPU: its losses may live on different ones."""
+    named: set[object] = set()
+    for site in script.log.of("move", "move_model", "torch.device"):
+        for occurrence in site:
+            for given in (*occurrence.args.positional, *occurrence.args.named.values()) if occurrence.args is not None else ():
+                named |= {t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)}
+    return len(named) > 1
+
+
+def _names_gpu(value: object) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.startswith("cuda:"))

@@ -1,0 +1,299 @@
+"""Numbers that are read early and used late, or in few steps: the tensor waits in the variable, and is read where it is used.
+
+``d_x = output.mean().item()`` in the middle of a step makes the host wait there, and the device wait for the host afterwards. As
+``d_x = output.mean().detach()``, read by ``d_x.item()`` where it is printed, it costs nothing until then.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from autofast.edit.edits import Before, Edit, Rewrite, Wrap
+from autofast.flow.iterations import (
+    Loop,
+    binds,
+    declared,
+    first_in,
+    follows,
+    gate_of,
+    is_step,
+    loop_of,
+    mentions,
+    position,
+    within,
+    works_between,
+)
+from autofast.flow.positions import block, index
+from autofast.flow.reflection import is_spelled, shows_names
+from autofast.model.script import Script
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.values import Const, Ref
+from autofast.rule import Refusal
+from autofast.techniques.syncs.deferred import put_off
+from autofast.techniques.syncs.liveness import needs_of
+from autofast.techniques.syncs.reads import Read, kept, reading
+from autofast.techniques.syncs.sinks import sink_of
+
+
+# ------------------------------------------------------------------------------------------------ variables
+@dataclass(eq=False)
+class Variable:
+    """A variable that holds a number which has just been read, and the places where it is used.
+
+    Attributes:
+        each: uses in every turn; ``seldom``: in few; ``outside``: after the loop.
+    """
+
+    name: str
+    statement: ast.stmt
+    loop: Loop | None
+    how: str
+    each: list[ast.Name] = field(default_factory=list)
+    seldom: list[ast.Name] = field(default_factory=list)
+    outside: list[ast.Name] = field(default_factory=list)
+
+
+def variable_of(
+    script: Script, target: ast.Name, statement: ast.stmt, loop: Loop | None, how: str, others: Sequence[ast.Name] = ()
+) -> Variable:
+    """Where the number in ``target`` goes; raises :class:`Refusal` where that is not certain.
+
+    ``others`` are the targets in the other arms of ``statement``, where that is a condition.
+    """
+    scope = function_of(target)
+    found = Variable(target.id, statement, loop, how)
+    if target.id in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, target.id)):
+        raise Refusal(f"`{target.id}` is a global")
+    if shows_names(scope):
+        raise Refusal(f"`{target.id}` may be shown by locals() or the like")
+    elsewhere: list[ast.Name] = []
+    for node in sorted(mentions(scope, target.id), key=position):
+        inside = within(node, loop) if loop is not None else True
+        if node is target or any(node is n for n in others):
+            continue
+        if function_of(node) is not scope:
+            raise Refusal(f"`{target.id}` is used in a function of its own (line {node.lineno})")
+        if not isinstance(node.ctx, ast.Load):
+            if inside:
+                raise Refusal(f"`{target.id}` gets other values too (line {node.lineno})")
+            elsewhere.append(node)
+        elif not inside:
+            found.outside.append(node)
+        elif not follows(node, statement):
+            raise Refusal(f"`{target.id}` is used in the next step (line {node.lineno})")
+        else:
+            gate = gate_of(node, loop)
+            (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
+        if isinstance(node.ctx, ast.Load) and is_spelled(node):
+            raise Refusal(f"line {node.lineno} prints the expression itself")
+    if found.outside and elsewhere:
+        raise Refusal(f"`{target.id}` gets other values too (line {elsewhere[0].lineno})")
+    return found
+
+
+def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
+    """The edits that read a variable, which holds a tensor now, wherever it is used; and whether that spares the host a wait."""
+    away: list[tuple[ast.stmt, list[Edit]]] = []  # statements that are put off
+    rest: list[ast.Name] = []
+    for statement, uses in _by_statement(variable.each):
+        try:
+            away.append((statement, _put_off(script, statement, uses, variable.how)))
+        except Refusal:
+            rest += uses
+    if len(rest) > 1:
+        return _read_from(script, variable, rest, away)
+    gains = bool(variable.seldom or variable.outside or away)
+    if rest:
+        gains = works_between(script, variable.statement, statement_of(rest[0])) or _is_conditional(rest[0], variable.statement)
+    read = [Wrap(node, reading(variable.how)) for node in sorted([*rest, *variable.seldom, *variable.outside], key=position)]
+    return [*(e for _, more in away for e in more), *read], gains
+
+
+def _read_from(
+    script: Script, variable: Variable, rest: list[ast.Name], away: list[tuple[ast.stmt, list[Edit]]]
+) -> tuple[list[Edit], bool]:
+    """The edits for a variable that several places use in each turn: it is read before the first of them, and a number from there on."""
+    inside = sorted([*variable.each, *variable.seldom], key=position)
+    first = min(rest, key=position)
+    after = inside[inside.index(first) :]
+    here = block(variable.statement)
+    between = here[index(here, variable.statement) + 1 :]
+    while True:
+        top = next(s for s in here if within(first, s))
+        deeper = [b for b in (getattr(top, "body", []), getattr(top, "orelse", [])) if isinstance(top, (ast.If, ast.With)) and b]
+        inner = next((b for b in deeper if all(any(within(n, s) for s in b) for n in after)), None)
+        if inner is None or variable.outside:
+            break
+        here = inner
+    early = inside[: inside.index(first)]
+    before = between[: next(n for n, s in enumerate(between) if within(first, s))]
+    if not works_between(script, variable.statement, top) and here is block(variable.statement):
+        return [], False
+    if variable.outside and any(isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)):
+        return [], False
+    edits = [e for statement, more in away if position(statement) < position(first) for e in more]
+    edits += [Wrap(n, reading(variable.how)) for n in early if not within(n, top) and not any(within(n, s) for s, _ in away)]
+    return [*edits, Before(top, f"{variable.name} = {reading(variable.how).format(variable.name)}")], True
+
+
+def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a place below a statement of the same block is come to under a condition only: ``if writer is not None: ...``."""
+    here: ast.AST = node
+    for outer in ancestors(node):
+        if outer is parent_of(statement):
+            return False
+        if isinstance(outer, ast.If) and here is not outer.test:
+            return True
+        here = outer
+    return False
+
+
+def _by_statement(uses: list[ast.Name]) -> list[tuple[ast.stmt, list[ast.Name]]]:
+    groups: dict[int, tuple[ast.stmt, list[ast.Name]]] = {}
+    for use in uses:
+        statement = statement_of(use)
+        groups.setdefault(id(statement), (statement, []))[1].append(use)
+    return list(groups.values())
+
+
+def _put_off(script: Script, statement: ast.stmt, uses: list[ast.Name], how: str) -> list[Edit]:
+    loop = loop_of(statement)
+    if loop is None or not is_step(script, loop):
+        raise Refusal("")
+    sink = sink_of(script, statement, [Read(u, u, how, True) for u in uses], loop)
+    return put_off(script, [sink], loop, needs_of(script, sink, loop))
+
+
+def delayed(script: Script, statement: ast.stmt, read: Read, loop: Loop | None) -> Variable:
+    """``v = loss.item()`` as a variable whose read may be delayed; raises :class:`Refusal`."""
+    target = _target(read)
+    if target is None:
+        raise Refusal("")
+    return variable_of(script, target, statement, loop, read.how)
+
+
+def in_arms(found: Sequence[Read]) -> Iterator[tuple[ast.If, list[Read]]]:
+    """``if distributed: v = mean(loss).item()``, ``else: v = loss.item()``: each condition all of whose arms read a number into one variable."""
+    made = {id(r.statement): (target.id, r) for r in found if (target := _target(r)) is not None}
+    seen: set[tuple[int, str]] = set()
+    for name, read in made.values():
+        condition = _condition(read.statement)
+        if condition is None or (id(condition), name) in seen:
+            continue
+        seen.add((id(condition), name))
+        arms = [[made[id(s)][1] for s in arm if id(s) in made and made[id(s)][0] == name] for arm in _arms(condition)]
+        if all(len(mine) == 1 and mine[0].how == read.how for mine in arms):
+            yield condition, [mine[0] for mine in arms]
+
+
+def _target(read: Read) -> ast.Name | None:
+    """``v`` of ``v = loss.item()``."""
+    match read.statement:
+        case ast.Assign(targets=[ast.Name() as target], value=value) if value is read.node:
+            return target
+    return None
+
+
+def _condition(statement: ast.stmt) -> ast.If | None:
+    """The condition whose arm a statement stands in, from its ``if``."""
+    outer = parent_of(statement)
+    while isinstance(outer, ast.If) and isinstance(above := parent_of(outer), ast.If) and above.orelse == [outer]:
+        outer = above
+    return outer if isinstance(outer, ast.If) else None
+
+
+def _arms(condition: ast.If) -> Iterator[list[ast.stmt]]:
+    yield condition.body
+    match condition.orelse:
+        case [ast.If() as other]:
+            yield from _arms(other)
+        case rest:
+            yield rest
+
+
+def delayed_arms(script: Script, condition: ast.If, reads: Sequence[Read], loop: Loop | None) -> Variable:
+    """The variable that all arms of a condition read into; raises :class:`Refusal`."""
+    targets = [t for t in map(_target, reads) if t is not None]
+    return variable_of(script, targets[0], condition, loop, reads[0].how, targets[1:])
+
+
+def keep(script: Script, read: Read) -> Edit:
+    """The edit by which the tensor is kept instead of the number."""
+    return Rewrite(read.node, kept(script, read.core), holes={"core": read.core})
+
+
+# ------------------------------------------------------------------------------------------------ dicts of logged values
+def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> list[Edit]:
+    """The edits that fill a dict with tensors in each turn, and read them in the turns that show it.
+
+    ``reads`` are all reads of the loop. Raises :class:`Refusal` where the dict is not made anew in each turn or is used in other ways.
+    """
+    scope = function_of(base)
+    name = base.id
+    if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
+        raise Refusal(f"`{name}` is a global")
+    if shows_names(scope):
+        raise Refusal(f"`{name}` may be shown by locals() or the like")
+    numbers = {id(r.node): r for r in reads}
+    made: list[ast.Assign] = []
+    values: list[ast.expr] = []
+    uses: list[ast.Name] = []
+    for node in sorted(mentions(scope, name), key=position):
+        parent, statement = parent_of(node), statement_of(node)
+        if function_of(node) is not scope or not within(node, loop):
+            raise Refusal(f"`{name}` is used elsewhere too (line {node.lineno})")
+        if isinstance(node.ctx, ast.Store):
+            if not isinstance(statement, ast.Assign) or statement.targets != [node] or not _is_new(script, statement.value):
+                raise Refusal(f"`{name}` gets other values too (line {node.lineno})")
+            made.append(statement)
+            values += statement.value.values if isinstance(statement.value, ast.Dict) else []
+        elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store) and isinstance(statement, ast.Assign):
+            if statement.targets != [parent]:
+                raise Refusal(f"`{name}` is filled in a way that is not understood (line {node.lineno})")
+            values.append(statement.value)
+        else:
+            uses.append(node)
+    if len(made) != 1 or loop_of(made[0]) is not loop or not all(follows(n, made[0]) for n in uses):
+        raise Refusal(f"`{name}` is not made anew in each step")
+    last = max((position(v) for v in values), default=position(made[0]))
+    gates: dict[int, tuple[ast.If, list[ast.AST]]] = {}
+    for node in uses:
+        gate = gate_of(node, loop)
+        if gate is None or position(gate) < last or any(within(v, gate) for v in values):
+            raise Refusal(f"`{name}` is used in every step (line {node.lineno})")
+        gates.setdefault(id(gate), (gate, []))[1].append(node)
+    tensors = [numbers[id(v)] for v in values if id(v) in numbers]
+    if (
+        not tensors
+        or not gates
+        or any(r.how == "numpy" for r in tensors)
+        or not all(id(v) in numbers or _is_number(script, v) for v in values)
+    ):
+        raise Refusal(f"`{name}` holds more than numbers")
+    source = source_of(base)
+    key, value = source.fresh("key", "name", "label"), source.fresh("value", "number", "reading")
+    reader = f"{value}.item()"
+    if len(tensors) < len(values) or len(gates) > 1 or any(r.how != "item" for r in tensors):
+        reader = f"{value}.item() if hasattr({value}, 'item') else {value}"
+    edits: list[Edit] = [keep(script, r) for r in tensors]
+    for gate, nodes in gates.values():
+        edits.append(Before(first_in(gate, nodes), f"{name} = {{{{{key}: {reader} for {key}, {value} in {name}.items()}}}}"))
+    return edits
+
+
+def _is_new(script: Script, value: ast.expr) -> bool:
+    if isinstance(value, ast.Dict):
+        return all(k is not None for k in value.keys)
+    if not isinstance(value, ast.Call) or value.args or value.keywords:
+        return False
+    things = script.values(value.func)
+    return bool(things) and all(isinstance(t, Ref) and t.name in ("builtins.dict", "collections.OrderedDict") for t in things)
+
+
+def _is_number(script: Script, value: ast.expr) -> bool:
+    """A plain number without ``.item()``: what is computed in Python, not by NumPy."""
+    if isinstance(value, ast.Constant):
+        return True
+    return bool(script.values(value)) and all(isinstance(t, Const) for t in script.values(value))

@@ -1,0 +1,106 @@
+"""Whether a tensor that is read as one number certainly holds floats, by what it is computed of.
+
+``prec1`` of ``prec1, prec5 = accuracy(output, target, topk=(1, 5))`` does, where ``accuracy`` returns a list that gets ``k.float().sum(0) / n``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.iterations import mentions
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.values import Func, Tensor
+from autofast.techniques.syncs.reads import code_of, reaching
+
+CASTS = frozenset({"float", "double", "half", "bfloat16"})
+KEEPS = frozenset(  # methods whose result has the type of what they are called on
+    ["mul", "mul_", "div", "div_", "add", "add_", "sub", "sub_", "sum", "reshape", "squeeze", "flatten", "detach", "clone", "abs"]
+)
+DEEP = 6
+
+
+def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
+    """Whether ``expr`` is certainly a tensor of real floats."""
+    if depth > DEEP or any(isinstance(t, Tensor) and t.dtype == "complex" for t in script.values(expr)):
+        return False
+    match expr:
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name), args=[], keywords=[]) if name in CASTS:
+            return _is_tensor(script, tensor)
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name), keywords=[]) if name in KEEPS:
+            return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+        case ast.Call(func=ast.Attribute(value=tensor, attr="sum" | "mean")) if all(k.arg in ("dim", "keepdim") for k in expr.keywords):
+            return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+        case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
+            return any(_is_tensor(script, side) and holds_floats(script, side, depth + 1) for side in (left, right))
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int())):
+            return _each(script, call, depth)
+        case ast.Subscript(value=tensor):
+            return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+        case ast.Name():
+            made = reaching(expr)
+            return bool(made) and all(_assigns(script, n, depth) for n in made)
+    return False
+
+
+def _is_tensor(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Tensor) for t in found)
+
+
+def _assigns(script: Script, target: ast.Name, depth: int) -> bool:
+    """Whether a statement puts such a tensor into a variable, by itself or among the results of a function."""
+    statement = statement_of(target)
+    if isinstance(statement, ast.AugAssign):
+        return isinstance(statement.op, (ast.Mult, ast.Div))  # the type stays as it is
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    if statement.targets[0] is target:
+        return holds_floats(script, statement.value, depth + 1)
+    return parent_of(target) is statement.targets[0] and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)
+
+
+def _each(script: Script, call: ast.Call, depth: int) -> bool:
+    """Whether everything in the list or tuple that a function of the project returns is such a tensor."""
+    functions: list[Func] = []
+    for thing in script.values(call.func):
+        code = code_of(thing)
+        if not code:
+            return False
+        functions += code
+    parts = [e for f in functions for e in _elements(f)]
+    return bool(parts) and all(e is not None and holds_floats(script, e, depth + 1) for e in parts)
+
+
+def _elements(func: Func) -> Iterator[ast.expr | None]:
+    """What is in the results of a function; None for what is not understood."""
+    returns = [n for n in ast.walk(func.node) if isinstance(n, ast.Return) and function_of(n) is func.node]
+    if not returns:
+        yield None
+    for result in returns:
+        match result.value:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                yield from parts
+            case ast.ListComp(elt=part):
+                yield part
+            case ast.Name() as name:
+                yield from _appended(func, name)
+            case _:
+                yield None
+
+
+def _appended(func: Func, name: ast.Name) -> Iterator[ast.expr | None]:
+    """What a list holds that a function begins empty and appends to."""
+    for node in mentions(func.node, name.id):
+        parent = parent_of(node)
+        call = parent_of(parent) if parent is not None else None
+        match parent, call:
+            case ast.Return(), _:
+                continue
+            case ast.Assign(value=ast.List(elts=[])), _:
+                continue
+            case ast.Attribute(attr="append"), ast.Call(args=[part], keywords=[]):
+                yield part
+            case _:
+                yield None

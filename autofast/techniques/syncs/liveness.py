@@ -1,0 +1,359 @@
+"""Where the results of a sink are needed: in which conditions of its loop, and whether after it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from autofast.flow.handlers import catchers
+from autofast.flow.iterations import (
+    Loop,
+    binds,
+    declared,
+    functions_in,
+    gate_of,
+    in_body,
+    is_parameter,
+    leaves_early,
+    loop_of,
+    mentions,
+    within,
+)
+from autofast.flow.reflection import shows_names
+from autofast.model.events import CallFrame
+from autofast.model.kinds import is_module
+from autofast.model.script import Script
+from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
+from autofast.rule import Refusal
+from autofast.techniques.syncs.code_motion import Move, move_around
+from autofast.techniques.syncs.sinks import PURE, Sink, text_of
+
+SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
+
+
+@dataclass(eq=False)
+class Needs:
+    """Where the holder of a sink is looked at: in which conditions of the loop, and whether after it.
+
+    ``moves`` are statements that look at it and have to move into such a condition.
+    """
+
+    gates: dict[int, tuple[ast.If, list[ast.AST]]] = field(default_factory=dict)
+    after: bool = False
+    moves: dict[int, Move] = field(default_factory=dict)
+
+    def add(self, other: Needs) -> None:
+        """Take in what is put off together with it."""
+        self.after = self.after or other.after
+        self.moves.update(other.moves)
+        for key, (gate, nodes) in other.gates.items():
+            self.gates.setdefault(key, (gate, []))[1].extend(nodes)
+
+    @property
+    def places(self) -> tuple[object, ...]:
+        return self.after, *sorted(self.gates)
+
+
+def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt] = ()) -> Needs:
+    """Where the results of a sink are needed, besides the statements that are put off together with it.
+
+    Raises :class:`Refusal` where that is in each turn, or not known.
+    """
+    needs = Needs()
+    if script.unread and sink.kind not in ("number", "passed"):
+        raise Refusal(script.unread)
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop)):
+        raise Refusal("the loop hands over to its caller in between")
+    for attempt in catchers(script, sink.statement, loop):
+        raise Refusal(f"it is tried (line {attempt.lineno}): an error would show later")
+    outside: list[ast.AST] = []
+    for node in _lookers(script, sink, loop):
+        if any(within(node, s) for s in (sink.statement, *together)):
+            continue
+        if not within(node, loop):
+            outside.append(node)
+            continue
+        gate = gate_of(node, loop) if in_body(node, loop) else None
+        if gate is None and (move := move_around(script, node)) is not None:
+            needs.moves[id(move.statement)], gate = move, move.gate
+        if gate is None or within(sink.statement, gate):
+            raise Refusal(f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})")
+        needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
+    needs.after = any(not isinstance(getattr(n, "ctx", None), ast.Store) for n in outside) or sink.kind != "number"
+    needs.after = needs.after or _goes_on(sink, loop, outside)
+    _check_end(script, sink, loop, needs, outside)
+    if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
+        raise Refusal(f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read")
+    return needs
+
+
+def _goes_on(sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
+    """Whether the loop is come to again with what it has left in a variable: no loop around it begins with another value."""
+    outer = loop_of(loop)
+    if outer is None:
+        return False
+    begins = [s for s in outer.body if s.lineno < loop.lineno and isinstance(s, (ast.Assign, ast.AnnAssign))]
+    return not any(within(n, s) and isinstance(getattr(n, "ctx", None), ast.Store) for n in outside for s in begins)
+
+
+def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
+    for site in script.log.of("sync", "return"):
+        if any(site.node is r.node for r in sink.reads):
+            for occurrence in site:
+                for frame in occurrence.stack:
+                    if frame.node is loop:
+                        break
+                    if isinstance(frame, CallFrame):
+                        for attempt in catchers(script, frame.node):
+                            if not isinstance(attempt, ast.Try) or attempt.handlers or _looks(script, attempt.finalbody, sink):
+                                return attempt
+    return None
+
+
+def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
+    """Whether the ``finally`` of a caller may look at what the loop fills."""
+    name = sink.holder.attr if isinstance(sink.holder, ast.Attribute) else ""
+    for node in (n for s in statements for n in ast.walk(s)):
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            return True
+        if isinstance(node, ast.Call) and any(isinstance(t, (Bound, Func)) for t in script.values(node.func)):
+            return True
+        if isinstance(node, ast.expr) and script.values(node) & script.values(sink.holder):
+            return True
+    return False
+
+
+def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Sequence[ast.AST]) -> None:
+    """What is kept must be read when the loop ends, however it ends, and must not grow without limit."""
+    if needs.after:
+        if loop.orelse and any(within(n, s) for n in outside for s in loop.orelse):
+            raise Refusal("the `else` of the loop uses it")
+        here = function_of(loop)
+        seen = (
+            not isinstance(sink.holder, ast.Name) or is_parameter(here, sink.holder.id) or any(function_of(n) is not here for n in outside)
+        )
+        if sink.kind != "number" and seen and (leaving := leaves_early(loop)) is not None:
+            raise Refusal(f"line {leaving.lineno} leaves the loop before the rest could be read")
+        for attempt in catchers(script, loop):
+            early = [n for n in outside if getattr(n, "lineno", 0) < loop.lineno or any(within(n, s) for s in attempt.body)]
+            if isinstance(attempt, (ast.With, ast.AsyncWith)):
+                early = []  # what stands below it would see too little
+            if sink.kind != "number" or len(early) < len(outside):
+                raise Refusal(f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read")
+    if not needs.gates and _is_endless(script, loop):
+        raise Refusal("the loop may not end: one tensor would be kept for each step")
+
+
+def _is_endless(script: Script, loop: Loop) -> bool:
+    if isinstance(loop, ast.While):
+        return True
+    todo: list[Thing] = list(script.values(loop.iter))
+    seen: set[int] = set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Ext):
+            if thing.name in ("itertools.cycle", "itertools.count", "itertools.repeat"):
+                return True
+            todo.extend(thing.attrs.get("over", ()))
+        elif isinstance(thing, Seq) and thing.kind == "generator" and isinstance(thing.node, ast.AST):
+            callee = script.values(thing.node.func) if isinstance(thing.node, ast.Call) else ()
+            for t in callee:
+                code = t.func.node if isinstance(t, Bound) else t.node if isinstance(t, Func) else None
+                if code is not None and any(isinstance(n, ast.While) for n in ast.walk(code)):
+                    return True
+    return False
+
+
+def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
+    """Every place that may look at, or change, what a sink fills."""
+    holder = sink.holder
+    if sink.kind == "attribute":
+        assert isinstance(holder, ast.Attribute)
+        yield from _of_attribute(script, holder, loop)
+    elif isinstance(holder, ast.Name) and not any(isinstance(t, Inst) for t in script.values(holder)):
+        yield from _of_variable(script, holder, sink, loop)
+    else:
+        yield from _of_object(script, holder, loop)
+
+
+def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
+    scope = function_of(holder)
+    name = holder.id
+    if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
+        raise Refusal(f"`{name}` is a global")
+    if shows_names(scope):
+        raise Refusal(f"`{name}` may be shown by locals() or the like")
+    if is_parameter(scope, name) and sink.kind != "number":
+        raise Refusal(f"`{name}` belongs to the caller")
+    if sink.kind == "object" and (other := _under_another_name(script, holder, loop)) is not None:
+        raise Refusal(f"`{name}` may get another name on line {getattr(other, 'lineno', 0)}")
+    for node in mentions(scope, name):
+        if function_of(node) is not scope:
+            raise Refusal(f"`{name}` is used in a function of its own (line {node.lineno})")
+        if sink.kind == "object" and not within(node, sink.statement) and (within(node, loop) or node.lineno < loop.lineno):
+            if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
+                raise Refusal(f"`{name}` may get another name on line {node.lineno}")
+        yield node
+
+
+def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST | None:
+    """A place in the loop, or in a function that it runs, where a list or dict is known by another name than ``holder``."""
+    scope = function_of(holder)
+    objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
+    views = [n for n in mentions(scope, holder.id) if isinstance(n.ctx, ast.Store) and _is_part(parent_of(n))]
+    if not objects:
+        return next(iter(views), None)  # an array that may be a part of another one
+    holding = _holding(script, frozenset(objects))
+    running = functions_in(script, loop)
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(node, ast.Name) and node.id == holder.id and function_of(node) is scope:
+                continue
+            seen = script.values(node)
+            parent = parent_of(node)
+            whole = not isinstance(parent, ast.Attribute) or parent.value is not node
+            if not (objects & seen or (whole and holding & seen)):
+                continue
+            if within(node, loop) or id(function_of(node)) in running:
+                return node
+    return None
+
+
+def _is_part(statement: ast.AST | None) -> bool:
+    """``row = table[0]``, ``a = b = np.zeros(3)``, ``kept = other``."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    return len(statement.targets) > 1 or isinstance(statement.value, (ast.Subscript, ast.Attribute, ast.Name))
+
+
+def _gives_another_name(node: ast.Name) -> bool:
+    """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another name would be seen too early."""
+    parent = parent_of(node)
+    if isinstance(parent, ast.Attribute):
+        call = parent_of(parent)
+        return not (isinstance(call, ast.Call) and call.func is parent) and parent.attr not in ("shape", "size", "ndim", "dtype")
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        return False
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+        return parent.func.id not in PURE | {"print"}
+    return not isinstance(parent, (ast.FormattedValue, ast.Compare, ast.BinOp, ast.BoolOp, ast.If, ast.UnaryOp))
+
+
+def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator[ast.AST]:
+    running = functions_in(script, loop)
+    base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if base and _is_shown_whole(script, node, base) and (within(node, loop) or id(function_of(node)) in running):
+                if not within(node, loop):
+                    raise Refusal(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
+                yield node
+            if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
+                raise Refusal(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
+            if isinstance(node, ast.Attribute) and node.attr == holder.attr:
+                home = function_of(node)
+                if home is not function_of(holder) and id(home) in running:
+                    raise Refusal(f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step")
+                yield node
+
+
+def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
+    """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its attributes."""
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+        return False
+    parent = parent_of(node)
+    if not objects & script.values(node) or (isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node):
+        return False
+    call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
+    callees = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
+    return not callees or not all(isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees)
+
+
+def _shows_all(script: Script, node: ast.AST) -> bool:
+    """``vars(x)``, ``x.__dict__``, ``getattr(x, name)``: what comes to attributes without their names."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "__dict__"
+    return isinstance(node, ast.Call) and any(t in SHOWS for t in script.values(node.func))
+
+
+def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST]:
+    """Every expression, in the functions that are not the object's own, that is or holds the object."""
+    objects = script.values(holder)
+    if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
+        raise Refusal(f"what `{text_of(holder)}` is is not known")
+    holding = _holding(script, objects)
+    own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}  # whatever comes to their methods, comes by way of the object
+    holders = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
+    mine = function_of(holder)
+    running, often = functions_in(script, loop), functions_in(script, loop, each=True)
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+                continue
+            if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
+                continue
+            home = function_of(node)
+            around = {id(a) for a in ancestors(node)} if home is not mine else set()
+            seldom = id(home) not in often
+            if around & own or (around & holders and seldom and id(home) in running):
+                continue
+            gated = home is mine and within(node, loop) and gate_of(node, loop) is not None
+            if _passes_by(script, node, objects, holding, methods=not gated and (home is mine or id(home) in running)):
+                continue
+            if home is not mine and id(home) in running:
+                raise Refusal(f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step")
+            yield node
+
+
+def _passes_by(script: Script, node: ast.expr, objects: frozenset[Thing], holding: set[Thing], methods: bool) -> bool:
+    """``self.step`` of an object that only holds the one in question, elsewhere; with ``methods`` also ``self.update``, which is looked at itself."""
+    parent = parent_of(node)
+    if not isinstance(parent, ast.Attribute) or parent.value is not node:
+        return False
+    for thing in script.values(node):
+        if (
+            not isinstance(thing, Inst)
+            or thing in objects
+            or thing.open
+            or any(thing.cls.find(n) for n in ("__getattribute__", "__setattr__"))
+        ):
+            return False
+        member = thing.cls.find(parent.attr) or frozenset()
+        data = thing.attrs.get(parent.attr, frozenset())
+        if not data and methods and member and all(isinstance(t, Func) and not t.decorators for t in member):
+            continue
+        if not data or not all(isinstance(t, Const) for t in member) or any(t in holding for t in data if isinstance(t, (Inst, Seq, Dict))):
+            return False
+    return True
+
+
+def _holding(script: Script, objects: frozenset[Thing]) -> set[Thing]:
+    """The objects and everything that holds one of them."""
+    inside_of: dict[Thing, set[Thing]] = {}
+    todo = [t for found in script.at.values() for t in found if isinstance(t, (Inst, Seq, Dict))]
+    seen: set[int] = set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        held = [t for v in thing.attrs.values() for t in v] if isinstance(thing, Inst) else list(thing.any())
+        for part in held:
+            if isinstance(part, (Inst, Seq, Dict)):
+                inside_of.setdefault(part, set()).add(thing)
+                todo.append(part)
+    found: set[Thing] = set(objects)
+    more = list(objects)
+    while more:
+        for outer in inside_of.get(more.pop(), ()):
+            if outer not in found:
+                found.add(outer)
+                more.append(outer)
+    return found

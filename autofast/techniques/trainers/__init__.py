@@ -1,0 +1,1 @@
+"""Options of frameworks that have the training loop."""

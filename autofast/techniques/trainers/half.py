@@ -1,0 +1,111 @@
+"""bfloat16 as an argument of a trainer: how it is asked for, and what in the code that would run in it speaks against."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from autofast.edit.edits import Edit, Helper
+from autofast.facts.precision.hazards import KNOWN_LIBRARIES, Code, against_script
+from autofast.model.script import Model, Script
+from autofast.model.source import Source
+from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
+from autofast.read.recover.build import layers_of
+from autofast.rule import Options
+from autofast.write.half_dtype import HAS_BF16
+from autofast.write.spelling import torch_in
+
+NAME = "has_bf16"
+# libraries of models and measures that are made of torch's own layers and functions
+PLAIN_TORCH = frozenset(["torchmetrics", "segmentation_models_pytorch", "diffusers", "open_clip", "peft", "sentence_transformers"])
+LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
+
+
+def has_bf16(source: Source) -> tuple[str, tuple[Edit, ...]]:
+    """``has_bf16()`` for a file, and the edits that define it there."""
+    torch, imports = torch_in(source)
+    for node in source.tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(NAME):
+            if ast.dump(node) == ast.dump(ast.parse(HAS_BF16.format(name=node.name, torch=torch)).body[0]):
+                return f"{node.name}()", ()
+    name = source.fresh(NAME)
+    return f"{name}()", (*imports, Helper(source, name, HAS_BF16.format(name=name, torch=torch)))
+
+
+def chosen(source: Source, options: Options, half: str, full: str) -> tuple[str, tuple[Edit, ...]]:
+    """An expression for the precision: ``half`` where the hardware has it, else ``full``."""
+    if options.target == "cpu" or options.precision == "bf16":
+        return half, ()
+    code, edits = has_bf16(source)
+    return f"{half} if {code} else {full}", edits
+
+
+def against_half(script: Script, options: Options, code: Iterable[ast.AST], models: Iterable[Thing]) -> str:
+    """Why the code, and the models that it calls, must stay in fp32; empty where nothing speaks against."""
+    if options.precision == "fp16":
+        return "fp16 scales the loss, which is not set up here: ask for bf16"
+    alone = replace(script, frameworks={})
+    if why := against_script(alone, options.target, True):
+        return why
+    things = [t for model in models for t in _adapted(model)]
+    for thing in things:
+        if why := _of_thing(thing):
+            return why
+    asked = Code(script, list(code), things)
+    known = {id(m.thing) for m in asked.models}
+    asked.models += [_model(t) for t in things if id(t) not in known and isinstance(t, (Inst, Ext))]
+    if asked.is_autocast:
+        return "it has autocast blocks of its own"
+    return asked.against() or _foreign_object(asked)
+
+
+def _adapted(thing: Thing) -> list[Thing]:
+    """The model itself; for one with adapters of PEFT, which are plain layers, the model that has got them."""
+    if isinstance(thing, Ext) and thing.name == "peft.get_peft_model":
+        return ordered(thing.args.get(0, "model"))
+    return [thing]
+
+
+def _foreign_object(asked: Code) -> str:
+    """An object of a library that gets tensors: a model or loss that may compute in ways which autocast does not know."""
+    for site, occurrence in asked.events("call_object"):
+        thing = occurrence.this
+        if isinstance(thing, Ext) and thing.name.split(".")[0] not in KNOWN_LIBRARIES | PLAIN_TORCH:
+            return f"line {getattr(site.node, 'lineno', 0)} gives tensors to {thing.name}, which may not take 16-bit ones"
+    return ""
+
+
+def _of_thing(thing: Thing) -> str:
+    if isinstance(thing, Unknown):
+        return f"what it trains is not known: {thing.why}"
+    if isinstance(thing, Ext):
+        for name in LOADED_IN_16:
+            given = thing.args.named.get(name)
+            if given is not None and any(getattr(t, "value", "set") not in (None, False) for t in given.values):
+                return f"the model of line {getattr(thing.node, 'lineno', 0)} is loaded with {name}=, which decides about precision"
+    return ""
+
+
+def _model(thing: Inst | Ext) -> Model:
+    """A model that only a framework calls."""
+    layers, unknown, classes = layers_of(thing)
+    name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
+    if isinstance(thing, Ext) and thing.name.startswith(("transformers.", "timm.", "torchvision.")):
+        unknown = ""
+    dtype = str(getattr(next(iter(thing.attrs["__dtype__"]), None), "value", "")) if "__dtype__" in thing.attrs else ""
+    return Model(thing, thing.node, name, [], [], [], layers, unknown, classes, dtype)
+
+
+def methods(cls: Cls, names: Iterable[str]) -> Iterator[ast.AST]:
+    """The methods of a class of the project by these names, and of the project's classes it extends."""
+    for name in names:
+        yield from (f.node for f in cls.find(name) or () if isinstance(f, Func))
+
+
+def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:
+    """The forward methods of the project's modules among these and below them."""
+    for thing in things:
+        if isinstance(thing, (Inst, Ext)):
+            for node in layers_of(thing)[2]:
+                yield from (s for s in node.body if isinstance(s, ast.FunctionDef) and s.name == "forward")

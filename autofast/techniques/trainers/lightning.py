@@ -1,0 +1,294 @@
+"""Arguments of Lightning's Trainer, in a call or as defaults of LightningCLI."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit
+from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
+from autofast.facts.loaders import hooks, managed
+from autofast.model.script import Script, Trainer
+from autofast.model.source import source_of
+from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
+from autofast.read.library.frameworks import is_lightning
+from autofast.rule import Finding, Options
+from autofast.techniques.trainers.half import against_half, chosen, methods
+from autofast.techniques.trainers.spots import Spot, defaults_of, flag, spot_of, takes
+from autofast.write.placement import forks
+from autofast.write.requirements import at_least, rules_out
+
+FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions run on tensor cores"
+FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
+THUMB = "cuDNN chooses algorithms for convolutions by a rule of thumb"
+HOOKS = (
+    *("training_step", "validation_step", "test_step", "predict_step", "forward", "training_step_end", "validation_step_end"),
+    *("on_train_batch_end", "on_validation_batch_end"),
+)
+# arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0 compared)
+ONLY_1 = frozenset(
+    "gpus tpu_cores ipus num_processes auto_select_gpus auto_lr_find auto_scale_batch_size replace_sampler_ddp resume_from_checkpoint "
+    "amp_backend amp_level move_metrics_to_cpu multiple_trainloader_mode track_grad_norm progress_bar_refresh_rate weights_summary "
+    "checkpoint_callback distributed_backend process_position log_gpu_memory flush_logs_every_n_steps weights_save_path "
+    "reload_dataloaders_every_epoch prepare_data_per_node stochastic_weight_avg terminate_on_nan".split()
+)
+ONLY_2 = frozenset("use_distributed_sampler barebones enable_autolog_hparams model_registry".split())
+SINCE_1_5 = frozenset("enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode".split())
+OLD_HOOKS = frozenset("training_epoch_end validation_epoch_end test_epoch_end".split())
+OTHER = frozenset(["tpu", "mps", "hpu", "ipu", "xla"])
+OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu")
+
+
+def old_style(script: Script) -> Iterator[Finding]:
+    """``Trainer.from_argparse_args``, of Lightning 1.x: the command line gives all arguments."""
+    for site in script.calls("lightning.Trainer.from_argparse_args"):
+        yield Finding(site.node, FP32, advice="run it with --precision bf16 where the GPU has bfloat16 (Ampere and newer)")
+
+
+def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
+    """Findings about one Trainer, or one LightningCLI."""
+    if trainer.framework == "lightning-cli":
+        yield from _cli(script, trainer, options)
+        return
+    if trainer.framework == "fabric":
+        if trainer.args.given(4, "precision") is None and not trainer.args.open:
+            advice = 'pass precision="bf16-mixed" where the GPU has bfloat16 (Ampere and newer): loops of Fabric are not followed here'
+            yield Finding(trainer.node, FP32, advice=advice)
+        return
+    spot = spot_of(script, trainer.things)
+    if isinstance(spot, str):
+        yield Finding(trainer.node, FP32, refusal=spot)
+        return
+    if not _decided(spot):
+        if options.target == "cuda" and options.precision != "bf16" and forks(script, trainer):
+            yield Finding(spot.place, FP32, refusal=FORKED)
+        else:
+            yield _precision(script, spot, options)
+    elif (option := spot.option("precision")) is not None and _is_full(option.default):
+        yield _advice(script, spot, flag(option), takes(option, "bf16-mixed"))
+    if options.target == "cuda" and _convolves(script) and not spot.says("benchmark") and not script.flags(FLAG) and not _on_cpu(spot):
+        yield _benchmark(script, spot)
+
+
+def _precision(script: Script, spot: Spot, options: Options) -> Finding:
+    if why := _of_trainer(script, spot, options) or _of_modules(script, spot.says("gradient_clip_val", 0, 0.0), options):
+        return Finding(spot.place, FP32, refusal=why)
+    words = _words(script, set(spot.args.named))
+    if isinstance(words, str):
+        return Finding(spot.place, FP32, refusal=words)
+    value, more = chosen(spot.source, options, *words)
+    edits = spot.add("precision", value, "str")
+    return Finding(spot.place, FP32, refusal=edits) if isinstance(edits, str) else Finding(spot.place, FP32, edits=(*edits, *more))
+
+
+def _advice(script: Script, spot: Spot, option: str, fits: bool) -> Finding:
+    words = _words(script, set(spot.args.named))
+    word = words[0].strip('"') if not isinstance(words, str) else "bf16-mixed"
+    if not fits:
+        return Finding(spot.place, FP32, advice=f"let {option} take {word}, and pass it where the GPU has bfloat16 (Ampere and newer)")
+    return Finding(spot.place, FP32, advice=f"run it with {option} {word} where the GPU has bfloat16 (Ampere and newer)")
+
+
+def _benchmark(script: Script, spot: Spot) -> Finding:
+    if why := _of_shapes(script, spot.says("deterministic", False)):
+        if why.startswith("determinism"):
+            return Finding(spot.place, THUMB, refusal=why)
+        return Finding(spot.place, THUMB, advice=f"pass benchmark=True if all batches have one shape: {why}")
+    edits = spot.add("benchmark", "True", "bool")
+    return Finding(spot.place, THUMB, refusal=edits) if isinstance(edits, str) else Finding(spot.place, THUMB, edits=edits)
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
+    """LightningCLI: defaults, which its command line and configuration files override. What has one home is one finding."""
+    home = defaults_of(script, trainer.things[0])
+    if isinstance(home, str):
+        yield Finding(trainer.node, FP32, refusal=home)
+        return
+    place = home.node
+    wanted: dict[str, tuple[str, tuple[Edit, ...]]] = {}
+    messages: list[str] = []
+    if not home.given.keys() & {"precision", "plugins"}:
+        words = _words(script, set(home.given))
+        clips = _may_say(home.given.get("gradient_clip_val"))
+        why = _of_strategy(home.given) or _of_modules(script, clips, options) or (words if isinstance(words, str) else "")
+        if why:
+            yield Finding(place, FP32, refusal=why)
+        elif not isinstance(words, str):
+            wanted["precision"] = chosen(source_of(place), options, *words)
+            messages.append(FP32)
+    if options.target == "cuda" and _convolves(script) and "benchmark" not in home.given and not script.flags(FLAG):
+        if why := _of_shapes(script, _may_say(home.given.get("deterministic"))):
+            if not why.startswith("determinism"):
+                why = f"run it with --trainer.benchmark true if all batches have one shape: {why}"
+                yield Finding(place, THUMB, advice=why)
+            else:
+                yield Finding(place, THUMB, refusal=why)
+        else:
+            wanted["benchmark"] = ("True", ())
+            messages.append(THUMB)
+    if home.is_dict:
+        for (name, (value, more)), message in zip(wanted.items(), messages, strict=True):
+            yield Finding(place, message, edits=(*home.set({name: value}), *more))
+    elif wanted:
+        edits = home.set({name: value for name, (value, _) in wanted.items()})
+        yield Finding(place, "; ".join(messages), edits=(*edits, *(e for _, more in wanted.values() for e in more)))
+
+
+def _may_say(expr: ast.expr | None) -> bool:
+    return expr is not None and not (isinstance(expr, ast.Constant) and expr.value in (None, False, 0))
+
+
+def _of_strategy(given: dict[str, ast.expr]) -> str:
+    for name in ("strategy", "accelerator"):
+        expr = given.get(name)
+        if expr is not None and not (isinstance(expr, ast.Constant) and expr.value in ("auto", "ddp", "gpu", "cuda", None)):
+            return f"{name} is chosen among its defaults (line {expr.lineno}), and may decide about precision"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ conditions
+def _decided(spot: Spot) -> bool:
+    return spot.says("precision") or spot.says("amp_backend") or spot.says("amp_level")
+
+
+def _is_full(found: Values) -> bool:
+    """32 bits, as an option's default has it."""
+    value = const(found)
+    return bool(value in (None, 32, "32", "32-true"))
+
+
+def _on_cpu(spot: Spot) -> bool:
+    return bool(const(spot.values("accelerator")) == "cpu" or const(spot.values("gpus")) == 0)
+
+
+def _of_trainer(script: Script, spot: Spot, options: Options) -> str:
+    if spot.says("plugins"):
+        return "plugins= is given, which may decide about precision"
+    strategy = one(spot.values("strategy"))
+    if spot.says("strategy") and not (isinstance(strategy, Const) and isinstance(strategy.value, str)):
+        return "the strategy is an object of its own, which may decide about precision"
+    if isinstance(strategy, Const) and str(strategy.value).startswith(OWN_PRECISION):
+        return f"the strategy {strategy.value} decides about precision"
+    if _on_cpu(spot) and options.target == "cuda":
+        return "it trains on the CPU"
+    if const(spot.values("accelerator")) in OTHER:
+        return f"it trains on another accelerator ({const(spot.values('accelerator'))})"
+    return ""
+
+
+def _of_modules(script: Script, clips: bool, options: Options) -> str:
+    """What in the modules that Lightning calls speaks against 16 bits."""
+    things = modules(script)
+    if not things:
+        return "the LightningModule is not in this project"
+    for thing in things:
+        if (line := _manual(script, thing)) is not None:
+            return (
+                f"it steps its optimizers itself (line {line}), inside the autocast that Lightning puts around training_step, "
+                "which goes on with the weights as they were before the step"
+            )
+    if clips:
+        for optimizer in script.optimizers:
+            fused = optimizer.args.named.get("fused")
+            if fused is not None and const(fused.values) not in (None, False):
+                return f"in mixed precision, Lightning clips no gradients of fused optimizers (line {optimizer.node.lineno})"
+    if why := _numpy(script, things):
+        return why
+    code = [f for t in things for f in methods(_class(t), HOOKS)]
+    inner = [m.thing for m in script.models]
+    return against_half(script, options, code, [*things, *(t for t in inner if not any(t is x for x in things))])
+
+
+def _numpy(script: Script, things: list[Thing]) -> str:
+    """Where a tensor that may be of 16 bits is given to NumPy, which has no bfloat16: in any method, as results may be kept for later."""
+    inside = {id(n) for t in things for base in (_class(t), *_class(t).ancestors()) for n in ast.walk(base.node)}
+    for sync in script.syncs:
+        if sync.how == "numpy" and id(sync.node) in inside:
+            if sync.unknown or any(t.dtype not in ("int", "f32") for t in sync.tensors):
+                return f"line {sync.node.lineno} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
+    return ""
+
+
+def modules(script: Script) -> list[Thing]:
+    """The LightningModules of the project that are made, or that would be."""
+    found: dict[int, Thing] = {}
+    for site in script.log.of("new"):
+        for occurrence in site:
+            thing = occurrence.this
+            if isinstance(thing, Inst) and is_lightning(thing) and any(n.endswith("LightningModule") for n in thing.cls.external):
+                found.setdefault(id(thing.cls), thing)
+    return list(found.values())
+
+
+def _class(thing: Thing) -> Cls:
+    assert isinstance(thing, Inst)
+    return thing.cls
+
+
+def _manual(script: Script, thing: Thing) -> int | None:
+    """The line that switches automatic optimization off."""
+    cls = _class(thing)
+    for base in [cls, *cls.ancestors()]:
+        for node in ast.walk(base.node):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
+                if "automatic_optimization" in names and not (isinstance(node.value, ast.Constant) and node.value.value is True):
+                    return node.lineno
+            elif isinstance(node, ast.FunctionDef) and node.name == "automatic_optimization":
+                return node.lineno
+    return None
+
+
+def _convolves(script: Script) -> bool:
+    return any(layer.startswith(CONVOLUTIONS) for m in script.models for layer in m.layers)
+
+
+def _of_shapes(script: Script, deterministic: bool) -> str:
+    if deterministic or script.deterministic:
+        return "determinism is asked for: measured choices differ from run to run"
+    training = [x for x in script.loaders if "train_dataloader" in hooks(x) or (managed(script, x) and not hooks(x))]
+    if not training:
+        return "the loader it trains on is not in this project"
+    return next((why for loader in training if (why := varies(script, loader))), "")
+
+
+# ------------------------------------------------------------------------------------------------ versions
+def _words(script: Script, given: set[str]) -> tuple[str, str] | str:
+    """How this Lightning spells bfloat16 and fp32; or why that is not known."""
+    if pin := rules_out(script, (2, 0), "lightning") or rules_out(script, (2, 0), "pytorch-lightning"):
+        old = pin
+    else:
+        old = next(iter(sorted(given & ONLY_1)), "") or _old_hook(script)
+    if old:
+        known = given & SINCE_1_5 or at_least(script, (1, 5), "pytorch-lightning") or at_least(script, (1, 8), "lightning")
+        return (
+            ('"bf16"', "32")
+            if known
+            else f"whether this Lightning 1.x ({old}) has bfloat16 is not known: name its version in requirements.txt"
+        )
+    if given & ONLY_2 or at_least(script, (2, 0), "lightning") or at_least(script, (2, 0), "pytorch-lightning") or _modern(script):
+        return '"bf16-mixed"', '"32-true"'
+    return "pytorch_lightning may be 1.x, which says bf16, or 2.x, which says bf16-mixed: name its version in requirements.txt or pyproject.toml"
+
+
+def _old_hook(script: Script) -> str:
+    for thing in modules(script):
+        cls = _class(thing)
+        if found := next((name for name in sorted(OLD_HOOKS) if cls.find(name)), ""):
+            return found
+    return ""
+
+
+def _modern(script: Script) -> bool:
+    """Imported by the name ``lightning``, which 2.0 made the usual one."""
+    names: list[str] = []
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Import):
+                names += [a.name for a in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.append(node.module or "")
+    roots = {name.split(".")[0] for name in names}
+    return "lightning" in roots and "pytorch_lightning" not in roots

@@ -1,0 +1,59 @@
+"""Options of a script's own that switch a technique on, and are off by default: what to pass on its command line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.model.events import BranchFrame, Occurrence, Site
+from autofast.model.names import AUTOCAST, SCALER
+from autofast.model.script import Script
+from autofast.model.values import Arg, Const, Ref
+from autofast.rule import Finding, Options
+from autofast.techniques.trainers.spots import flag
+
+WORDS = {"amp": "mixed precision", "channels-last": "channels_last order", "compile": "torch.compile"}
+
+
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Advice for each option that is in the way of a technique."""
+    if not script.steps:
+        return
+    said: set[int] = set()
+    for technique, sites in _sites(script, options):
+        ways = [_switch(script, o) for site in sites for o in site]
+        switches = {id(w.node): w for w in ways if w is not None}
+        if not ways or None in ways or len(switches) != 1 or said & switches.keys():
+            continue  # it is on in some way already, or several options decide
+        said |= switches.keys()
+        (option,) = switches.values()
+        where = " where the GPU has tensor cores" if technique == "amp" else ""
+        yield Finding(option.node, f"{WORDS[technique]} is an option that is off by default", advice=f"run it with {flag(option)}{where}")
+
+
+def _sites(script: Script, options: Options) -> Iterator[tuple[str, list[Site]]]:
+    if options.target == "cuda":
+        made = [s for s in script.calls(*AUTOCAST, *SCALER) if isinstance(s.node, ast.Call)]
+        yield "amp", [s for s in made if isinstance(s.node, ast.Call) and len(script.values(s.node.func)) == 1]
+    yield "channels-last", [s for s in script.log.of("move_model") if any(_to_channels_last(o) for o in s)]
+    if "compile" in options.asked:
+        yield "compile", script.calls("torch.compile")
+
+
+def _to_channels_last(occurrence: Occurrence) -> bool:
+    given = occurrence.args.named.get("memory_format") if occurrence.args is not None else None
+    return given is not None and Ref("torch.channels_last") in given.values
+
+
+def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
+    """The flag without which the script does not come here, if that is off unless it is asked for."""
+    for frame in occurrence.stack:
+        test = frame.node.test if isinstance(frame, BranchFrame) and isinstance(frame.node, (ast.If, ast.IfExp)) else None
+        if test is None or not isinstance(frame, BranchFrame) or not frame.arm:
+            continue
+        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        for part in parts:
+            found = [t for t in script.values(part) if isinstance(t, Arg) and t.kind == "flag" and t.default == {Const(False)}]
+            if found and isinstance(part, (ast.Name, ast.Attribute)):
+                return found[0]
+    return None

@@ -1,0 +1,223 @@
+"""Where an option of a framework's trainer is written, or has to be: a call, the fields of a dataclass, the defaults of a command line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.model.script import Script
+from autofast.model.source import Source, parent_of, source_of
+from autofast.model.values import Arg, Arguments, Cls, Const, Dict, Ext, Inst, Thing, Values, const, joined, one, ordered
+from autofast.read.library.frameworks import COMMAND_LINE
+from autofast.write.arguments import room, written
+
+
+@dataclass(eq=False)
+class Spot:
+    """The options of one or more trainers, written in one place.
+
+    Attributes:
+        node: what findings point at. source: the file that is written to.
+        things: the objects that hold the options. cls: the project's dataclass they are of; ``fields`` where its defaults are the
+            options, as the command line gives the rest.
+        calls: the calls of all spots, for a dict that feeds several.
+    """
+
+    script: Script
+    node: ast.Call
+    args: Arguments
+    cls: Cls | None = None
+    fields: bool = False
+    calls: Collection[ast.Call] = ()
+
+    @property
+    def source(self) -> Source:
+        return source_of(self.cls.node if self.fields and self.cls is not None else self.node)
+
+    @property
+    def place(self) -> ast.AST:
+        """The node that findings point at."""
+        return self.cls.node if self.fields and self.cls is not None else self.node
+
+    def values(self, name: str) -> Values:
+        """What the option may be; empty where the script does not say."""
+        given = self.args.named.get(name)
+        if given is not None:
+            return given.values
+        return (self.cls.find(name) or frozenset()) if self.cls is not None else frozenset()
+
+    def says(self, name: str, *neutral: object) -> bool:
+        """Whether the script decides the option: gives it something other than None or a ``neutral`` constant."""
+        return any(t not in {Const(v) for v in (None, *neutral)} for t in _plain(self.script, self.values(name)))
+
+    def field(self, name: str) -> ast.expr | None:
+        """The expression of a field's default, where the dataclass spells it out."""
+        for base in [self.cls, *self.cls.ancestors()] if self.cls is not None else []:
+            for stmt in base.node.body:
+                if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
+                    return _default(stmt.value)
+        return None
+
+    def literal(self, name: str, value: object) -> ast.expr | None:
+        """Where the option is spelled out as this constant, so that it can be replaced there."""
+        if name in self.args.named:
+            homes = written(self.script, self.args, name, self.calls)
+            exprs = [home.expr for home in homes] if not isinstance(homes, str) else []
+        else:
+            exprs = [self.field(name)]
+        only = exprs[0] if len(exprs) == 1 else None
+        return only if isinstance(only, ast.Constant) and only.value == value else None
+
+    def add(self, name: str, value: str, kind: str) -> tuple[Edit, ...] | str:
+        """The edits that give an option which nothing gives yet; or why it cannot be given."""
+        if self.fields and self.cls is not None:
+            if self.cls.node.body and isinstance(last := _last_field(self.cls.node), ast.stmt):
+                style = f"field(default={value})" if _uses_field(self.cls.node) else value
+                return (After(last, f"{name}: {kind} = {style}"),)
+            return f"{self.cls.node.name} has no field that another one could follow"
+        if self.values(name):
+            return f"`{name}` is given already"
+        home = room(self.script, self.args, name, self.calls)
+        return home if isinstance(home, str) else (home.set(name, value),)
+
+    def option(self, name: str) -> Arg | None:
+        """The command-line option that the value is, as it comes."""
+        found = one(self.values(name))
+        return found if isinstance(found, Arg) else None
+
+
+def _plain(script: Script, found: Values) -> list[Thing]:
+    """The values, with ``field(default=...)`` opened."""
+    out: list[Thing] = []
+    for thing in ordered(found):
+        if isinstance(thing, Ext) and thing.name == "dataclasses.field":
+            out += ordered(thing.args.get(-1, "default")) or [thing]
+        else:
+            out.append(thing)
+    return out
+
+
+def _default(value: ast.expr | None) -> ast.expr | None:
+    if isinstance(value, ast.Call):
+        return next((k.value for k in value.keywords if k.arg == "default"), None)
+    return value
+
+
+def _last_field(node: ast.ClassDef) -> ast.stmt | None:
+    fields = [s for s in node.body if isinstance(s, ast.AnnAssign)]
+    return fields[-1] if fields else None
+
+
+def _uses_field(node: ast.ClassDef) -> bool:
+    """Its fields are written ``x: int = field(default=...)``, under that name."""
+    made = [s.value.func for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.value, ast.Call)]
+    return any(isinstance(f, ast.Name) and f.id == "field" for f in made)
+
+
+def spot_of(script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Call] = ()) -> Spot | str:
+    """The spot of objects that hold options, all made in one place; or why they cannot be written."""
+    cls = things[0].cls if isinstance(things[0], Inst) else None
+    given = [t.args for t in things if t.args is not None]
+    node = things[0].node
+    if not isinstance(node, ast.Call) or len(given) != len(things):
+        return "it is made in a way that is not followed"
+    if any(isinstance(t, Inst) and t.cls is not cls for t in things):
+        return "it may be of several classes"
+    if cls is not None and cls.find("__init__") is not None:
+        return f"{cls.node.name} has its own __init__, which decides what it is given"
+    args = joined(given)
+    return Spot(script, node, args, cls, args.open == COMMAND_LINE, calls)
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+def flag(option: Arg) -> str:
+    """How an option is written on the command line."""
+    names = [a.value for a in option.node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    long = [n for n in names if n.startswith("--")]
+    return (long or [n for n in names if n.startswith("-")] or [f"--{option.name}"])[0]
+
+
+def takes(option: Arg, value: str) -> bool:
+    """Whether the option can be given this word: its type is no number, and its choices have it."""
+    for keyword in option.node.keywords:
+        if keyword.arg == "type" and isinstance(keyword.value, ast.Name) and keyword.value.id in ("int", "float", "bool"):
+            return False
+        if keyword.arg == "choices" and isinstance(keyword.value, (ast.List, ast.Tuple, ast.Set)):
+            return any(isinstance(e, ast.Constant) and e.value == value for e in keyword.value.elts)
+    return option.kind != "flag"
+
+
+# ------------------------------------------------------------------------------------------------ LightningCLI
+@dataclass(eq=False)
+class Defaults:
+    """The defaults of a LightningCLI's trainer: a dict in its class or at its call, or the call, where there is none yet."""
+
+    holder: ast.Dict | ast.Call
+    prefix: str  # "trainer." in ``parser.set_defaults``
+    given: dict[str, ast.expr]
+    is_dict: bool = True
+
+    @property
+    def node(self) -> ast.AST:
+        return self.holder
+
+    def set(self, options: dict[str, str]) -> tuple[Edit, ...]:
+        """The edits that add options, of which there is none yet."""
+        if self.is_dict:
+            return tuple(DictItem(self.holder, self.prefix + name, value) for name, value in options.items())
+        assert isinstance(self.holder, ast.Call)
+        inside = ", ".join(f'"{name}": {value}' for name, value in options.items())
+        return (Keyword(self.holder, "trainer_defaults", "{" + inside + "}"),)
+
+
+def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
+    """Where a LightningCLI's trainer gets its defaults; or why that cannot be changed."""
+    cls = thing.cls if isinstance(thing, Inst) else None
+    call, args = thing.node, thing.args
+    if not isinstance(call, ast.Call) or args is None:
+        return "it is made in a way that is not followed"
+    if cls is not None and any(cls.find(name) for name in ("__init__", "add_core_arguments_to_parser", "instantiate_trainer")):
+        return f"{cls.node.name} decides itself what its Trainer is given"
+    given = args.given(-1, "trainer_defaults")
+    if args.open or args.loose is not None or len(args.positional) > 5:
+        return args.open or "its arguments are given by position"
+    if given is not None and const(given.values) is not None:
+        display = one(given.values)
+        node = display.node if isinstance(display, Dict) else None
+        if not isinstance(node, (ast.Dict, ast.Call)) or not isinstance(display, Dict) or display.open or given.via:
+            return "its trainer_defaults come from somewhere else"
+        if parent_of(node) is not next((k for k in call.keywords if k.arg == "trainer_defaults"), None):
+            return "its trainer_defaults come from somewhere else"
+        if isinstance(node, ast.Call):
+            return Defaults(node, "", {k.arg: k.value for k in node.keywords if k.arg})
+        return Defaults(node, "", _items(node, ""))
+    return (_set_defaults(cls) if cls is not None else None) or Defaults(call, "", {}, False)
+
+
+def _set_defaults(cls: Cls) -> Defaults | None:
+    """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for it."""
+    for stmt in cls.node.body:
+        if isinstance(stmt, ast.FunctionDef) and stmt.name == "add_arguments_to_parser" and len(stmt.args.args) > 1:
+            parser = stmt.args.args[1].arg
+            for node in ast.walk(stmt):
+                match node:
+                    case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="set_defaults"), args=[ast.Dict() as display]):
+                        keys = _items(display, "trainer.")
+                        if name == parser and keys and parent_of(parent_of(node) or node) is stmt:
+                            return Defaults(display, "trainer.", keys)
+    return None
+
+
+def _items(display: ast.Dict, prefix: str) -> dict[str, ast.expr]:
+    return {
+        key.value.removeprefix(prefix): value
+        for key, value in zip(display.keys, display.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.startswith(prefix)
+    }
+
+
+def replaced(expr: ast.expr, code: str) -> Edit:
+    """The edit that puts plain code in place of an expression."""
+    return Rewrite(expr, code.replace("{", "{{").replace("}", "}}"))

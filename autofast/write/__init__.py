@@ -1,0 +1,1 @@
+"""What to write, and where: arguments, values carried along calls, spellings, places for set-up."""

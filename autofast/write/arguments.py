@@ -1,0 +1,234 @@
+"""Where an argument of a call is written, or has to be: at the call, or in the dict that reaches it through ``**``.
+
+A keyword that already comes through a dict must not be added at the call (``got multiple values for keyword argument``),
+and one that is added to a dict reaches every call which that dict feeds. Both are decided here, from the values that the
+reader found, for all rules that set arguments::
+
+    if isinstance(homes := written(script, args, "num_workers", calls), str): ...  # the reason why it cannot be changed
+    edits = tuple(home.set("num_workers", "4") for home in homes)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.model.script import Script
+from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, Thing, const
+
+DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
+READERS = frozenset({"get", "pop", "setdefault"})
+
+
+@dataclass(frozen=True, eq=False)
+class Home:
+    """Where an argument is, or can be, written.
+
+    Attributes:
+        node: the call, a dict display or ``dict()`` call, an ``update()`` call, or the target of ``d["key"] = value``.
+        expr: the value that is written there for the argument in question; None where it is not given yet.
+        calls: the calls that get what is written there.
+    """
+
+    node: ast.expr
+    expr: ast.expr | None
+    calls: tuple[ast.Call, ...]
+
+    def set(self, name: str, value: str) -> Edit:
+        """The edit that makes the argument ``name`` of all :attr:`calls` be ``value``."""
+        if isinstance(self.node, ast.Call):
+            return Keyword(self.node, name, value)
+        if isinstance(self.node, ast.Dict):
+            return DictItem(self.node, name, value)
+        assert isinstance(self.node, ast.Subscript)
+        holder = source_of(self.node).segment(self.node.value)
+        return After(statement_of(self.node), f"{_literal(holder)}[{name!r}] = {_literal(value)}")
+
+    def replace(self, value: str) -> Edit:
+        """The edit that puts ``value`` in place of :attr:`expr`, however that is given."""
+        assert self.expr is not None
+        return Rewrite(self.expr, _literal(value))
+
+
+def put(script: Script, args: Arguments, name: str, value: str, calls: Collection[ast.Call] = ()) -> tuple[Edit, ...] | str:
+    """The edits that make the argument ``name`` of a call be ``value``, wherever it has to be written; or why there are none.
+
+    ``calls`` are other calls for which this is right too: a dict may feed them.
+    """
+    homes = written(script, args, name, calls)
+    if isinstance(homes, str):
+        return homes
+    if homes:
+        return tuple(home.replace(value) for home in homes)
+    home = room(script, args, name, calls)
+    return home if isinstance(home, str) else (home.set(name, value),)
+
+
+def written(script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = (), index: int = -1) -> list[Home] | str:
+    """Where the argument ``name`` (or the one at ``index``) is written now; empty where it is not given at all."""
+    given = args.given(index, name)
+    if given is None:
+        return f"it may be given already: {args.open}" if args.open else []
+    if not given.via:
+        if given.expr is None or not isinstance(args.call, ast.Call):
+            return f"`{name}` is given in a way that cannot be changed"
+        return [Home(args.call, given.expr, (args.call,))]
+    homes = _entries(script, args, name, given, {id(c) for c in (args.call, *calls)})
+    return homes
+
+
+def room(script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = ()) -> Home | str:
+    """Where the argument ``name``, which is not given, can be added: the dict that holds the call's arguments, else the call."""
+    if args.open:
+        return f"it may be given already: {args.open}"
+    if name in args.named or not isinstance(args.call, ast.Call):
+        return f"`{name}` is given already"
+    at_call = Home(args.call, None, (args.call,))
+    if len(args.dicts) != 1 or not args.dicts[0].entries:
+        return at_call
+    node = args.dicts[0].node
+    if not isinstance(node, (ast.Dict, ast.Call)) or isinstance(parent_of(node), (ast.IfExp, ast.BoolOp)):
+        return at_call
+    fed = reach(script, node, name, {id(c) for c in (args.call, *calls)})
+    return at_call if isinstance(fed, str) or args.call not in fed else Home(node, None, fed)
+
+
+def _entries(script: Script, args: Arguments, name: str, given: Given, calls: set[int]) -> list[Home] | str:
+    homes: dict[int, Home] = {}
+    for holder, entry in given.via:
+        node = entry.home
+        if holder.open:
+            return f"it comes through a dict, and {holder.open}"
+        if entry.expr is None or not isinstance(node, (ast.Dict, ast.Call, ast.Subscript)):
+            return f"`{name}` comes through a dict in a way that cannot be changed"
+        fed = reach(script, node, name, calls)
+        if isinstance(fed, str):
+            return fed
+        homes[id(entry.expr)] = Home(node, entry.expr, fed)
+    return list(homes.values())
+
+
+# ------------------------------------------------------------------------------------------------ what a dict feeds
+def reach(script: Script, home: ast.expr, name: str, calls: Collection[int]) -> tuple[ast.Call, ...] | str:
+    """The calls (ids in ``calls``) that get what is written at ``home``; or what else does."""
+    start = home.value if isinstance(home, ast.Subscript) else home
+    if isinstance(home, ast.Call) and not any(d.node is home for d in _dicts(script, home)):
+        if not (isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault")):
+            return f"it is passed on through `**` by the call of line {home.lineno}"
+        start = home.func.value
+    found: dict[int, ast.Call] = {}
+    todo = _dicts(script, start)
+    if not todo:
+        return f"the dict of line {home.lineno} is not known"
+    uses = _uses(script)
+    seen: set[int] = set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        for use in uses.get(id(thing), ()):
+            next_dicts = _flows(script, use, name, calls, found)
+            if next_dicts is None:
+                return f"the dict of line {home.lineno} is also used on line {use.lineno}"
+            todo.extend(next_dicts)
+    return tuple(found.values())
+
+
+def _flows(script: Script, use: ast.expr, name: str, calls: Collection[int], found: dict[int, ast.Call]) -> list[Dict] | None:
+    """The dicts that get the content of the dict ``use``; calls go into ``found``. None where it is used in another way."""
+    parent = parent_of(use)
+    match parent:
+        case ast.keyword(arg=None):
+            call = parent_of(parent)
+            assert isinstance(call, ast.Call)
+            if id(call) in calls:
+                found[id(call)] = call
+                return []
+            return _spread(script, call, name)
+        case ast.keyword() | ast.Tuple():
+            call = parent_of(parent)
+            if isinstance(parent, ast.Tuple):
+                call = parent_of(call) if isinstance(call, ast.keyword) else call
+            return [] if isinstance(call, ast.Call) and (_enters(script, call) or any(s.node is call for s in script.processes)) else None
+        case ast.Call() if any(a is use for a in parent.args):
+            if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
+                return _dicts(script, parent.func.value) or None
+            if any(isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"} for t in script.values(parent.func)):
+                return _dicts(script, parent)
+            return [] if _enters(script, parent) else None
+        case ast.Dict():
+            return _dicts(script, parent) if any(k is None and v is use for k, v in zip(parent.keys, parent.values, strict=True)) else None
+        case ast.Attribute():
+            call = parent_of(parent)
+            if not isinstance(call, ast.Call) or call.func is not parent:
+                return None
+            if parent.attr == "copy":
+                return _dicts(script, call)
+            if parent.attr in READERS and call.args and const(script.values(call.args[0])) not in (..., name):
+                return []
+            return [] if parent.attr == "update" else None
+        case ast.Subscript() if parent.value is use:
+            stored = isinstance(parent.ctx, ast.Store)
+            return [] if stored or const(script.values(parent.slice)) not in (..., name) else None
+        case ast.Assign() | ast.AnnAssign() | ast.IfExp() | ast.BoolOp() | ast.Return() | ast.NamedExpr() | ast.arguments() | ast.Expr():
+            return []
+    return None
+
+
+def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
+    """``f(**d)``: into a new dict, or into the ``**kwargs`` of a project function that has no parameter of that name."""
+    made = _dicts(script, call)
+    if any(isinstance(t, Ref) and t.name in DICTS for t in script.values(call.func)):
+        return made
+    collected: list[Dict] = []
+    for thing in script.values(call.func):
+        func = thing.func if isinstance(thing, Bound) else thing
+        spec = func.node.args if isinstance(func, Func) else None
+        if spec is None or spec.kwarg is None or name in {a.arg for a in (*spec.args, *spec.kwonlyargs)}:
+            return None
+        assert isinstance(func, Func)
+        for node in ast.walk(func.node):
+            if isinstance(node, ast.Name) and node.id == spec.kwarg.arg:
+                collected.extend(_dicts(script, node))
+    return collected or None
+
+
+def _enters(script: Script, call: ast.Call) -> bool:
+    """Whether the call leads into the project, where the same dict is seen again under the parameter's name."""
+    callee = script.values(call.func)
+    return bool(callee) and all(isinstance(t, (Func, Bound, Cls)) for t in callee)
+
+
+def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
+    return [t for t in script.values(expr) if isinstance(t, Dict)]
+
+
+def _literal(code: str) -> str:
+    """``code`` as a template without holes."""
+    return code.replace("{", "{{").replace("}", "}}")
+
+
+_INDEX: WeakKeyDictionary[Script, Mapping[int, list[ast.expr]]] = WeakKeyDictionary()
+
+
+def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
+    """Where each dict of the script stands, by its id: every expression that may be it."""
+    if script not in _INDEX:
+        found: dict[int, list[ast.expr]] = defaultdict(list)
+        for source in script.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.expr):
+                    for thing in _held(script, node):
+                        found[id(thing)].append(node)
+        _INDEX[script] = found
+    return _INDEX[script]
+
+
+def _held(script: Script, node: ast.expr) -> Iterator[Thing]:
+    return (t for t in script.values(node) if isinstance(t, Dict))

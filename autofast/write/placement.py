@@ -1,0 +1,115 @@
+"""Where a statement that sets up the whole program belongs: in the process that trains, before the first model is built."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.parts import trained_models
+from autofast.model.events import CallFrame, GuardFrame, Site, Stack
+from autofast.model.script import Model, Script, Trainer
+from autofast.model.source import Source, ancestors, source_of, statement_of
+from autofast.model.tensors import target_of
+from autofast.model.values import Ext, Inst, const
+
+NESTS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match, ast.match_case, ast.ExceptHandler)
+
+
+def setup_place(script: Script) -> ast.stmt | None:
+    """The statement before which backend flags are to be set; None where no such place is seen.
+
+    It is the statement of the entry file that leads to the making of the first model, out of all conditions and loops. Where
+    another process trains (``mp.spawn``), flags set in the parent would not reach it: then it is the first statement of the
+    function it runs. Where the model comes from outside the file, it is where the file moves it or builds its optimizer.
+    """
+    if script.processes:
+        return _in_the_child(script)
+    models = trained_models(script) or script.models
+    made = [_leading_to(script, m) for m in models if _from_the_top(m)]
+    moved = [_here(script.entry, site.node) for m in models for site in m.moves if _to_a_device(site)]
+    built = [_here(script.entry, o.node) for o in script.optimizers]
+    for places in (made, moved, built):
+        if found := [p for p in places if p is not None]:
+            return min(found, key=lambda s: s.lineno)
+    return None
+
+
+def forks(script: Script, trainer: Trainer) -> bool:
+    """Lightning forks its processes here, as it does in notebooks: CUDA must not be asked before, or no process could use it."""
+    strategy = const(trainer.args.get(-1, "strategy"))
+    asked = isinstance(strategy, str) and ("fork" in strategy or "notebook" in strategy)
+    alone = const(trainer.args.get(-1, "devices")) in (1, "1") or const(trainer.args.get(-1, "accelerator")) == "cpu"
+    return asked or (script.entry.path.suffix == ".ipynb" and not alone)
+
+
+def trainer_place(script: Script) -> ast.stmt | None:
+    """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may train on a GPU; None where there is none."""
+    for trainer in script.trainers:
+        on_cpu = const(trainer.args.get(-1, "accelerator")) == "cpu"
+        if trainer.framework in ("lightning", "lightning-cli") and not on_cpu and not forks(script, trainer):
+            guards = {id(f.node) for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)}
+            return _outermost(statement_of(trainer.node), guards)
+    return None
+
+
+def _from_the_top(model: Model) -> bool:
+    """The program's own run makes it, not a function that nothing calls."""
+    made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
+    first = next((f for f in made if isinstance(f, CallFrame)), None)
+    return first is None or isinstance(first.node, ast.Call)
+
+
+def _to_a_device(site: Site) -> bool:
+    """Not only to another dtype or memory format, as channels-last writes."""
+    name = getattr(getattr(site.node, "func", None), "attr", "")
+    return any(o.args is None or target_of(name, o.args)[1] for o in site)
+
+
+def _here(entry: Source, node: ast.AST) -> ast.stmt | None:
+    return _outermost(statement_of(node), set()) if source_of(node) is entry else None
+
+
+def _in_the_child(script: Script) -> ast.stmt | None:
+    calls = {id(site.node) for site in script.processes}
+    for step in script.steps:
+        for frame in step.stack:
+            if isinstance(frame, CallFrame) and id(frame.node) in calls and isinstance(frame.func.node, ast.FunctionDef):
+                return next((s for s in frame.func.node.body if not _declares(s)), None)
+    return None
+
+
+def _declares(stmt: ast.stmt) -> bool:
+    """A docstring, ``global`` or ``nonlocal``: what stands first in a function."""
+    text = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
+    return text or isinstance(stmt, (ast.Global, ast.Nonlocal))
+
+
+def _leading_to(script: Script, model: Model) -> ast.stmt | None:
+    """The statement of the entry file below which the model is made: in the function that leads to the training as well, if that can be."""
+    made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
+    calls = [f for f in made if isinstance(f, CallFrame)]
+    common = max((_shared(calls, step.stack) for step in script.steps), default=0)
+    nodes = [*(f.node for f in calls[common:]), model.node]  # from the function that trains, inwards
+    for node in (nodes[0], *reversed(nodes)):
+        if isinstance(node, ast.Call) and source_of(node) is script.entry:
+            return _outermost(statement_of(node), {id(f.node) for f in made if isinstance(f, GuardFrame)})
+    return None
+
+
+def _shared(calls: list[CallFrame], stack: Stack) -> int:
+    """How many calls lead to both places."""
+    others = [f for f in stack if isinstance(f, CallFrame)]
+    n = 0
+    while n < min(len(calls), len(others)) and calls[n].node is others[n].node:
+        n += 1
+    return n
+
+
+def _outermost(stmt: ast.stmt, guards: set[int]) -> ast.stmt:
+    """The statement around ``stmt`` that stands directly in a function, the module or the main guard."""
+    found = stmt
+    for outer in ancestors(stmt):
+        if id(outer) in guards or not isinstance(outer, NESTS):
+            break
+        if isinstance(outer, ast.stmt):
+            found = outer
+    return found

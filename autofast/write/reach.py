@@ -1,0 +1,253 @@
+"""What to write for an object of the script in the code of another function, and whether it is made by then."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.edit.edits import Edit, Parameter
+from autofast.flow.call_sites import Scope, Variable
+from autofast.flow.definition_sites import Home, home_of
+from autofast.flow.iterations import FUNCTIONS, binds, mentions
+from autofast.flow.positions import block
+from autofast.model.events import CallFrame, LoopFrame, Stack
+from autofast.model.script import Script
+from autofast.model.source import ancestors, function_of, source_of, statement_of
+from autofast.model.values import NOTHING, Const, Dict, Thing, Values, const
+from autofast.rule import Refusal, at
+from autofast.write.plumbing import Way
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Reach:
+    """One object on its way from where ``expr`` has it from; ``stacks`` are ways of the script on which functions get it."""
+
+    def __init__(self, script: Script, what: str, expr: ast.expr, objects: Iterable[Thing], stacks: Iterable[Stack]):
+        self.script, self.what, self.expr = script, what, expr
+        self.objects = list(objects)
+        self.stacks = list(stacks)
+        self.suffix = ""
+        if isinstance(expr, ast.Subscript):
+            self._subscript(expr)
+        self.known = _parameters({id(t) for t in self.objects}, self.stacks)
+        self._way: Way | None = None
+        self._scopes: list[Scope] = []
+        self._home: Home | None = None
+
+    def _subscript(self, expr: ast.Subscript) -> None:
+        """``loaders["train"]`` goes the way of ``loaders``."""
+        tables = [t for t in self.script.values(expr.value) if isinstance(t, Dict)]
+        keys = {k for t in tables for k in t.entries if t.get(k) & frozenset(self.objects)}
+        key = next(iter(keys)) if len(keys) == 1 else None
+        fine = isinstance(key, (str, int)) and all(
+            key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest for t in tables
+        )
+        if not tables or len(tables) != len(self.script.values(expr.value)) or not fine:
+            raise Refusal(f"which {self.what} `{ast.unparse(expr)}` is on {at(expr)} is not known")
+        quote = '"' if isinstance(key, str) and '"' not in key else ""
+        self.suffix = f"[{quote}{key}{quote}]" if quote or isinstance(key, int) else f"[{key!r}]"
+        self.expr, self.objects = expr.value, list(tables)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The parameters and arguments that bring it there."""
+        return self._way.edits if self._way is not None else ()
+
+    @property
+    def home(self) -> Home:
+        if self._home is None:
+            found = home_of(self.script, [self.expr], self.objects, self.what)
+            if isinstance(found, str):
+                raise Refusal(found)
+            if len(found.names) != 1:
+                raise Refusal(f"the {self.what} has several names: {', '.join(found.names)}")
+            self._home = found
+        return self._home
+
+    def to(self, scope: Scope) -> str:
+        """What to write for it in ``scope``; raises :class:`Refusal`."""
+        if id(scope) in self.known:
+            return self.known[id(scope)] + self.suffix
+        if self._way is None:
+            self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known)
+        name = self._name(self._way, scope)
+        self._scopes.append(scope)
+        if any(binds(e.function, e.name) for e in self._way.edits if isinstance(e, Parameter)):
+            taken = frozenset().union(*(source.names for source in self.script.sources))
+            free = next(n for n in (f"{self.what}", f"the_{self.what}", *(f"{self.what}_{k}" for k in range(2, 99))) if n not in taken)
+            self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known, free)
+            name = [self._name(self._way, s) for s in self._scopes][-1]
+        if isinstance(self._way.origin, Variable) and not any(isinstance(e, Parameter) and e.function is scope for e in self._way.edits):
+            for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
+                if inner is self._way.origin.scope:
+                    break
+                if binds(inner, name):
+                    raise Refusal(f"`{name}` is something else on {at(inner)}")
+        return name + self.suffix
+
+    def _name(self, way: Way, scope: Scope) -> str:
+        name = way.to(scope)
+        if name is None:
+            where = at(scope) if not isinstance(scope, ast.Module) else source_of(scope).rel
+            raise Refusal(f"the {self.what} cannot be brought to {where}: {way.refusal}")
+        return name
+
+    # ------------------------------------------------------------------------------------------------ in time
+    def check_made(self, node: ast.AST, made: Iterable[Stack]) -> None:
+        """It is certainly there, and stays what it is, when the script comes to ``node`` on its ways ``made``."""
+        if id(function_of(node)) in self.known:
+            return
+        stores = {id(s) for s in self.home.stores}
+        for stack in made:
+            if not any(_done(self.script, s, stores, stack, node, set()) for s in self.home.stores):
+                line = f"line {self.home.stores[0].lineno}"
+                raise Refusal(f"the {self.what} is made on {line}, and whether that is before {at(node)} is not clear: make it first")
+        if self.home.scope is not None:
+            every = [statement_of(n) for n in mentions(self.home.scope, self.home.names[0]) if isinstance(n.ctx, ast.Store)]
+            if other := next((s for s in every if id(s) not in stores and self.script.reached(s)), None):
+                raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")
+
+
+def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
+    """The parameters that hold nothing else on any of these ways, by the id of their function."""
+    held: dict[int, dict[str, bool]] = {}
+    functions: dict[int, Function] = {}
+    for stack in stacks:
+        for frame in stack:
+            if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            function = functions.setdefault(id(frame.func.node), frame.func.node)
+            mine = held.setdefault(id(function), {})
+            spec = function.args
+            for param in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
+                values: Values = frame.given[param.arg].values if param.arg in frame.given else NOTHING
+                real = [t for t in values if t != Const(None)]
+                fine = bool(real) and all(id(t) in wanted for t in real)
+                mine[param.arg] = mine.get(param.arg, True) and fine
+    found: dict[int, str] = {}
+    for key, params in held.items():
+        for name, fine in params.items():
+            if fine and all(isinstance(n.ctx, ast.Load) for n in mentions(functions[key], name)):
+                found.setdefault(key, name)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ before
+def _done(script: Script, store: ast.stmt, stores: set[int], stack: Stack, node: ast.AST, seen: set[int]) -> bool:
+    """Whether one of ``stores`` was certainly carried out when the script comes to ``node``."""
+    if id(store) in seen:
+        return False
+    seen.add(id(store))
+    function = function_of(store)
+    place = _place_in(function, stack, node)
+    if place is not None:
+        return _stands_before(place, stores)
+    assert isinstance(function, ast.AST)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not any(_is_sure(s, stores) for s in function.body):
+        return False
+    if function.name == "__init__":
+        return True  # ``self`` is there, and not from inside its __init__
+    from autofast.flow.call_sites import calls_of
+
+    return any(_done(script, statement_of(c), {id(statement_of(c))}, stack, node, seen) for c in calls_of(script).of(function))
+
+
+def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None:
+    """The statement of ``function`` in which the script comes to ``node``; None where it does not come through this function."""
+    calls = [f for f in stack if isinstance(f, CallFrame)]
+    start = -1
+    if not isinstance(function, ast.Module):
+        start = next((n for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is function), -2)
+    if start == -2:
+        return None
+    here = next((f.node for f in calls[start + 1 :] if function_of(f.node) is function), None)
+    if here is None and function_of(node) is function:
+        here = node
+    return statement_of(here) if here is not None else None
+
+
+def _stands_before(place: ast.stmt, stores: set[int]) -> bool:
+    for outer in (place, *ancestors(place)):
+        if isinstance(outer, FUNCTIONS):
+            return False
+        if isinstance(outer, ast.stmt):
+            here = block(outer)
+            for statement in here:
+                if statement is outer:
+                    break
+                if _is_sure(statement, stores):
+                    return True
+    return False
+
+
+def _is_sure(statement: ast.stmt, stores: set[int]) -> bool:
+    """Whether ``statement`` carries out one of ``stores`` in every case."""
+    if id(statement) in stores:
+        return True
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and all(any(_is_sure(s, stores) for s in arm) for arm in (statement.body, statement.orelse))
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return any(_is_sure(s, stores) for s in statement.body)
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ plain values
+def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[Stack], stacks: Iterable[Stack]) -> str:
+    """What to write for a number (``args.accum``) just before ``place``; ``ways`` lead there, ``stacks`` to ``expr``. Raises :class:`Refusal`."""
+    ways, stacks = list(ways), list(stacks)
+    root = expr
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    here, there = function_of(place), function_of(expr)
+    value = const(script.values(expr))
+    if isinstance(root, ast.Name) and source_of(place) is source_of(expr):
+        if not any(isinstance(f, FUNCTIONS) and binds(f, root.id) for f in (here, there)) or here is there:
+            stores = {
+                id(statement_of(n)) for n in mentions(here if binds_in(here, root.id) else source_of(place).tree, root.id) if _stored(n)
+            }
+            module = not binds_in(here, root.id) and not isinstance(here, ast.Module)
+            if is_parameter_of(here, root.id) or module or _stands_before(place, stores):
+                return ast.unparse(expr)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(root, ast.Name) and root is not expr:
+        objects = [t for t in script.values(root) if not isinstance(t, Const)]
+        if objects and len(objects) == len(script.values(root)):
+            rest = ast.unparse(expr)[len(root.id) :]
+            known = _parameters({id(t) for t in objects}, [*ways, *stacks])
+            if id(here) in known:
+                return known[id(here)] + rest
+            for name in {n.id for n in ast.walk(here) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:
+                stored = [n for n in mentions(here, name) if isinstance(n.ctx, ast.Store)]
+                loads = [n for n in mentions(here, name) if isinstance(n.ctx, ast.Load) and script.values(n)]
+                if loads and all(script.values(n) == script.values(root) for n in loads):
+                    if _stands_before(place, {id(statement_of(n)) for n in stored}):
+                        return name + rest
+    if (
+        isinstance(expr, ast.Name)
+        and is_parameter_of(there, expr.id)
+        and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id))
+    ):
+        frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
+        given = {id(g.expr): g.expr for f in frames if (g := f.given.get(expr.id)) is not None and g.expr is not None}
+        if len(given) == 1 and all(expr.id in f.given for f in frames):
+            return number_in(script, next(iter(given.values())), place, ways, stacks)
+    raise Refusal(f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}")
+
+
+def _stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def binds_in(scope: ast.AST, name: str) -> bool:
+    return isinstance(scope, ast.Module) or binds(scope, name)
+
+
+def is_parameter_of(scope: ast.AST, name: str) -> bool:
+    spec = getattr(scope, "args", None)
+    return isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+
+
+def in_loop(stack: Stack, loop: ast.AST) -> bool:
+    return any(isinstance(f, LoopFrame) and f.node is loop for f in stack)

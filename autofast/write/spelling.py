@@ -1,0 +1,196 @@
+"""What several rules ask: how a file spells ``torch``, which device holds what, which torch the project pins."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Import
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
+from autofast.model.script import Script
+from autofast.model.source import Source, ancestors, block_of, function_of, parent_of, source_of, statement_of
+from autofast.model.tensors import device_kinds, target_of
+from autofast.model.values import Ext, Given, Values, const
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})  # kinds of device that may be another accelerator
+
+
+# ------------------------------------------------------------------------------------------------ names in a file
+def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+    """The name of the module ``torch`` in a file, and the import that is needed for it."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import) and isinstance(function_of(node), ast.Module):
+            for alias in node.names:
+                if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
+                    return alias.asname or "torch", ()
+    name = "torch" if _is_starred(source) else source.fresh("torch")
+    return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
+
+
+def _is_starred(source: Source) -> bool:
+    """``torch`` is used, and nothing in the file binds it: it comes through ``from ... import *``."""
+    stars = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in source.tree.body)
+    uses = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == "torch"]
+    others = (getattr(n, field, "") for n in ast.walk(source.tree) for field in ("asname", "arg", "name"))
+    return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
+
+
+# ------------------------------------------------------------------------------------------------ devices
+def is_device_object(found: Values) -> bool:
+    """Certainly a ``torch.device``, which has a ``.type`` (a string like "cuda:0" has not)."""
+    return bool(found) and all(isinstance(t, Ext) and t.name == "torch.device" for t in found)
+
+
+def requires_cuda(script: Script) -> bool:
+    """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl or moves a model there."""
+    for site in script.log.of("torch.cuda.set_device", "torch.distributed.init_process_group", "move_model"):
+        for occurrence in site:
+            if occurrence.args is None or not _certain(site.node, occurrence.stack):
+                continue
+            if site.kind == "torch.cuda.set_device" or occurrence.data.get("kinds") == {"cuda"}:
+                return True
+            if site.kind == "torch.distributed.init_process_group" and const(occurrence.args.get(0, "backend")) == "nccl":
+                return True
+    return False
+
+
+def _certain(node: ast.AST, stack: Stack) -> bool:
+    """Every run comes to this place: no condition or loop is around it, and no function ends early before it."""
+    if any(isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known) for f in stack):
+        return False
+    calls = [node, *(f.node for f in stack if isinstance(f, CallFrame))]
+    return not any(_returns_before(call) for call in calls if isinstance(call, ast.Call))
+
+
+def _returns_before(call: ast.Call) -> bool:
+    return any(isinstance(n, ast.Return) and n.lineno < call.lineno for n in _own(function_of(call)))
+
+
+def devices(script: Script) -> frozenset[str]:
+    """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever there is), option, ?."""
+    kinds: set[str] = set()
+    for site in script.log.of("move", "move_model"):
+        for occurrence in site:
+            how = occurrence.data.get("how", getattr(getattr(site.node, "func", None), "attr", "to"))
+            if how == "type":
+                kinds |= {"cuda"} & occurrence.data["kinds"]
+            elif how in ("to", "cuda", "xpu") and occurrence.args is not None:
+                kinds |= target_of(how, occurrence.args)[1] - {"tensor"}
+    for site in script.calls("torch.device", "torch.set_default_device"):
+        for occurrence in site:
+            if occurrence.args is not None:
+                kinds |= device_kinds(occurrence.args.get(0, "device") | occurrence.args.get(0, "type"))
+    if script.calls("torch.accelerator.current_accelerator"):
+        kinds.add("accel")
+    if script.calls("torch.cuda.set_device", "torch.set_default_tensor_type"):
+        kinds.add("cuda")
+    return frozenset(kinds)
+
+
+def only_cuda(script: Script) -> bool:
+    """Every device that the script names is a CUDA device or the CPU: no other accelerator takes part."""
+    return requires_cuda(script) or not devices(script) & NOT_CUDA
+
+
+def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
+    """The expression of an argument where the call itself holds it: what comes through ``**`` or a partial means nothing there."""
+    expr = given.expr if given is not None and not given.via else None
+    return expr if expr is not None and any(n is expr for n in ast.walk(call)) else None
+
+
+def uses_gpu(script: Script) -> bool:
+    """Something in the script can bring tensors or models to a GPU, or a framework does it."""
+    return bool(script.frameworks or devices(script) - {"cpu"})
+
+
+def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
+    """An expression that is true where training runs on CUDA, valid just before the statement of ``place``."""
+    if (name := device_before(script, place)) is not None:
+        return f'{name}.type == "cuda"', ()
+    torch, edits = torch_in(source_of(place))
+    return f"{torch}.cuda.is_available()", edits
+
+
+def chooses_devices_late(script: Script, place: ast.stmt) -> int:
+    """The line that sets CUDA_VISIBLE_DEVICES, where that is not certainly before ``place``: CUDA reads it when it is first asked."""
+    for source in script.sources:
+        if VISIBLE not in source.text:
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and node.value == VISIBLE and isinstance(getattr(parent_of(node), "ctx", None), ast.Store):
+                here = function_of(node) is function_of(place) and node.lineno < place.lineno
+                if not here and (not isinstance(function_of(node), ast.Module) or function_of(node) is function_of(place)):
+                    return node.lineno
+    return 0
+
+
+def device_before(script: Script, place: ast.AST) -> str | None:
+    """A variable that certainly holds a ``torch.device`` when the statement of ``place`` runs."""
+    scope = function_of(place)
+    for name in _device_names(script, scope):
+        if _is_parameter(scope, name) or _bound_before(statement_of(place), name):
+            return name
+    if isinstance(scope, ast.Module):
+        return None
+    module = source_of(place).tree
+    local = {n.id for n in ast.walk(scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for name in _device_names(script, module):
+        if name not in local and not _is_parameter(scope, name) and _loads(scope, name):
+            return name  # a global that the function uses already
+    return None
+
+
+def _device_names(script: Script, scope: ast.AST) -> Iterator[str]:
+    """Variables of a scope that hold nothing but devices."""
+    bound: dict[str, bool] = {}
+    for node in _own(scope):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            parent = node._af_parent  # type: ignore[attr-defined]
+            single = isinstance(parent, ast.Assign) and any(t is node for t in parent.targets)
+            fine = single and is_device_object(script.values(parent.value))
+            if fine or not single or script.reached(parent.value):
+                bound[node.id] = bound.get(node.id, True) and fine
+        elif isinstance(node, ast.Name) and _is_parameter(scope, node.id):
+            bound[node.id] = bound.get(node.id, True) and is_device_object(script.values(node))
+    yield from (name for name, fine in bound.items() if fine)
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope, not those of functions and classes in it."""
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop(0)
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def _is_parameter(scope: ast.AST, name: str) -> bool:
+    spec = getattr(scope, "args", None)
+    return isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+
+
+def _loads(scope: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(scope))
+
+
+def _bound_before(stmt: ast.stmt, name: str) -> bool:
+    """Whether a statement that always runs before ``stmt``, in its block or one around it, binds the name."""
+    for outer in (stmt, *ancestors(stmt)):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)):
+            return False
+        if isinstance(outer, ast.stmt):
+            block = block_of(outer)
+            before = block[: next(i for i, s in enumerate(block) if s is outer)]
+            if any(_binds(s, name) for s in before):
+                return True
+    return False
+
+
+def _binds(stmt: ast.stmt, name: str) -> bool:
+    if isinstance(stmt, ast.Assign):
+        return any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
+    if isinstance(stmt, ast.If):
+        return bool(stmt.orelse) and all(any(_binds(s, name) for s in arm) for arm in (stmt.body, stmt.orelse))
+    return isinstance(stmt, ast.With) and any(_binds(s, name) for s in stmt.body)

@@ -1,0 +1,162 @@
+"""The house as docs/architecture.md draws it: which layer may import which, how long a rule may be, one name for each thing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# layer -> the layers that it may import besides itself
+LAYERS: dict[str, set[str]] = {
+    "model": set(),
+    "ops": set(),
+    "flow": {"model", "ops"},
+    "read": {"model", "flow", "ops"},
+    "edit": {"model", "flow", "rule"},
+    "rule": {"model", "edit"},
+    "facts": {"model", "flow", "ops", "read", "rule"},
+    "write": {"model", "flow", "ops", "read", "rule", "edit", "facts"},
+    "techniques": {"model", "flow", "ops", "read", "rule", "edit", "facts", "write"},
+    "rules": {"model", "flow", "ops", "read", "rule", "edit", "facts", "write", "techniques"},
+    "registry": {"rule", "model"},
+    "config": {"rule", "model", "registry"},
+    "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
+    "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
+    "commands": {"model", "read", "config", "registry", "edit", "rule", "report"},
+    "cli": {"model", "config", "registry", "commands", "edit", "rule", "report", "verify"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name -> file, of the product."""
+    found = {}
+    for top, prefix in (("autofast", "autofast"), ("rules", "autofast.rules")):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT / top).with_suffix("").parts
+            found[".".join([prefix, *parts])] = path
+    return found
+
+
+def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str, bool]]:
+    """The modules of the product that a module imports, and whether that happens when it is imported itself."""
+    package = name.rpartition(".")[0]
+    todo: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), True)]
+    while todo:
+        node, early = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            early = False
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            early = False
+        if isinstance(node, ast.Import):
+            yield from ((a.name, early) for a in node.names if a.name in known or f"{a.name}.__init__" in known)
+        elif isinstance(node, ast.ImportFrom):
+            base = package
+            for _ in range(node.level - 1):
+                base = base.rpartition(".")[0]
+            full = ".".join(filter(None, (base if node.level else "", node.module)))
+            for alias in node.names:
+                for target in (f"{full}.{alias.name}", full, f"{full}.__init__"):
+                    if target in known:
+                        yield target, early
+                        break
+        todo += [(child, early) for child in ast.iter_child_nodes(node)]
+
+
+def layer(name: str) -> str:
+    return name.split(".")[1]
+
+
+def arrows(known: dict[str, Path]) -> list[tuple[str, str, bool]]:
+    return [(name, target, early) for name, path in known.items() for target, early in imports(name, path, known)]
+
+
+def against(known: dict[str, Path], found: list[tuple[str, str, bool]]) -> list[str]:
+    """The imports that the layers forbid."""
+    wrong = []
+    for name, target, _ in found:
+        mine, other = layer(name), layer(target)
+        if mine != other and other not in LAYERS[mine] and target != "autofast.__init__":
+            wrong.append(f"{name} -> {target}")
+        if mine == other == "techniques" and name.split(".")[2] != target.split(".")[2]:
+            wrong.append(f"{name} -> {target}: another technique")
+        if mine == other == "rules" and target != "autofast.rules.__init__":
+            wrong.append(f"{name} -> {target}: another rule")
+    return wrong
+
+
+def cycles(found: list[tuple[str, str, bool]]) -> list[list[str]]:
+    """Groups of modules that import each other when they are imported."""
+    graph: dict[str, set[str]] = {}
+    for name, target, early in found:
+        if early and name != target:
+            graph.setdefault(name, set()).add(target)
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for target in sorted(graph.get(name, ())):
+            if target not in order:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], order[target])
+        if low[name] == order[name]:
+            group = [stack.pop()]
+            while group[-1] != name:
+                group.append(stack.pop())
+            if len(group) > 1:
+                groups.append(sorted(group))
+
+    for name in sorted(graph):
+        if name not in order:
+            visit(name)
+    return groups
+
+
+KNOWN = modules()
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {layer(name) for name in KNOWN} <= LAYERS.keys()
+
+
+def test_arrows_point_down() -> None:
+    assert not against(KNOWN, arrows(KNOWN))
+
+
+def test_no_cycles() -> None:
+    assert not cycles(arrows(KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("autofast.flow.cfg", "autofast.facts.loaders"),
+        ("autofast.facts.loaders", "autofast.write.spelling"),
+        ("autofast.techniques.ddp.model", "autofast.techniques.accumulation.window"),
+        ("autofast.rules.compile", "autofast.rules.channels_last"),
+        ("autofast.report.summary", "autofast.rules.ddp"),
+        ("autofast.verify.command", "autofast.rules.ddp"),
+        ("autofast.model.script", "autofast.read.recover.build"),
+    ],
+)
+def test_what_stood_there_before_would_be_seen(name: str, target: str) -> None:
+    assert against({}, [(name, target, True)])
+
+
+def test_a_cycle_would_be_seen() -> None:
+    assert cycles([("a", "b", True), ("b", "c", True), ("c", "a", True), ("c", "d", False)]) == [["a", "b", "c"]]
+
+
+def test_rules_hold_nothing_but_rules() -> None:
+    assert not [p.name for p in (ROOT / "rules").glob("_*.py") if p.name != "__init__.py"]
