@@ -2,241 +2,46 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
-from autofast.facts.aliases import is_new, learned, written_after
-from autofast.facts.datasets import SPLIT, Images, held, images, in_order, indexed
-from autofast.facts.loaders import counts, given, managed
-from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import function_of, source_of, statement_of
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
+from autofast.facts.datasets import Images, images, indexed
+from autofast.facts.loaders import counts
+from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.batched import against, is_batched, only_collects, sampler_of_batches, subclass
 from autofast.techniques.loading.windows import cuts
-from autofast.write.imports import imported
-from autofast.write.share_helper import is_share
-from autofast.write.spelling import torch_in
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
 OBJECTS = "each image is made into a PIL object and a tensor by itself, though all lie in memory as bytes"
-OWN = ("collate_fn", "generator", "batch_sampler")  # with one of these, the loader is not a plain one
 WINDOWS = "the windows of a batch are cut out of the data one by one and put together again"
 BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could be taken at once"
-MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of batches takes over
-SAMPLERS = frozenset(f"torch.utils.data.{n}" for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler"))  # they give int
-PASSING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip", "print", "list", "tuple", "isinstance", "dict"))
-PASSING |= {"tqdm.tqdm", "itertools.islice", "itertools.cycle", "itertools.chain", "builtins.id", "builtins.type"}
 
 
 @rule("batched-dataset", Effect.EXACT, groups=("loader",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by item."""
     for loader in script.loaders:
-        if not counts(script, loader) or not _only_collects(loader) or _is_batched(loader):
+        if not counts(script, loader) or not only_collects(loader) or is_batched(loader):
             continue
         if why := next((f"{d.name}: {why}" for d in loader.datasets if (why := indexed(d))), ""):
             yield Finding(loader.node, ITEMS, advice=f"{why}; {BY_HAND}")
         elif why := against(script, loader):
             yield Finding(loader.node, ITEMS, refusal=why)
-        elif isinstance(edits := _sampler_of_batches(script, loader), str):
+        elif isinstance(edits := sampler_of_batches(script, loader), str):
             yield Finding(loader.node, ITEMS, refusal=edits)
         else:
             yield Finding(loader.node, ITEMS, edits=edits)
     for image_set in images(script).values():
         if isinstance(image_set, Images):
-            yield Finding(image_set.call, OBJECTS, edits=_subclass(image_set))
+            yield Finding(image_set.call, OBJECTS, edits=subclass(image_set))
     for cut in cuts(script):
         yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal)
 
 
-def _only_collects(loader: Loader) -> bool:
-    """The items are at hand, and making a batch is no more than to collect them."""
-    return bool(loader.datasets) and all(
-        d.kind == "tensors" or (d.kind == "project" and d.in_memory and not (d.iterable or d.random or d.reads)) for d in loader.datasets
-    )
-
-
-def _is_batched(loader: Loader) -> bool:
-    """Batches of one item, or made by the dataset already."""
-    size = given(loader, "batch_size")
-    return const(size.values) in (None, 1) if size is not None else not loader.args.open and given(loader, "batch_sampler") is None
-
-
 # ------------------------------------------------------------------------------------------------ reasons against
-def against(script: Script, loader: Loader) -> str:
-    """Why batches must be collated item by item; empty where nothing speaks against."""
-    if script.unread:
-        return script.unread  # who looks at the loader may be missing
-    if not all(isinstance(t, Ext) for t in loader.things):
-        return "the loader is of a class of its own"
-    if managed(script, loader):
-        return "a framework gets the loader and looks at its batch_size"
-    if loader.args.open:
-        return f"its arguments are not all known: {loader.args.open}"
-    if not all(_passes_lists(t, loader.datasets) for t in loader.args.get(0, "dataset")):
-        return "the dataset is wrapped in something that takes one index at a time"
-    return _arguments(loader) or _looked_at(script, loader)
-
-
-def _passes_lists(thing: Thing, datasets: list[Dataset]) -> bool:
-    """The dataset itself, or a random split of it, whose indices are whole numbers."""
-    if isinstance(thing, Ext) and thing.name == SPLIT:
-        return all(_passes_lists(t, datasets) for t in thing.args.get(0, "dataset"))
-    return any(thing is d.thing for d in datasets)
-
-
-def _arguments(loader: Loader) -> str:
-    for name in OWN:
-        if (value := given(loader, name)) is not None and const(value.values) is not None:
-            return f"it has a {name} of its own"
-    for name in ("dataset", *MOVED):
-        value = given(loader, name)
-        if value is not None and (value.via or value.expr is None or not value.sure):
-            return f"`{name}` comes through a dict"
-        if value is not None and name in ("sampler", "drop_last") and name not in loader.args.named:
-            return f"`{name}` is given by its position"
-    sampler = given(loader, "sampler")
-    if sampler is not None and len(sampler.values) > 1:
-        return "whether it has a sampler depends on the run"
-    if sampler is not None and not all(t == Const(None) or (isinstance(t, Ext) and t.name in SAMPLERS) for t in sampler.values):
-        return "its sampler may give something else than whole numbers"
-    return ""
-
-
-def _looked_at(script: Script, loader: Loader) -> str:
-    """A place that reads the loader's ``batch_size`` or ``sampler``, or passes it to code that may."""
-
-    def is_loader(expr: ast.expr) -> bool:
-        return any(t is x for t in script.values(expr) for x in loader.things)
-
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr != "dataset" and is_loader(node.value) and not is_share(function_of(node)):
-                return f"line {node.lineno} uses its `{node.attr}`, which would be another"
-            if isinstance(node, ast.Call):
-                arguments = [a.value if isinstance(a, ast.Starred) else a for a in node.args] + [k.value for k in node.keywords]
-                if any(is_loader(a) for a in arguments) and not _passes(script, node):
-                    return f"line {node.lineno} passes it to code that is not known"
-    return ""
-
-
-def _passes(script: Script, call: ast.Call) -> bool:
-    callee = script.values(call.func)
-    return bool(callee) and all(isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in PASSING) for t in callee)
 
 
 # ------------------------------------------------------------------------------------------------ a sampler of batches
-def _sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str:
-    """``DataLoader(data, batch_size=None, sampler=BatchSampler(RandomSampler(data), 64, False))``; or why it cannot be written."""
-    call, source = loader.node, source_of(loader.node)
-    expr = {name: value.expr for name in ("dataset", *MOVED) if (value := given(loader, name)) is not None and value.expr is not None}
-    code = {name: source.segment(value) for name, value in expr.items()}
-    edits: list[Edit] = []
-    data = code["dataset"]
-    if not isinstance(expr["dataset"], (ast.Name, ast.Attribute)):
-        statement = statement_of(call)
-        if not isinstance(statement, ast.Assign) or statement.value is not call:
-            return "its dataset has no name: put it into a variable first"
-        data = _beside(statement.targets[0])
-        edits += [Before(statement, f"{data} = {{data}}", {"data": expr["dataset"]}), Rewrite(expr["dataset"], data)]
-    for dataset in loader.datasets:
-        if isinstance(wrapped := _contiguous(script, dataset), str):
-            return wrapped
-        edits += wrapped
-
-    def made(name: str, *arguments: str) -> str:
-        spelled, imports = _spelled(call, name)
-        edits.extend(imports)
-        return f"{spelled}({', '.join(arguments)})"
-
-    shuffle = const(script.values(expr["shuffle"])) if "shuffle" in expr else False
-    if "sampler" in expr and const(script.values(expr["sampler"])) is not None:
-        order = code["sampler"]
-    elif shuffle is ...:
-        order = f"{made('RandomSampler', data)} if {code['shuffle']} else {made('SequentialSampler', data)}"
-    else:
-        order = made("RandomSampler" if shuffle else "SequentialSampler", data)
-    sizes = f"batch_size={code['batch_size']}", f"drop_last={code.get('drop_last', 'False')}"
-    edits.append(Keyword(call, "sampler", made("BatchSampler", order, *sizes)))
-    edits.append(Keyword(call, "batch_size", "None") if "batch_size" in loader.args.named else Rewrite(expr["batch_size"], "None"))
-    if "shuffle" in expr:
-        edits.append(DropKeyword(call, "shuffle") if "shuffle" in loader.args.named else Rewrite(expr["shuffle"], "None"))
-    if "drop_last" in expr:
-        edits.append(DropKeyword(call, "drop_last"))
-    return tuple(edits)
-
-
-def _beside(target: ast.expr) -> str:
-    """A name for the dataset of the loader that is kept in ``target``: ``train_dataset`` for ``train_loader``."""
-    name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else "loader"
-    return source_of(target).fresh(
-        name.replace("dataloader", "dataset").replace("loader", "dataset") if "loader" in name else f"{name}_dataset"
-    )
-
-
-def _spelled(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
-    """A class of torch.utils.data, written as the call writes ``DataLoader``."""
-    if isinstance(call.func, ast.Attribute):
-        return f"{source_of(call).segment(call.func.value)}.{name}", ()
-    return imported(source_of(call), "torch.utils.data", name)
-
-
-def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
-    """Edits after which batches that are indexed at once lie in memory as collated ones do."""
-    edits: list[Edit] = []
-    for expr, made in held(script, dataset):
-        if expr is None:
-            return f"how the tensors of {dataset.name} lie in memory is not known"
-        if in_order(script, expr):
-            continue
-        if why := learned(script, expr):
-            return f"`{_text(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
-        if not is_new(script, expr) and (why := written_after(script, expr, made)):
-            return f"`{_text(expr)}` may lie in memory in another order, and cannot be copied: {why}"
-        edits.append(Wrap(expr, "{}.contiguous()"))
-    return edits
-
-
-def _text(expr: ast.expr) -> str:
-    return source_of(expr).segment(expr).split("\n")[0]
 
 
 # ------------------------------------------------------------------------------------------------ images of torchvision
-BYTES = """\
-class {name}({base}):{remark}
-    \"\"\"Makes a batch at once, with the numbers that {transforms} for each image.\"\"\"
-
-    def __getitems__(self, indices):
-        rows = {torch}.as_tensor(indices)
-        images = self.data[rows].unsqueeze(1).float().div(255)
-{rest}        return list(zip(images, self.targets[rows]))
-"""
-COLOUR = """\
-class {name}({base}):
-    \"\"\"Makes a batch at once, with the numbers that {transforms} for each image.\"\"\"
-
-    def __getitems__(self, indices):
-        images = {torch}.from_numpy(self.data[indices]).permute(0, 3, 1, 2)
-        images = images.contiguous().float().div(255)
-{rest}        return list(zip(images, [self.targets[i] for i in indices]))
-"""
-COMPOSED = """\
-        for transform in self.transform.transforms[1:]:
-            images = transform(images)
-"""
-
-
-def _subclass(image_set: Images) -> tuple[Edit, ...]:
-    """A subclass that makes whole batches, in place of the class itself."""
-    source = image_set.source
-    torch, imports = torch_in(source)
-    code = (COLOUR if image_set.colour else BYTES).format(
-        name=image_set.subclass,
-        base=source.segment(image_set.call.func),
-        remark="  # its files are in a folder of this name",
-        transforms="ToTensor and Normalize give" if image_set.composed else "ToTensor gives",
-        torch=torch,
-        rest=COMPOSED if image_set.composed else "",
-    )
-    return (*imports, Helper(source, image_set.subclass, code), Rewrite(image_set.call.func, image_set.subclass))

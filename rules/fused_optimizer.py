@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit
-from autofast.facts.optimizers import SINCE, sparse
-from autofast.model.events import Occurrence
-from autofast.model.kinds import is_module
-from autofast.model.script import Optimizer, Script
-from autofast.model.source import line_of, source_of
-from autofast.model.tensors import dtype_of, tensors_in
-from autofast.model.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
+from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.momentum import has_momentum, starts
+from autofast.techniques.optimizer.fused import against, edits, is_decided, is_exact
+from autofast.techniques.optimizer.momentum import starts
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import apex_goes
-from autofast.write.arguments import Home, room
-from autofast.write.requirements import at_least, rules_out
-from autofast.write.spelling import cuda_test, requires_cuda, torch_in, uses_gpu
+from autofast.write.arguments import room
+from autofast.write.requirements import at_least
+from autofast.write.spelling import uses_gpu
 
-FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 ADAGRAD_CUDA = (2, 8)
-
-NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])  # of Lightning
-COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
 
 
 @rule("fused-optimizer", Effect.ROUNDING, groups=("optimizer",))
@@ -33,11 +22,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters in a few kernels instead of one per operation."""
     if not (script.steps or script.frameworks) or (options.target == "cuda" and not uses_gpu(script)):
         return
-    able = [o for o in script.optimizers if _exact(o) and not _decided(o.args)]
+    able = [o for o in script.optimizers if is_exact(o) and not is_decided(o.args)]
     calls = [o.node for o in able]
     for optimizer in able:
         message = f"runs the update of {optimizer.name} as many small kernels"
-        if why := against(script, optimizer, options):
+        if why := against(script, optimizer, apex_goes=apex_goes(script, options)):
             yield Finding(optimizer.node, message, refusal=why)
         elif optimizer.name == "Adagrad" and options.target == "cuda" and not at_least(script, ADAGRAD_CUDA):
             yield Finding(
@@ -51,143 +40,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             made = (*edits(script, optimizer, home, options, bool(start)), *start)
             key, needs = (APEX, ("apex-amp",)) if "apex" in script.frameworks else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
-
-
-def edits(script: Script, optimizer: Optimizer, home: Home, options: Options, started: bool) -> Iterator[Edit]:
-    """``fused=``; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
-
-    SGD with momentum that is not ``started`` must not meet a GradScaler, which ``grad-scaler`` enables only where the GPU has no bf16:
-    there it stays as it is.
-    """
-    scaled = options.precision == "auto" and not started and has_momentum(script, optimizer)
-    if options.target == "cpu" or (requires_cuda(script) and not scaled):
-        yield home.set("fused", "True")
-        return
-    if scaled:
-        torch, imports = torch_in(source_of(home.node))
-        yield from imports
-        yield home.set("fused", f"{torch}.cuda.is_bf16_supported(including_emulation=False) or None")
-        return
-    test, imports = cuda_test(script, home.node)
-    yield from imports
-    yield home.set("fused", f"{test} or None" if test.endswith("()") else f"True if {test} else None")
-
-
-# ------------------------------------------------------------------------------------------------ conditions
-def _exact(optimizer: Optimizer) -> bool:
-    """One of torch's own classes: a subclass may do anything in its step."""
-    return all(isinstance(t, Ext) and t.name == f"torch.optim.{optimizer.name}" for t in optimizer.things) and optimizer.name in FUSED
-
-
-def _decided(args: Arguments) -> bool:
-    """The script chooses the implementation itself."""
-    return any(name in args.named and args.named[name].values != {Const(None)} for name in ("fused", "foreach"))
-
-
-def against(script: Script, optimizer: Optimizer, options: Options) -> str:
-    """Why this optimizer must stay as it is; empty where nothing speaks against."""
-    for name in ("capturable", "differentiable"):
-        if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
-            return f"it is given {name}=, with which it is not combined here"
-    if pin := rules_out(script, SINCE):
-        return f"{pin}, and fused=True is safe since {SINCE[0]}.{SINCE[1]}"
-    for site in script.methods("share_memory"):
-        return f"the model is shared between processes (line {line_of(site.node)}), which update it without locks"
-    for framework in ("apex", "deepspeed"):
-        if framework in script.frameworks and not (framework == "apex" and apex_goes(script, options)):
-            return f"{framework} changes the optimizer (line {line_of(script.frameworks[framework])})"
-    for site in script.log.of("set_attribute"):
-        if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
-            return f"its step() is replaced on line {line_of(site.node)}"
-    for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
-        if any(o.this is t for o in site for t in optimizer.things):
-            return f"its hooks (line {line_of(site.node)}) would run in steps that a GradScaler skips, too"
-    return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
-
-
-def _complex(script: Script, optimizer: Optimizer) -> str:
-    """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that dtype."""
-    for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        if any(_is_complex(script, site.node, o) for o in site):
-            return f"the parameter of line {line_of(site.node)} is complex, which no fused kernel takes"
-    given = optimizer.args.get(0, "params")
-    for site in script.methods("add_param_group"):
-        given |= frozenset().union(*(g.values for o in site if o.args is not None for g in (*o.args.positional, *o.args.named.values())))
-    if any(t.dtype == "complex" for t in tensors_in(given)):
-        return "a parameter of it is complex, which no fused kernel takes"
-    for site in script.log.of("new", "move_model"):
-        for occurrence in site:
-            asked = (
-                [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())] if occurrence.args is not None else []
-            )
-            if is_module(occurrence.this) and any(dtype_of(t) == "complex" for found in asked for t in found):  # type: ignore[arg-type]
-                return f"the parameters of line {line_of(site.node)} are complex, which no fused kernel takes"
-    if not _from_models(given):
-        for source in script.sources:
-            for node in ast.walk(source.tree):
-                if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
-                    isinstance(node, ast.Constant) and isinstance(node.value, complex)
-                ):
-                    return f"what it updates is not all known, and line {node.lineno} of {source.rel} makes complex tensors"
-    return ""
-
-
-def _is_complex(script: Script, call: ast.AST, occurrence: Occurrence) -> bool:
-    """The data of a parameter are complex, or computed with numbers that are."""
-    args = occurrence.args
-    if args is not None and any(t.dtype == "complex" for t in tensors_in(args.get(0, "data"))):
-        return True
-    return any(isinstance(n, ast.Constant) and isinstance(n.value, complex) for n in ast.walk(call))
-
-
-def _from_models(given: Values) -> bool:
-    """All that the optimizer gets are parameters of modules, as the modules give them."""
-    parts = list(given)
-    while parts:
-        thing = parts.pop()
-        if isinstance(thing, Seq) and thing.kind == "parameters":
-            continue
-        if isinstance(thing, (Seq, Dict)):
-            held = thing.get("params") if isinstance(thing, Dict) else thing.any()
-            if not held or (isinstance(thing, Dict) and thing.open):
-                return False
-            parts += held
-        elif not (isinstance(thing, Tensor) and thing.param):
-            return False
-    return bool(given)
-
-
-def _lightning_clips(script: Script) -> str:
-    """In mixed precision, bfloat16 too, Lightning takes it for an error to clip the gradients of a fused optimizer."""
-    why = "in mixed precision Lightning clips no gradients of fused optimizers"
-    for trainer in script.trainers:
-        clip = trainer.args.named.get("gradient_clip_val")
-        precision = trainer.args.named.get("precision")
-        values = consts(precision.values) if precision is not None else None
-        if trainer.framework == "lightning" and clip is not None and const(clip.values) not in (None, 0, 0.0):
-            if values is None or not values <= NOT_MIXED:
-                return f"{why} (line {line_of(trainer.node)})"
-        if trainer.framework == "lightning-cli" and (place := _configured(script, "gradient_clip_val")):
-            return f"{why} ({place})"
-    for site in script.calls("lightning.Trainer.from_argparse_args"):
-        return f"{why}, and its command line may ask for both (line {line_of(site.node)})"
-    if any(t.framework.startswith("lightning") for t in script.trainers):
-        for site in script.methods("clip_gradients"):
-            return f"{why} (line {line_of(site.node)})"
-    return ""
-
-
-def _configured(script: Script, word: str) -> str:
-    """Where the defaults or the configuration files of a LightningCLI name an argument of its Trainer."""
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.removeprefix("trainer.") == word:
-                return f"line {node.lineno} of {source.rel}"
-    folder = script.entry.path.parent
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("conf*/*.yaml")]):
-        try:
-            if word in path.read_text("utf-8", "replace"):
-                return path.name
-        except OSError:
-            continue
-    return ""

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, parent_of
-from autofast.model.values import Ref
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.legacy.amp_api import against, edits, imports, old_uses
 from autofast.write.requirements import rules_out
-from autofast.write.spelling import torch_in
 
-OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
-NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
-AUTOCAST_ORDER = ("enabled", "dtype", "cache_enabled")  # of the old classes; the new one begins with device_type
 SINCE = (2, 4)  # custom_fwd(device_type=...); torch.amp.GradScaler is there since 2.3
 
 
@@ -39,156 +31,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(use.call or use.node, message, edits=tuple(edits(source, use)) if use.binding is None else together)
 
 
-@dataclass(frozen=True, eq=False)
-class Use:
-    """A place that names an old object.
-
-    Attributes:
-        call: the call of it. decorated: the function that it decorates without a call.
-        binding: the import that binds the name it is reached by; None where that is ``torch`` itself.
-    """
-
-    source: Source
-    node: ast.Name | ast.Attribute
-    name: str
-    call: ast.Call | None
-    decorated: ast.FunctionDef | ast.AsyncFunctionDef | None
-    binding: ast.Import | ast.ImportFrom | None
-
-    @property
-    def device(self) -> str:
-        return OLD[self.name.rpartition(".")[0]]
-
-    @property
-    def short(self) -> str:
-        return self.name.rpartition(".")[2]
-
-
-def old_uses(script: Script, source: Source) -> Iterator[Use]:
-    """Every place of a file that names an object of the old modules."""
-    if "amp" not in source.text:
-        return
-    bound = dict(_bindings(source))
-    for node in ast.walk(source.tree):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        name = _named(script, node, bound)
-        module, _, short = name.rpartition(".")
-        if module in OLD and short in NAMES:
-            parent = parent_of(node)
-            call = parent if isinstance(parent, ast.Call) and parent.func is node else None
-            function = parent if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and node in parent.decorator_list else None
-            root: ast.expr = node
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            binding = bound[root.id][1] if isinstance(root, ast.Name) and root.id in bound else None
-            yield Use(source, node, name, call, function, binding)
-
-
-def _bindings(source: Source) -> Iterator[tuple[str, tuple[str, ast.Import | ast.ImportFrom]]]:
-    """Names that an import of the file binds to an old module or to an object of one."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 0:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                if full in OLD or (node.module in OLD and alias.name in NAMES):
-                    yield alias.asname or alias.name, (full, node)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name in OLD and alias.asname:
-                    yield alias.asname, (alias.name, node)
-
-
-def _named(script: Script, node: ast.expr, bound: dict[str, tuple[str, ast.Import | ast.ImportFrom]]) -> str:
-    """The canonical name of what an expression means: as the reader found it, else by the file's imports."""
-    found = {t.name for t in script.values(node) if isinstance(t, Ref)}
-    if found:
-        return next(iter(sorted(found)))
-    parts: list[str] = []
-    root = node
-    while isinstance(root, ast.Attribute):
-        parts.insert(0, root.attr)
-        root = root.value
-    if not isinstance(root, ast.Name):
-        return ""
-    return ".".join([bound[root.id][0] if root.id in bound else root.id, *parts])
-
-
-def against(script: Script, use: Use) -> str:
-    """Why a use cannot be changed; empty where it can."""
-    where = f"line {use.node.lineno} of {use.source.rel}"
-    if use.call is None and use.decorated is None:
-        return f"{where} uses `{ast.unparse(use.node)}` as a value, not as a call"
-    if use.binding is not None and any(isinstance(a, (ast.Try, ast.If)) for a in ancestors(use.binding)):
-        return f"the import on line {use.binding.lineno} of {use.source.rel} depends on the version of torch"
-    if use.binding is not None and isinstance(use.binding, ast.ImportFrom) and use.binding.module in OLD:
-        if other := [a.name for a in use.binding.names if a.name not in NAMES]:
-            return f"line {use.binding.lineno} of {use.source.rel} imports `{other[0]}` too, which torch.amp has not"
-    if use.binding is not None and (rest := _other_use(use, use.binding)) is not None:
-        return f"`{ast.unparse(rest)}` on line {rest.lineno} of {use.source.rel} is not in torch.amp"
-    if use.call is not None and any(isinstance(a, ast.Starred) for a in use.call.args):
-        return f"{where} passes arguments through `*`"
-    if len(script.values(use.node)) > 1:
-        return f"`{ast.unparse(use.node)}` on {where} may be several things"
-    return ""
-
-
-def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | None:
-    """Another attribute of the module that the import binds (``amp.common``)."""
-    modules = {a.asname or a.name for a in binding.names if a.name in OLD or f"{getattr(binding, 'module', '')}.{a.name}" in OLD}
-    for node in ast.walk(use.source.tree):
-        if isinstance(node, ast.Name) and node.id in modules and isinstance(node.ctx, ast.Load):
-            parent = parent_of(node)
-            if not isinstance(parent, ast.Attribute) or parent.attr not in NAMES:
-                return parent if isinstance(parent, ast.Attribute) else node
-    return None
-
-
 # ------------------------------------------------------------------------------------------------ edits
-def edits(source: Source, use: Use) -> Iterator[Edit]:
-    """``autocast(True)`` → ``autocast("cuda", enabled=True)``; ``torch.cuda.amp.GradScaler()`` → ``torch.amp.GradScaler("cuda")``."""
-    callee = _callee(source, use)
-    if use.binding is None:
-        yield from torch_in(source)[1]
-    if use.decorated is not None:
-        yield Decorator(use.decorated, f'{callee}(device_type="{use.device}")', old=use.node)
-        return
-    assert use.call is not None
-    holes: dict[str, ast.expr] = {}
-    parts: list[str] = [f'"{use.device}"'] if not use.short.startswith("custom") else []
-    for n, value in enumerate(use.call.args):
-        holes[f"a{n}"] = value
-        parts.append(f"{AUTOCAST_ORDER[n]}={{a{n}}}" if use.short == "autocast" else f"{{a{n}}}")
-    for n, keyword in enumerate(use.call.keywords):
-        holes[f"k{n}"] = keyword.value
-        parts.append(f"{keyword.arg}={{k{n}}}" if keyword.arg else f"**{{k{n}}}")
-    if use.short.startswith("custom"):
-        parts.append(f'device_type="{use.device}"')
-    yield Rewrite(use.call, f"{callee}({', '.join(parts)})", holes)
-
-
-def _callee(source: Source, use: Use) -> str:
-    """How the new object is spelled: through the changed import, or from ``torch``."""
-    if use.binding is not None:
-        return ast.unparse(use.node)
-    return f"{torch_in(source)[0]}.amp.{use.short}"
-
-
-def imports(uses: list[Use]) -> Iterator[Edit]:
-    """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are kept."""
-    for binding in {id(u.binding): u.binding for u in uses if u.binding is not None}.values():
-        if isinstance(binding, ast.ImportFrom) and binding.module in OLD:
-            yield Replace(binding, f"from torch.amp import {', '.join(_alias(a) for a in binding.names)}")
-        elif isinstance(binding, ast.ImportFrom):
-            moved = [a for a in binding.names if f"{binding.module}.{a.name}" in OLD]
-            kept = [a for a in binding.names if a not in moved]
-            lines = [f"from torch import {', '.join(map(_alias, moved))}"]
-            lines += [f"from {binding.module} import {', '.join(map(_alias, kept))}"] if kept else []
-            yield Replace(binding, "\n".join(lines))
-        else:
-            new = [ast.alias("torch.amp", a.asname) if a.name in OLD else a for a in binding.names]
-            yield Replace(binding, f"import {', '.join(_alias(a) for a in new)}")
-
-
-def _alias(alias: ast.alias) -> str:
-    return f"{alias.name} as {alias.asname}" if alias.asname else alias.name

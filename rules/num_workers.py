@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from autofast.edit.edits import Rewrite
-from autofast.facts.loaders import POSITION, counts, given
-from autofast.facts.workers.legality import against, cheap, effect_of
-from autofast.flow.provenance import Origin, Trail
-from autofast.model.script import Loader, Script
-from autofast.model.source import parent_of, source_of
+from autofast.facts.loaders import counts, given
+from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.workers import NAME, RULE, _wish, refusal
-from autofast.write.arguments import Home, written
+from autofast.techniques.loading.few_workers import NONE, raised
+from autofast.techniques.loading.workers import NAME, RULE, refusal, wish
 from autofast.write.loader_arguments import added
-from autofast.write.worker_helper import helper
-
-NONE = "batches are made in the main process, and training waits for them"
-FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
 @rule(RULE, Effect.SAMPLING, groups=("loader",))
@@ -28,73 +18,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     without = [x for x in script.loaders if counts(script, x) and given(x, NAME) is None]
     reasons = [(loader, refusal(script, loader)) for loader in without]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
-    yield from added(script, NAME, NONE, [_wish(script, loader, options) for loader, why in reasons if not why])
+    yield from added(script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why])
     yield from raised(script, options)
 
 
 # ------------------------------------------------------------------------------------------------ too few workers
-@dataclass(eq=False)
-class Number:
-    """A number of workers that is written somewhere, and the loaders that it decides for."""
-
-    origin: Origin
-    loaders: list[Loader] = field(default_factory=list)
-
-    @property
-    def value(self) -> object:
-        return self.origin.expr.value if isinstance(self.origin.expr, ast.Constant) else None
-
-    @property
-    def is_default(self) -> bool:
-        """The default of an option or parameter, which says less than a number that is chosen for this loader."""
-        return self.origin.kind == "option" or isinstance(parent_of(self.origin.expr), ast.arguments)
-
-
-def raised(script: Script, options: Options) -> Iterator[Finding]:
-    """Findings about numbers of workers that are too small for most machines."""
-    trail = Trail(script)
-    numbers: dict[int, Number] = {}
-    for loader in script.loaders:
-        argument = given(loader, NAME)
-        origins = trail.of(argument, [getattr(t, "made", ()) for t in loader.things]) if argument is not None else []
-        for origin in origins if isinstance(origins, list) else ():
-            numbers.setdefault(id(origin.expr), Number(origin)).loaders.append(loader)
-    for number in numbers.values():
-        value = number.value
-        if not isinstance(value, int) or isinstance(value, bool) or value > FEW or not any(counts(script, x) for x in number.loaders):
-            continue
-        message = NONE if value == 0 else f"batches are made by {value} worker{'s'[: value > 1]}, however many cores there are"
-        home = _home(script, number)
-        if why := home if isinstance(home, str) else _too_few(script, number, trail):
-            yield Finding(number.origin.node, message, refusal=why)
-            continue
-        assert isinstance(home, Home)
-        helped = helper(script, source_of(number.origin.expr), options)
-        code = helped.code if value == 0 else f"max({value}, {helped.code})"  # never fewer than the user asks for
-        effect = max(effect_of(script, loader) for loader in number.loaders)
-        yield Finding(home.node, message, edits=(Rewrite(number.origin.expr, code), *helped.edits), effect=effect)
-
-
-def _home(script: Script, number: Number) -> Home | str:
-    """What a finding about the number points at; or why it cannot be changed there."""
-    if number.origin.shared:
-        return Home(number.origin.node, number.origin.expr, ())
-    for loader in number.loaders:
-        homes = written(script, loader.args, NAME, [x.node for x in number.loaders], POSITION[NAME])
-        if isinstance(homes, str):
-            return homes
-        for home in homes:
-            if home.expr is number.origin.expr:
-                return home
-    return "it is given in a way that is not followed"
-
-
-def _too_few(script: Script, number: Number, trail: Trail) -> str:
-    if number.value == 0 and not number.is_default:
-        return f"{NAME}=0 is written out"
-    if (other := trail.read_elsewhere(number.origin)) is not None:
-        return f"line {other.lineno} reads the option for something else"
-    for loader in number.loaders:
-        if why := against(script, loader) or (cheap(script, loader) if number.value == 0 else ""):
-            return why
-    return ""

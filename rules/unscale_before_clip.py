@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Before
-from autofast.edit.order import Rank
-from autofast.facts.gradient_accesses import owners, taps, use_of
-from autofast.facts.scaler import Event, Ledger
-from autofast.flow.positions import block, index, is_sure, shared, statement_at
-from autofast.model.events import Occurrence, Site, inside
-from autofast.model.kinds import is_scaler
-from autofast.model.script import Script, Step, Update
-from autofast.model.source import function_of, source_of
-from autofast.model.values import Thing, Unknown
+from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, amp
-from autofast.techniques.precision.scaling import alike, clips, zeros
+from autofast.techniques.precision.unscaling import Known, forgotten
 
 ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
-UNSURE = ("unseen", "recursion", "generator", "many", "group")  # problems of following the code, not of the code
-BUG = "a bug: the gradients are still multiplied by the scale here; unscaling them first changes training to what was meant"
 
 
 @rule("unscale-before-clip", Effect.ROUNDING, groups=("precision",))
@@ -33,127 +21,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     mine = [s for s in script.steps if s.scalers]
     if not mine:
         return
-    known = _Known(script)
+    known = Known(script)
     for step in mine:
-        yield from _forgotten(known, step)
-
-
-class _Known:
-    """What a script with a scaler does to gradients."""
-
-    def __init__(self, script: Script):
-        self.script = script
-        self.clips = {id(e.node): e for e in clips(script, strict=False)}
-        touched, self.zeroed = taps(script, strict=False)
-        steps = {id(u.node): u for s in script.steps for u in s.updates}
-        backwards = {id(b.node): b for s in script.steps for b in s.backwards}
-        self.updates = list(steps.values())
-        self.events = [*touched, *self.clips.values(), *zeros(script)]
-        self.events += [Event("backward" if b.scaled else "plain", b.node) for b in backwards.values()]
-        self.events += [Event("step" if u.scaled else "plain step", u.node, frozenset(map(id, u.things))) for u in self.updates]
-        for site in script.methods("unscale_", "update"):
-            if not any(o.this is not None and is_scaler(o.this) for o in site):
-                continue
-            if site.kind == ".update":
-                self.events.append(Event("update", site.node))
-            else:
-                given = frozenset().union(*(o.args.get(0, "optimizer") for o in site if o.args is not None))
-                sure = bool(given) and not any(isinstance(t, Unknown) for t in given)
-                self.events.append(Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure))
-
-    def is_of(self, site: Site, things: list[Thing]) -> bool:
-        """Whether a place reads gradients that these optimizers use."""
-        if id(site.node) in self.clips:
-            mine = self.clips[id(site.node)].things
-        elif isinstance(site.node, ast.Attribute):
-            found = owners(self.script, site.node.value)
-            if use_of(site.node) != "read" or isinstance(found, str):
-                return False
-            mine = found
-        else:
-            return False
-        return mine is None or any(id(t) in mine for t in things)
-
-    def against(self, statement: ast.stmt, update: Update) -> str:
-        """What goes wrong on some way where gradients are unscaled before ``statement`` and did not before."""
-        wanted = frozenset(map(id, update.things))
-        for things in alike(self.updates):
-            if not things & wanted:
-                continue
-            before = self._problems(things, [])
-            after = self._problems(things, [Event("unscale", statement, wanted)])
-            for key, (why, _) in after.items():
-                if key not in before or key[0] in UNSURE:
-                    return why
-        return ""
-
-    def _problems(self, things: frozenset[int], before: list[Event]) -> dict[tuple[str, int], tuple[str, ast.AST]]:
-        return Ledger(self.script, self.events, before, self.zeroed, is_new=False).problems(things)
-
-
-def _forgotten(known: _Known, step: Step) -> Iterator[Finding]:
-    """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes before."""
-    done: set[int] = set()  # updates whose gradients are unscaled
-    for site in sorted([*step.clips, *step.grad_reads], key=lambda s: (source_of(s.node).rel, getattr(s.node, "lineno", 0))):
-        for update in step.updates:
-            if not update.scaled or id(update.node) in done or not known.is_of(site, update.things):
-                continue
-            why, edit = _missing(step, site, update)
-            if edit is not None:
-                why = known.against(edit.stmt, update)
-            if why:
-                yield Finding(site.node, BUG, refusal=why)
-            elif edit is not None:
-                yield Finding(site.node, BUG, edits=(edit,))
-            if why or edit is not None:
-                done.add(id(update.node))
-                break
-
-
-def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:
-    """Why the gradients cannot be unscaled before ``site``, or the edit that does it; neither where they are, or need not be."""
-    for mine in site:
-        for theirs in update.site:
-            if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):
-                continue
-            depth = shared(mine.stack, theirs.stack)
-            statement, end = statement_at(mine.stack, site.node, depth), statement_at(theirs.stack, update.node, depth)
-            here = block(end)
-            if not 0 <= index(here, statement) < index(here, end):
-                continue
-            scaled = [o for b in step.backwards if b.scaled for o in b.site]
-            if not any(_precedes(o, mine, site.node) for o in scaled):
-                continue
-            if any(_precedes(o, theirs, update.node) for s in step.unscales for o in s if _unscales(o, update)):
-                continue
-            if not is_sure(theirs, depth):
-                return f"the step on line {update.node.lineno} depends on a condition that this does not", None
-            scaler = update.node.func.value if isinstance(update.node.func, ast.Attribute) else None
-            names = (ast.Name, ast.Attribute)
-            if (
-                function_of(statement) is not function_of(update.node)
-                or not isinstance(scaler, names)
-                or not isinstance(update.optimizer, names)
-            ):
-                return f"scaler and optimizer are not at hand here, but on line {update.node.lineno}", None
-            source = source_of(statement)
-            code = f"{source.segment(scaler)}.unscale_({source.segment(update.optimizer)})"
-            return "", Before(statement, code, rank=Rank.UNSCALE)
-    return "", None
-
-
-def _unscales(occurrence: Occurrence, update: Update) -> bool:
-    """Whether an ``unscale_`` is, or may be, one of the optimizer that ``update`` steps."""
-    given = occurrence.args.get(0, "optimizer") if occurrence.args is not None else frozenset()
-    return not given or any(isinstance(t, Unknown) or t is u for t in given for u in update.things)
-
-
-def _precedes(first: Occurrence, second: Occurrence, node: ast.AST) -> bool:
-    """Whether ``first`` comes before ``second`` (at ``node``) in an iteration, on the same way."""
-    depth = shared(first.stack, second.stack)
-    call = first.args.call if first.args is not None else None
-    if call is None:
-        return False
-    a, b = statement_at(first.stack, call, depth), statement_at(second.stack, node, depth)
-    here = block(a)
-    return 0 <= index(here, a) < index(here, b)
+        yield from forgotten(known, step)

@@ -35,8 +35,8 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
     """What shows that a step may leave parameters of ``models`` without a gradient; empty where all of them certainly get one."""
     try:
         reached = [x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)]
-        used = {key for x in reached if _is_called(script, step, x) for key in _used(x, ())}
-        missing = next((name for model in models for x in unwrapped(model) for key, name in _parameters(x) if key not in used), "")
+        used = {key for x in reached if _is_called(script, step, x) for key in used_parameters(x, ())}
+        missing = next((name for model in models for x in unwrapped(model) for key, name in parameters_of(x) if key not in used), "")
     except Refusal as why:
         return str(why)
     return f"nothing shows that {missing} takes part in the loss of every step" if missing else _switched(script, step)
@@ -46,7 +46,7 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
 Key = tuple[int, str]  # a layer, or an attribute of a module that is a parameter
 
 
-def _parameters(module: Thing) -> Iterator[tuple[Key, str]]:
+def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
     """The layers with parameters below a module, and single parameters, with their names."""
     todo, seen = [module], set()
     while todo:
@@ -84,15 +84,15 @@ def _held(container: Ext) -> list[Thing]:
 
 
 # ------------------------------------------------------------------------------------------------ what each forward uses
-def _used(module: Thing, above: tuple[int, ...]) -> set[Key]:
+def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
     """The layers and parameters that certainly take part in the result of a module."""
     if id(module) in above:
         return set()
     above = (*above, id(module))
     if isinstance(module, (Seq, Dict)):
-        return {key for t in module.any() for key in _used(t, above)}
+        return {key for t in module.any() for key in used_parameters(t, above)}
     if isinstance(module, Ext):
-        return {key for t in _held(module) for key in _used(t, above)} if module.name in CONTAINERS else {(id(module), "")}
+        return {key for t in _held(module) for key in used_parameters(t, above)} if module.name in CONTAINERS else {(id(module), "")}
     if not isinstance(module, Inst):
         return set()
     forward = [f for f in module.cls.find("forward") or () if isinstance(f, Func)]
@@ -107,7 +107,7 @@ def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
         found = this.attrs.get(name, frozenset())
         if len([t for t in found if not isinstance(t, Unknown)]) == 1:
             keys.add((id(this), name))
-            keys |= {key for t in found for key in _used(t, above)}
+            keys |= {key for t in found for key in used_parameters(t, above)}
         elif not found:
             methods = [f for f in this.cls.find(name) or () if isinstance(f, Func) and id(f.node) not in above]
             keys |= {key for f in methods for key in _of_method(this, f, (*above, id(f.node)))}

@@ -189,7 +189,7 @@ def _no_way_out(frames: Stack, node: ast.AST, loop: ast.AST, words: str) -> None
     scope: ast.AST = loop
     for frame in (*(f for f in frames if isinstance(f, CallFrame)), None):
         here = node if frame is None else frame.node
-        for jump in _jumps(scope):
+        for jump in jumps(scope):
             only_this_turn = isinstance(jump, ast.Continue) if scope is loop else isinstance(jump, ast.Return)
             if only_this_turn and jump.lineno < getattr(here, "lineno", 0):
                 raise Refusal(f"{words}: {at(jump)} leaves before it")
@@ -197,7 +197,7 @@ def _no_way_out(frames: Stack, node: ast.AST, loop: ast.AST, words: str) -> None
             scope = frame.func.node
 
 
-def _jumps(scope: ast.AST) -> Iterator[ast.stmt]:
+def jumps(scope: ast.AST) -> Iterator[ast.stmt]:
     """What leaves a turn of a loop (``continue``, ``break``) or the function around (``return``) from inside ``scope``."""
     todo: list[tuple[ast.AST, bool]] = [(child, False) for child in getattr(scope, "body", ()) if isinstance(child, ast.stmt)]
     while todo:
@@ -232,7 +232,7 @@ def _batches(script: Script, updates: list[Update], epochs: ast.AST) -> ast.For:
     loop = next(iter(found.values()))
     if not isinstance(loop, ast.For):
         raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
-    for jump in _jumps(loop):
+    for jump in jumps(loop):
         if not isinstance(jump, ast.Continue):
             raise Refusal(f"{at(jump)} may end the loop over batches early")
     return loop
@@ -310,13 +310,13 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
         loader = next((x for x in script.loaders if any(t is scheduled for t in x.things)), None)
         if loader is None:
             raise Refusal(unknown)
-        _check_loader(script, loader, scheduled)
+        check_loader(script, loader, scheduled)
     if not loaders or not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
         raise Refusal(unknown)
     return expr, list(loaders.values())
 
 
-def _check_loader(script: Script, loader: Loader, thing: Thing) -> None:
+def check_loader(script: Script, loader: Loader, thing: Thing) -> None:
     where = f"the loader on {at(loader.node)}"
     if isinstance(thing, Inst) and any(thing.cls.find(n) is not None for n in ("__len__", "__iter__")):
         raise Refusal(f"{where} counts its batches in its own way")
@@ -353,7 +353,7 @@ def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Th
     parts = [test]
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and arm:
         parts = test.values
-    reader = _Counter(script, loop, loaders)
+    reader = Counter(script, loop, loaders)
     windows = [w for p in parts if (w := reader.every(p, arm)) is not None]
     lasts = [p for p in parts if reader.is_last(p)]
     if len(windows) != 1 or len(lasts) + 1 != len(parts):
@@ -364,7 +364,7 @@ def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Th
     return Window(every, from_start or bool(lasts))
 
 
-class _Counter:
+class Counter:
     """Reads conditions about the number of the batch."""
 
     def __init__(self, script: Script, loop: ast.For, loaders: list[Thing]):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from autofast.facts.gradients import _parameters
+from autofast.facts.gradients import parameters_of
 from autofast.flow.iterations import stored_in, within
 from autofast.flow.rare_branches import rare
 from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, WithFrame, below, inside
@@ -364,8 +364,8 @@ def _reaches(script: Script, backward: Event, step: Event) -> bool:
     if any(id(x) in mine for m in makers for x in (m, *unwrapped(m))):
         return True
     try:
-        keys = {key for p in owners for x in unwrapped(p) for key, _ in _parameters(x)}
-        reached = {key for m in makers for x in unwrapped(m) for key, _ in _parameters(x)}
+        keys = {key for p in owners for x in unwrapped(p) for key, _ in parameters_of(x)}
+        reached = {key for m in makers for x in unwrapped(m) for key, _ in parameters_of(x)}
     except Refusal:
         return True
     return not keys or bool(keys & reached)

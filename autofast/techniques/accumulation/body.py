@@ -13,7 +13,7 @@ from textwrap import indent
 from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.batch.scopes import Kind
-from autofast.facts.updates.cadence import _jumps
+from autofast.facts.updates.cadence import jumps
 from autofast.facts.updates.events import Event, Turn, clears
 from autofast.flow.call_sites import Variable, calls_of
 from autofast.flow.iterations import mentions, stored_in, within
@@ -301,7 +301,7 @@ class Body:
                 scopes[id(scope)] = scope
                 last[id(scope)] = max(last.get(id(scope), 0), getattr(call.node, "lineno", 0))
         for key, scope in scopes.items():
-            for jump in _jumps(scope):
+            for jump in jumps(scope):
                 wanted = ast.Continue if scope is self.loop else ast.Return
                 if isinstance(jump, wanted) and jump.lineno < last[key]:
                     raise Refusal(f"{at(jump)} may end the turn of a batch before its update")

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit
 from autofast.model.script import Script
 from autofast.rule import Finding, Options, Refusal
-from autofast.techniques.accumulation import accumulated as _accum
-from autofast.techniques.accumulation import existing as _accum_existing
-from autofast.techniques.accumulation import no_sync as _accum_ddp
+from autofast.techniques.accumulation import accumulated, existing, no_sync
 
 EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
 
@@ -25,20 +23,20 @@ def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: tup
         if not calls:
             continue
         name = wrapped[id(calls[0])]
-        planned = _accum.planned(script, options, step.loop)
+        planned = accumulated.planned(script, options, step.loop)
         edits: list[Edit] = []
         needs: tuple[tuple[str, object], ...] = (beside,)
         try:
             if planned is not None and planned.window is not None and planned.turn is not None:
                 condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
                 backwards = [e.node for e in planned.turn.of("backward")]
-                edits = _accum_ddp.no_sync(planned.turn.loop, backwards, condition, planned.edits, calls, name, always=False)
+                edits = no_sync.no_sync(planned.turn.loop, backwards, condition, planned.edits, calls, name, always=False)
                 needs = (beside, ("accumulation", step.loop))
-            elif (test := _accum_ddp.last_of_window(script, step)) is not None:
+            elif (test := no_sync.last_of_window(script, step)) is not None:
                 assert isinstance(step.loop, ast.For)
                 backwards = [b.node for b in step.backwards]
-                edits = _accum_ddp.no_sync(step.loop, backwards, "{test}", (), calls, name, always=False, holes={"test": test})
-            elif _accum_existing.existing(script, step) is None:
+                edits = no_sync.no_sync(step.loop, backwards, "{test}", (), calls, name, always=False, holes={"test": test})
+            elif existing.existing(script, step) is None:
                 continue
         except Refusal:
             pass

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Rewrite
-from autofast.facts.updates.cadence import _Counter
+from autofast.facts.updates.cadence import Counter
 from autofast.flow.iterations import mentions, within
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
@@ -74,7 +74,7 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
     if not isinstance(frame.node, ast.If) or not isinstance(step.loop, ast.For):
         return None
     test = _resolved(frame.node.test, rest)
-    reader = _Counter(script, step.loop, step.loaders)
+    reader = Counter(script, step.loop, step.loaders)
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and frame.arm else [test]
     for part in parts:
         if (every := reader.every(part, frame.arm)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Helper, Wrap
-from autofast.facts.updates.cadence import BARS, _check_loader, _Counter, _jumps
+from autofast.facts.updates.cadence import BARS, Counter, check_loader, jumps
 from autofast.flow.iterations import loaded_in, stored_in
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -96,7 +96,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if not isinstance(loop, ast.For):
         raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
     loader, things = loader_of(script, step, loop)
-    flags = list(dict.fromkeys(f for jump in _jumps(loop) for f in _flags(script, jump, loop)))
+    flags = list(dict.fromkeys(f for jump in jumps(loop) for f in _flags(script, jump, loop)))
     if loop.orelse:
         raise Refusal("the loop has an `else`")
     changed = {name for statement in loop.body for name in stored_in(statement)}
@@ -146,7 +146,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
         if loader is None:
             raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
-        _check_loader(script, loader, thing)
+        check_loader(script, loader, thing)
         _check_batches(loader)
     if not step.loaders:
         raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
@@ -169,7 +169,7 @@ def _check_batches(loader: Loader) -> None:
 
 
 def _counter(script: Script, loop: ast.For, things: list[Thing], changed: set[str]) -> tuple[str, int, tuple[Edit, ...]]:
-    reader = _Counter(script, loop, things)
+    reader = Counter(script, loop, things)
     if reader.name and reader.name not in changed and reader.start in (0, 1):
         return reader.name, reader.start, ()
     taken = source_of(loop).names

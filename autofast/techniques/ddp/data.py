@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap
 from autofast.facts.loaders import given, managed
-from autofast.facts.updates import cadence as _pace
+from autofast.facts.updates import cadence
 from autofast.flow.iterations import FUNCTIONS, loop_of, mentions, stored_in, within
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
@@ -372,7 +372,7 @@ def loader_expr(script: Script, loop: ast.For) -> ast.expr:
         if found and all(is_loader(t) and id(t) in things for t in found):
             return expr
         inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
-        plain = all(isinstance(t, Ext) and t.name.startswith(_pace.BARS) for t in found)
+        plain = all(isinstance(t, Ext) and t.name.startswith(cadence.BARS) for t in found)
         (step,) = inner.values() if len(inner) == 1 else (None,)
         if not found or not plain or step is None:
             break

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
-from autofast.facts.gradients import _parameters, _used, left_out
+from autofast.facts.gradients import left_out, parameters_of, used_parameters
 from autofast.facts.parts import parts_of
 from autofast.flow.call_sites import Attribute, Scope, Variable, calls_of
 from autofast.flow.definition_sites import argument, home_of
@@ -184,8 +184,8 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
 def _whole(script: Script, mine: Trained) -> bool:
     """Every call gives one tensor, which all the parameters take part in."""
     try:
-        used = _used(mine.thing, ())
-        whole = all(key in used for key, _ in _parameters(mine.thing))
+        used = used_parameters(mine.thing, ())
+        whole = all(key in used for key, _ in parameters_of(mine.thing))
     except Refusal:
         return False
     return whole and all(isinstance(t, Tensor) and t.rank != "?" for c in mine.calls for t in script.values(c))

@@ -11,13 +11,7 @@ from autofast.facts.retained_graphs import gone_through_twice
 from autofast.model.names import DDP
 from autofast.model.script import Loader, Script
 from autofast.rule import Options, Refusal, at
-from autofast.techniques.ddp import agreement as _ddp_alike
-from autofast.techniques.ddp import batch_size as _ddp_size
-from autofast.techniques.ddp import data as _ddp_data
-from autofast.techniques.ddp import host as _ddp_host
-from autofast.techniques.ddp import metrics as _ddp_metrics
-from autofast.techniques.ddp import model as _ddp_model
-from autofast.techniques.ddp import setup as _ddp_setup
+from autofast.techniques.ddp import agreement, batch_size, data, host, metrics, model, setup
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained
 from autofast.techniques.ddp.names import Ranks, Training
@@ -44,10 +38,10 @@ def edits_for(
     ``parallel`` makes the edits that hold DataParallel to one GPU.
     """
     _check_script(script)
-    models = _ddp_model.trained(script)
-    loaders = _ddp_data.loaders_of(script)
+    models = model.trained(script)
+    loaders = data.loaders_of(script)
     for mine in models:
-        _ddp_model.check(script, mine, parallel is not None)
+        model.check(script, mine, parallel is not None)
     if (twice := gone_through_twice(script)) is not None:
         first, second, forward = twice
         lines = f"{at(first.node)} and {at(second.node)} both go back through the forward pass of {at(forward)}"
@@ -55,23 +49,23 @@ def edits_for(
             f"{lines}, and DistributedDataParallel averages the gradients of one backward for each: call it on the sum of the losses"
         )
     for loader in loaders:
-        _ddp_size.check(script, loader, _ddp_model.passes_of(script))
+        batch_size.check(script, loader, model.passes_of(script))
     losses = Loss(script)
     reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
-    flow = _ddp_setup.flow_of(script, _happenings(script, models))
-    _ddp_alike.check(script, flow, losses)
+    flow = setup.flow_of(script, _happenings(script, models))
+    agreement.check(script, flow, losses)
     ranks = Ranks(script)
-    edits = _ddp_setup.group(script, ranks, flow)
-    edits += _ddp_setup.devices(script, ranks)
+    edits = setup.group(script, ranks, flow)
+    edits += setup.devices(script, ranks)
     edits += parallel(ranks) if parallel is not None else []
-    wrappers, wrapped = _ddp_model.edits(script, ranks, models, options, seeds=True)
+    wrappers, wrapped = model.edits(script, ranks, models, options, seeds=True)
     training = _training(script, models, loaders, flow, wrapped, reductions)
-    edits += _ddp_host.edits(script, ranks, training)  # first: who downloads stands before the dataset
-    edits += _ddp_metrics.edits(script, ranks, training)
+    edits += host.edits(script, ranks, training)  # first: who downloads stands before the dataset
+    edits += metrics.edits(script, ranks, training)
     edits += wrappers
     for loader in loaders:
-        edits += _ddp_data.share(script, ranks, loader)
-        edits += _ddp_data.another_order(script, ranks, loader)
+        edits += data.share(script, ranks, loader)
+        edits += data.another_order(script, ranks, loader)
     edits += _sums(script, ranks, reductions)
     return [*edits, *ranks.edits], _note(models, options), wrapped
 
@@ -109,7 +103,7 @@ def _happenings(script: Script, models: list[Trained]) -> list[Happening]:
         *(t for x in script.loaders for t in x.things),
         *(t for o in script.optimizers for t in o.things),
     ):
-        if (made := _ddp_setup.made_at(thing)) is not None:
+        if (made := setup.made_at(thing)) is not None:
             found.append(made)
     return found
 
@@ -125,7 +119,7 @@ def _training(
     script: Script, models: list[Trained], loaders: list[Loader], flow: Flow, wrapped: dict[int, str], reductions: dict[int, str]
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
-    outer: dict[int, ast.AST] = {id(e): e for s, stack in stacks if (e := _ddp_data.epochs_of(s, stack)) is not None}
+    outer: dict[int, ast.AST] = {id(e): e for s, stack in stacks if (e := data.epochs_of(s, stack)) is not None}
     return Training(
         steps=script.steps,
         models=[m.model for m in models],

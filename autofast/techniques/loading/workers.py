@@ -25,7 +25,7 @@ def refusal(script: Script, loader: Loader) -> str:
     return against(script, loader) or cheap(script, loader)
 
 
-def _wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
+def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
         helped = helper(script, source_of(home.node), options)
         return template.format(helped.code), helped.edits
@@ -39,4 +39,4 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
         return None
     calls = [x.node for x in script.loaders if counts(script, x) and given(x, NAME) is None and not refusal(script, x)]
     home = room(script, loader.args, NAME, calls)
-    return None if isinstance(home, str) else replace(_wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)
+    return None if isinstance(home, str) else replace(wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)

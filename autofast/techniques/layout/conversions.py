@@ -1,0 +1,184 @@
+"""Where models and images are converted to channels_last."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.facts.layout import against, draws, is_convolutional, takes_image
+from autofast.facts.precision.hazards import Code
+from autofast.model import names
+from autofast.model.events import Site
+from autofast.model.script import Model, Script, Transfer
+from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.values import Ext, Ref, Thing
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Effect, Finding
+from autofast.techniques.layout.reshapes import reshapes
+from autofast.write.spelling import torch_in
+
+MODEL = "a network of 2-D convolutions in NCHW order: tensor cores and oneDNN compute in channels_last and convert each time"
+
+
+IMAGES = "images reach the network in NCHW order and are converted to channels_last in its first layer"
+
+
+PARALLEL = "torch.nn.DataParallel"
+
+
+KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_grad_", "clone"})
+
+
+def is_there(script: Script) -> bool:
+    """The script knows about channels_last already, perhaps behind an option."""
+    return any(isinstance(n, ast.Attribute) and n.attr.startswith("channels_last") for s in script.sources for n in ast.walk(s.tree))
+
+
+def trained(script: Script) -> Iterator[Model]:
+    """The convolutional networks that take part in training."""
+    used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
+    for model in script.models:
+        if is_convolutional(model) and id(model.thing) in used:
+            yield model
+
+
+def place_of(script: Script, model: Model) -> ast.expr | None:
+    """The call that the model is converted at: the only one that moves it to its device, else the one that makes it."""
+    moves = [s for s in model.moves if isinstance(s.node, ast.Call)]
+    made = model.node if isinstance(model.node, ast.Call) else None
+    if len(moves) == 1:
+        move = moves[0].node
+        assert isinstance(move, ast.Call)
+        if all(o.this is not None and not _is_wrapper(o.this) for o in moves[0]) and not _is_wrapped_before(model, moves[0]):
+            return move
+        if made is None or function_of(made) is not function_of(
+            move
+        ):  # rather where the script chooses it than in each function that makes one
+            return move if all(w.name == PARALLEL for w in model.wraps) else made
+    return made
+
+
+def _is_wrapper(thing: Thing) -> bool:
+    return isinstance(thing, Ext) and thing.name in names.WRAPPERS
+
+
+def _is_wrapped_before(model: Model, move: Site) -> bool:
+    wraps = {id(w.node) for w in model.wraps}
+    return bool(wraps) and any(id(n) in wraps for n in ast.walk(move.node))
+
+
+def conversions(script: Script, place: ast.expr, models: list[Model]) -> Iterator[tuple[Finding, list[Model]]]:
+    """All models in one place; or, where one of several is refused, each where it is made."""
+    finding = _convert(script, place, models)
+    made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
+    if not finding.refusal or len(made) < 2:
+        yield finding, models
+        return
+    for node in made.values():
+        mine = [m for m in models if m.node is node]
+        yield _convert(script, node, mine), mine
+
+
+def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
+    edits: list[Edit] = []
+    things = frozenset(m.thing for m in models)
+    effect = None
+    since = min((o.order for m in models for s in m.moves if s.node is place for o in s), default=0)
+    for model in models:
+        code = Code(script, (), (model.thing,))
+        if why := against(script, model, code):
+            return Finding(place, MODEL, refusal=why)
+        rewritten = reshapes(script, code, things)
+        if isinstance(rewritten, str):
+            return Finding(place, MODEL, refusal=rewritten)
+        edits += rewritten
+        if draws(script, model, code, since):
+            effect = Effect.SAMPLING
+    torch, needed = torch_in(source_of(place))
+    layout = f"{torch}.channels_last"
+    call = place if isinstance(place, ast.Call) else None
+    if (
+        call is not None
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "to"
+        and any(s.node is place for m in models for s in m.moves)
+    ):
+        first: Edit = Keyword(call, "memory_format", layout)
+    else:
+        first = Wrap(place, f"{{}}.to(memory_format={layout})")
+    return Finding(place, MODEL, edits=(first, *needed, *edits), effect=effect)
+
+
+def images(script: Script, models: list[Model], effect: Effect | None) -> Iterator[Finding]:
+    """The transfers of the image batches that go into these networks first."""
+    eating = [m for m in models if takes_image(script, m)]
+    done: dict[int, list[Transfer]] = {}
+    for transfer in script.transfers:
+        if transfer.loaders and transfer.to_device and transfer.how in ("to", "cuda") and _is_image(script, transfer, eating):
+            done.setdefault(transfer.node.lineno, []).append(transfer)
+    for transfers in done.values():
+        for transfer in transfers:
+            torch, needed = torch_in(source_of(transfer.node))
+            edits = (Keyword(transfer.node, "memory_format", f"{torch}.channels_last"), *needed)
+            yield Finding(transfer.node, IMAGES, edits=edits, effect=effect)
+
+
+def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
+    """It is the first argument of a network that takes images, and nothing else of the batch."""
+    node = _outermost(script, transfer.node)
+    target = _target(node)
+    for model in models:
+        for site in model.forwards:
+            call = site.node
+            if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
+                continue
+            given = call.args[0]
+            while (inner := _passed_on(script, given)) is not None and given is not node:
+                given = inner
+            if given is node:
+                return True
+            if target is not None and function_of(call) is function_of(node) and ast.dump(given) == ast.dump(target):
+                return True
+    return False
+
+
+def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
+    """The tensor in ``Variable(x)`` and ``x.float()``: what comes out lies in memory as it does."""
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if method in KEEPING:
+            return inner
+        case ast.Call(func=func, args=[inner]) if any(
+            isinstance(t, Ref) and t.name == "torch.autograd.Variable" for t in script.values(func)
+        ):
+            return inner
+    return None
+
+
+def _outermost(script: Script, node: ast.expr) -> ast.expr:
+    """The whole of ``Variable(x.cuda())`` and ``x.cuda().float()``, for the copy in them."""
+    while True:
+        parent = parent_of(node)
+        if isinstance(parent, ast.Attribute):
+            parent = parent_of(parent)
+        if not isinstance(parent, ast.Call) or _passed_on(script, parent) is not node:
+            return node
+        node = parent
+
+
+def _target(node: ast.expr) -> ast.expr | None:
+    """The variable that the value of ``node`` is put into, as it would be read."""
+    parent = parent_of(node)
+    value: ast.AST | None = node
+    position = None
+    if isinstance(parent, ast.Tuple):
+        position = next(n for n, e in enumerate(parent.elts) if e is node)
+        parent, value = parent_of(parent), parent
+    if not isinstance(parent, ast.Assign) or parent.value is not value or len(parent.targets) != 1:
+        return None
+    target = parent.targets[0]
+    if position is not None:
+        if not isinstance(target, ast.Tuple) or position >= len(target.elts):
+            return None
+        target = target.elts[position]
+    return ast.parse(ast.unparse(target), mode="eval").body if isinstance(target, (ast.Name, ast.Attribute)) else None

@@ -1,0 +1,1 @@
+"""What older versions of torch needed."""

@@ -1,0 +1,146 @@
+"""Why workers must not stay between epochs, and where their number is written."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
+from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
+from autofast.model.events import CallFrame, Stack, loops
+from autofast.model.script import Loader, Script
+from autofast.model.source import function_of, source_of
+from autofast.model.values import Ext, Inst, Ref, Thing, const
+from autofast.rule import Options
+from autofast.techniques.loading.workers import NAME as WORKERS
+from autofast.techniques.loading.workers import together
+from autofast.write.arguments import Home, written
+from autofast.write.loader_arguments import Wish
+from autofast.write.worker_helper import is_helper
+
+NAME = "persistent_workers"
+
+
+MANY = 10_000_000  # a sampler with this many indices never comes to the end of an epoch
+
+
+PURE = frozenset({"builtins.int", "builtins.max", "builtins.min", "builtins.len", "builtins.abs", "os.cpu_count", "os.sched_getaffinity"})
+
+
+PURE |= {"os.process_cpu_count", "multiprocessing.cpu_count", "torch.multiprocessing.cpu_count", "torch.cuda.device_count"}
+
+
+SIMPLE = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.keyword, ast.expr_context)
+
+
+OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+
+
+def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) -> bool:
+    """Whether a loader that need not keep its workers, as it may be gone through only once, may: they end with a function of its own."""
+    function = function_of(call)
+    if isinstance(function, ast.Module) or any(function_of(x.node) is function for x in members):
+        return False
+    for loader in script.loaders:
+        if loader.node is call:
+            fits = counts(script, loader) and given(loader, NAME) is None and not against(script, loader)
+            homes = written(script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS])
+            return fits and not isinstance(homes, str) and len(homes) == 1 and homes[0].expr is home.expr
+    return False
+
+
+def workers_of(script: Script, loader: Loader, loaders: list[Loader], options: Options) -> Wish | list[Home] | str:
+    """Where the number of workers is written, or the wish to go with those that num-workers adds; empty where there are none."""
+    argument = given(loader, WORKERS)
+    if argument is None:
+        return together(script, loader, options, "{} > 0") or []
+    if const(argument.values) == 0 and isinstance(argument.expr, ast.Constant):
+        return []
+    homes = written(script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS])
+    if isinstance(homes, str):
+        return homes
+    if any(home.expr is None or not _repeatable(script, home.expr) for home in homes):
+        return "the number of workers is computed in a way that should not be written twice"
+    return [home for home in homes if not isinstance(home.expr, ast.Constant) or _is_positive(home.expr)]
+
+
+def against(script: Script, loader: Loader) -> str:
+    """Why workers must not stay between epochs; empty where nothing speaks against."""
+    if source_of(loader.node).path.suffix == ".ipynb":
+        return "an interrupted cell of a notebook would leave them running"
+    if (use := peeks(script, loader)) is not None:
+        return f"line {getattr(use.node, 'lineno', 0)} takes one batch and drops the iterator, and all workers fetch ahead for it"
+    if _never_ends(loader):
+        return "its sampler never comes to the end of an epoch"
+    for dataset in loader.datasets:
+        if dataset.kind == "unknown" or (dataset.unknown and dataset.kind == "project"):
+            return f"whether its dataset is changed between epochs is not known: {dataset.unknown}"
+        if dataset.writes:
+            return f"fetching an item changes `self.{dataset.writes[0]}` of {dataset.name}: workers that stay keep what they have changed"
+        if "own" in dataset.random:
+            return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
+        if line := _changed_later(script, loader, dataset.thing):
+            return f"line {line} changes {dataset.name} after the workers have got their copy of it: they would not see it"
+        if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
+            return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
+    return changed_by_items(script, loader) or changed_between(script, loader)
+
+
+def _never_ends(loader: Loader) -> bool:
+    argument = given(loader, "sampler")
+    for thing in argument.values if argument is not None else ():
+        count = thing.args.given(2, "num_samples") if isinstance(thing, Ext) and thing.name.endswith(".RandomSampler") else None
+        if count is not None and (not isinstance(n := const(count.values), int) or n >= MANY):
+            return True
+    return False
+
+
+def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
+    """The line that changes the dataset, or a list or tensor it holds, once workers may have been started."""
+    start = first_use(script, loader)
+    epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
+    side = items(script, loader)
+    held = {id(dataset), *(id(t) for values in getattr(dataset, "attrs", {}).values() for t in values)}
+    for site in script.log.of("set_attribute", "append", "tensor_write"):
+        for occurrence in site:
+            unread = site.kind == "set_attribute" and not side.every and occurrence.data["name"] not in side.loads
+            if unread and occurrence.this is not dataset:
+                continue  # options that the dataset keeps, for example
+            late = occurrence.order > start or any(id(frame.node) in epochs for frame in loops(occurrence.stack))
+            if id(occurrence.this) in held and late and not _while_made(occurrence.stack, dataset):
+                return getattr(site.node, "lineno", 0)
+    return 0
+
+
+def _while_made(stack: Stack, dataset: Thing) -> bool:
+    """In the constructor of the dataset."""
+    classes = lineage(dataset.cls) if isinstance(dataset, Inst) else []
+    return any(isinstance(f, CallFrame) and f.func.name == "__init__" and f.func.owner in classes for f in stack)
+
+
+def positive(expr: ast.expr) -> str:
+    """``expr > 0``, or True where that is certain: without workers the argument is an error."""
+    if _is_positive(expr):
+        return "True"
+    code = source_of(expr).segment(expr)
+    return f"({code}) > 0" if isinstance(expr, (ast.BoolOp, ast.IfExp, ast.Compare)) or "\n" in code else f"{code} > 0"
+
+
+def _is_positive(expr: ast.expr) -> bool:
+    if isinstance(expr, ast.Constant):
+        return isinstance(expr.value, int) and expr.value > 0
+    if not isinstance(expr, ast.Call):
+        return False
+    name = expr.func.attr if isinstance(expr.func, ast.Attribute) else expr.func.id if isinstance(expr.func, ast.Name) else ""
+    return name == "cpu_count" or (name == "max" and any(isinstance(a, ast.Constant) and _is_positive(a) for a in expr.args))
+
+
+def _repeatable(script: Script, expr: ast.expr) -> bool:
+    """Nothing happens when it is evaluated twice, and the same comes out."""
+    for node in ast.walk(expr):
+        if isinstance(node, ast.Call):
+            pure = all(isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)) and bool(script.values(node.func))
+            if not pure and not is_helper(script, node):
+                return False
+        elif not isinstance(node, (*SIMPLE, *OPERATORS)):
+            return False
+    return True

@@ -1,0 +1,319 @@
+"""What becomes of each read of a tensor by the host."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import suppress
+
+from autofast.edit.edits import Edit
+from autofast.edit.ignores import is_spared
+from autofast.flow.iterations import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
+from autofast.flow.positions import block, index
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.rule import Finding, Refusal
+from autofast.techniques.syncs.code_motion import NAME, moves
+from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
+from autofast.techniques.syncs.deferred import put_off
+from autofast.techniques.syncs.delayed import Variable, delayed, delayed_arms, in_arms, keep, logged, read_at_use
+from autofast.techniques.syncs.liveness import Needs, needs_of
+from autofast.techniques.syncs.reads import Read, by_statement
+from autofast.techniques.syncs.returned import hand_on, results_of
+from autofast.techniques.syncs.sinks import Sink, sink_of
+from autofast.techniques.syncs.sums import grouped
+
+Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
+
+
+def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
+    by_function: dict[int, tuple[ast.FunctionDef, list[Read]]] = {}
+    for read in every:
+        home = function_of(read.node)
+        if isinstance(home, ast.FunctionDef) and loop_of(read.node) is None:
+            by_function.setdefault(id(home), (home, []))[1].append(read)
+    for function, found in by_function.values():
+        made = results_of(function, found)
+        if made is None:
+            continue
+        statement, results = made
+        results = [r for r in results if not is_read_anyway(script, r.read, found)]
+        if not results:
+            continue  # one read for all of them
+        used = [r.read for r in results]
+        places = list({id(r.statement): r.statement for r in used}.values())
+        try:
+            edits = hand_on(script, function, statement, results)
+        except Refusal as why:
+            if str(why):
+                yield Finding(places[0], said(used), refusal=str(why)), {id(r.node) for r in used}
+            continue
+        yield from group([(p, said([r for r in used if r.statement is p])) for p in places], edits, used)
+
+
+def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
+    """Whether the function reads the same tensor for something else in every step: a tensor in the result would be read once more."""
+    others = [r for r in found if r is not result and (r.key, r.how) == (result.key, result.how)]
+    return any(gate_of(r.node, None) is None and is_always(r.node, r.statement) and in_each_step(script, r) for r in others)
+
+
+def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
+    done: set[tuple[int, str]] = set()
+    for read in every:
+        base = dict_of(read)
+        loop = loop_of(read.node) if base is not None else None
+        if base is None or loop is None or not is_step(script, loop) or (id(loop), base.id) in done:
+            continue
+        done.add((id(loop), base.id))
+        mine = [r for r in every if within(r.node, loop)]
+        try:
+            edits = logged(script, base, mine, loop)
+        except Refusal:
+            continue
+        used = [r for r in mine if any(isinstance(e, type(edits[0])) and getattr(e, "expr", None) is r.node for e in edits)]
+        yield from group([(s, said(rs)) for s, rs in by_statement(used)], edits, used)
+
+
+def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Statements that read in every step what is shown in few."""
+    for statement, mine in by_statement(every):
+        if (move := moves(script).get(id(statement))) is not None:
+            yield Finding(statement, said(mine), edits=move.edits), {id(r.node) for r in mine}
+
+
+def dict_of(read: Read) -> ast.Name | None:
+    """The variable of a dict that the number is put into: ``log["loss"] = loss.item()``, ``log = {"loss": loss.item()}``."""
+    statement = read.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    if statement.value is read.node and isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        return target.value
+    if isinstance(statement.value, ast.Dict) and parent_of(read.node) is statement.value and isinstance(target, ast.Name):
+        return target
+    return None
+
+
+def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
+    for loop, found in by_loop(script, every):
+        yield from in_loop(script, loop, found)
+
+
+def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, list[Read]]]:
+    """The reads of each turn of a loop over batches, or of each call of a function that such a loop calls."""
+    homes: dict[int, tuple[Loop | None, list[Read]]] = {}
+    for read in every:
+        if id(read.statement) in moves(script):
+            continue
+        loop = loop_of(read.statement)
+        if gate_of(read.node, loop) is None and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
+            home = loop if loop is not None else function_of(read.node)
+            homes.setdefault(id(home), (loop, []))[1].append(read)
+    yield from homes.values()
+
+
+def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Who looks at an object, or calls a function, may be missing here; the places of a variable are all in its function."""
+    for loop, found in by_loop(script, every):
+        for statement, mine in by_statement(found):
+            edits: list[Edit] = []
+            if loop is not None and all(r.how == "item" for r in mine):
+                with suppress(Refusal):
+                    edits = put_off_parts(script, loop, sinks_at(script, statement, mine, loop))
+                if not edits and len(mine) == 1:
+                    with suppress(Refusal):
+                        edits, gains = read_at_use(script, delayed(script, statement, mine[0], loop))
+                        edits = [keep(script, mine[0]), *edits] if gains else []
+            if edits:
+                yield from group([(statement, said(mine))], edits, mine)
+            else:
+                yield Finding(statement, said(mine), refusal=script.unread), {id(r.node) for r in mine}
+
+
+def in_each_step(script: Script, read: Read) -> bool:
+    """Whether a read in a function is come to in each turn of a loop over batches that calls it."""
+    site = script.log.at("sync", read.node)
+    return site is not None and runs_in_steps(script, site, each=True)
+
+
+def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Found]:
+    """What can be done about the reads of each turn of a loop, or of each call of a function, the best first."""
+    sinks: list[list[tuple[Sink, Needs]]] = []
+    late: list[tuple[Variable, Read]] = []
+    fixed: list[tuple[ast.stmt, list[Read], str]] = []
+    arms: list[tuple[Variable, list[Read]]] = []
+    for condition, mine in in_arms(found):
+        with suppress(Refusal):
+            arms.append((delayed_arms(script, condition, mine, loop), mine))
+    yield from used_after_arms(script, arms)
+    together = {id(r.statement) for _, mine in arms for r in mine}
+    for statement, mine in by_statement([r for r in found if id(r.statement) not in together]):
+        try:
+            if loop is None:
+                raise Refusal("")
+            sinks.append(sinks_at(script, statement, mine, loop))
+            continue
+        except Refusal as why:
+            reason = str(why)
+        if len(mine) == 1:
+            try:
+                late.append((delayed(script, statement, mine[0], loop), mine[0]))
+                continue
+            except Refusal as why:
+                reason = str(why) or reason
+        fixed.append((statement, mine, reason))
+    shared = list(repeated(script, [s for parts in sinks for s, _ in parts], fixed))
+    yield from shared
+    if loop is not None:
+        yield from read_at_once(script, loop, [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)])
+    for parts in sinks:
+        assert loop is not None
+        yield from later(script, loop, parts)
+    yield from used_late(script, late, fixed)
+
+
+def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> list[tuple[Sink, Needs]]:
+    """The sink at a statement; with those that follow it, where they take over what it computes."""
+    passed = passed_on(statement, mine, loop)
+    if passed is None:
+        sink = sink_of(script, statement, mine, loop)
+        return [(sink, needs_of(script, sink, loop))]
+    name, followers = passed
+    together = [statement, *followers]
+    live = frozenset({name})
+    found = []
+    for s in together:
+        sink = sink_of(script, s, mine if s is statement else [], loop, live)
+        sink.kind = "passed" if s is statement else sink.kind
+        found.append((sink, needs_of(script, sink, loop, together)))
+    return found
+
+
+def passed_on(statement: ast.stmt, mine: list[Read], loop: Loop) -> tuple[str, list[ast.stmt]] | None:
+    """``psnr = 10 * log10(1 / mse.item())`` where the statements right below are all that use ``psnr`` in the loop."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or any(r.node is statement.value for r in mine):
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name):
+        return None
+    uses = [n for n in mentions(function_of(target), target.id) if within(n, loop) and not within(n, statement)]
+    here = block(statement)
+    followers: list[ast.stmt] = []
+    for following in here[index(here, statement) + 1 :]:
+        if not any(within(n, following) for n in uses):
+            break
+        followers.append(following)
+    return (target.id, followers) if followers and all(any(within(n, f) for f in followers) for n in uses) else None
+
+
+def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
+    """Statements that read the same tensor, one of which at least cannot wait."""
+    keys = {(r.key, r.how) for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement) and r.how != "numpy"}
+    for key in sorted(keys):
+        members = [r for _, mine, _ in fixed for r in mine if (r.key, r.how) == key and is_always(r.node, r.statement)]
+        own = [s for s in sinks if any((r.key, r.how) == key for r in s.reads) and len(s.reads) == 1]
+        members += [r for s in own for r in s.reads]
+        statements = sorted({id(r.statement): r.statement for r in members}.values(), key=lambda s: s.lineno)
+        if len(members) < 2:
+            continue
+        try:
+            parts = read_once(script, Repeated(statements, members, own))
+        except Refusal:
+            continue
+        for statement, edits in parts:
+            mine = [r for r in members if r.statement is statement]
+            message = f"reads `{ast.unparse(mine[0].core)}` from the device {len(members)} times in every step"
+            yield Finding(statement, message, edits=tuple(edits)), {id(r.node) for r in mine}
+
+
+def read_at_once(script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]) -> Iterator[Found]:
+    """Sums that are looked at in every step."""
+    for sinks, edits in grouped(script, loop, fixed):
+        members: list[tuple[ast.AST, str]] = [
+            (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step") for s in sinks
+        ]
+        yield from group(members, edits, [r for s in sinks for r in s.reads])
+
+
+def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
+    """A sink, with what is put off together with it, is put off."""
+    used = [r for s, _ in parts for r in s.reads]
+    yield from group([(parts[0][0].statement, said(used))], put_off_parts(script, loop, parts), used)
+
+
+def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> list[Edit]:
+    needs = Needs()
+    for _, one in parts:
+        needs.add(one)
+    return put_off(script, [s for s, _ in parts], loop, needs)
+
+
+def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
+    """Variables that are read where they are used, and what is shown together read at once."""
+    shown: dict[int, tuple[ast.stmt, list[Read], list[Read]]] = {}  # what a statement reads itself, and through variables
+    origins: dict[int, Read] = {}
+    alone: list[tuple[Variable, Read]] = []
+    for statement, mine, _ in fixed:
+        shown[id(statement)] = (statement, mine, [])
+    for variable, read in late:
+        use = variable.each[0] if len(variable.each) == 1 and not variable.seldom and not variable.outside else None
+        if use is None:
+            alone.append((variable, read))
+            continue
+        at = statement_of(use)
+        origins[id(use)] = read
+        shown.setdefault(id(at), (at, [], []))[2].append(Read(use, use, read.how, True))
+    for statement, own, through in shown.values():
+        delayed_here = [(v, r) for v, r in late if any(origins[id(t.node)] is r for t in through)]
+        keys = {r.key for r in (*own, *through)}
+        try:
+            if len(keys) < 2:
+                raise Refusal("")
+            edits = [*(keep(script, r) for _, r in delayed_here), *read_together(script, statement, [*own, *through], origins)]
+        except Refusal:
+            alone += delayed_here
+            yield from refused(fixed, statement)
+            continue
+        members: list[tuple[ast.AST, str]] = [(r.statement, said([r])) for _, r in delayed_here]
+        members.append((statement, f"reads {len(keys)} tensors from the device one by one in every step"))
+        yield from group(members, edits, [*own, *(r for _, r in delayed_here)])
+    for variable, read in alone:
+        edits, gains = read_at_use(script, variable)
+        if gains:
+            yield from group([(variable.statement, said([read]))], [keep(script, read), *edits], [read])
+        elif variable.each:
+            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
+            yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
+
+
+def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> Iterator[Found]:
+    """Variables that each arm of a condition reads a number into."""
+    for variable, mine in arms:
+        edits, gains = read_at_use(script, variable)
+        if gains:
+            yield from group([(r.statement, said([r])) for r in mine], [*(keep(script, r) for r in mine), *edits], mine)
+        elif variable.each:
+            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
+            for read in mine:
+                yield Finding(read.statement, said([read]), refusal=why), {id(read.node)}
+
+
+def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:
+    for at, mine, reason in fixed:
+        if at is statement and reason != "-":
+            why = reason or "its value is needed in every step, where it stands"
+            yield Finding(at, said(mine), refusal=why), {id(r.node) for r in mine}
+
+
+def group(members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]) -> Iterator[Found]:
+    """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
+    if any(is_spared(node, NAME) for node, _ in members):
+        return
+    for n, (node, message) in enumerate(members):
+        yield Finding(node, message, edits=tuple(edits)), {id(r.node) for r in used} if n == 0 else set()
+
+
+def said(found: list[Read]) -> str:
+    texts = list(dict.fromkeys(ast.unparse(r.core) for r in found))
+    what = ", ".join(f"`{t}`" for t in texts) if len(texts) < 4 else f"{len(texts)} tensors"
+    return f"reads {what} from the device in every step"

@@ -1,0 +1,1 @@
+"""Copies to the device: asynchronous, redundant, or not needed at all."""

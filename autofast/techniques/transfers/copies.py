@@ -1,0 +1,164 @@
+"""Copies to the device that happen again and again, and why one must wait."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import Edit, Keyword
+from autofast.facts.loaders import given, is_spelled_out, managed
+from autofast.model.events import Site, inside, loops
+from autofast.model.script import Script, Transfer
+from autofast.model.source import function_of, source_of
+from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
+from autofast.write.spelling import NOT_CUDA, is_device_object, only_cuda, requires_cuda, spelled, torch_in
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A copy of something to the device, in a loop: ``x.to(device)`` or ``buffer.copy_(x)``."""
+
+    node: ast.Call
+    source: ast.expr  # what is copied
+    values: Values
+    loaders: list[Thing]
+    site: Site
+    transfer: Transfer | None = None
+
+
+def moves(script: Script) -> Iterator[Move]:
+    """The blocking copies of batches that happen again and again."""
+    for transfer in script.transfers:
+        func = transfer.node.func
+        if not isinstance(func, ast.Attribute) or not transfer.loaders or _spelled_out(transfer):
+            continue
+        if not any(t.device == "cpu" for t in transfer.tensors):
+            continue  # it is there already
+        if _repeated(transfer) and _to_gpu(transfer):
+            yield Move(transfer.node, func.value, script.values(func.value), transfer.loaders, transfer.site, transfer)
+    for site in script.methods("copy_"):
+        node = site.node
+        if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+            continue
+        receivers = [o.this for o in site]
+        found = script.values(node.args[0])
+        loaders = list({id(x): x for t in found if isinstance(t, Tensor) for x in t.batch}.values())
+        if loaders and all(isinstance(t, Tensor) for t in receivers) and any(t.device == "dev" for t in receivers if isinstance(t, Tensor)):
+            yield Move(node, node.args[0], found, loaders, site)
+
+
+def _repeated(transfer: Transfer) -> bool:
+    return any(isinstance(f.node, (ast.For, ast.While, ast.AsyncFor)) for f in transfer.loops)
+
+
+def _to_gpu(transfer: Transfer) -> bool:
+    if transfer.how == "type":
+        return "cuda" in transfer.kinds
+    return transfer.how in ("to", "cuda") and bool(transfer.kinds & {"cuda", *NOT_CUDA}) and "tensor" not in transfer.kinds
+
+
+def _spelled_out(transfer: Transfer) -> bool:
+    """The call says already whether it waits: ``non_blocking=...``, or by position."""
+    node, most = transfer.node, 2 if transfer.how == "to" else 1
+    flags = [a for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, bool)]
+    return bool(flags) or len(node.args) > most or any(k.arg in ("non_blocking", None) for k in node.keywords)
+
+
+def against(script: Script, move: Move) -> str:
+    """Why this copy must stay as it is; empty where nothing speaks against."""
+    text = source_of(move.node).segment(move.source)
+    if unknown := why_unknown(move.values):
+        return f"what `{text}` is is not known: {unknown}"
+    if any(isinstance(t, (Inst, Ext)) for t in move.values):
+        return f"`{text}` may be no tensor: its own .to() need not take non_blocking"
+    if any(t.device != "cpu" for t in move.values if isinstance(t, Tensor)) and not _to_the_models(script, move):
+        return f"`{text}` may be on a GPU: a copy back that does not wait would be read before it is there"
+    for loader in script.loaders:
+        if not any(x is t for x in move.loaders for t in loader.things):
+            continue
+        if managed(script, loader):
+            return f"the framework moves the batches of this loader (line {loader.node.lineno}): this copy does nothing and can go"
+        if is_spelled_out(given(loader, "pin_memory"), False):
+            return f"pin_memory=False is written out (line {loader.node.lineno}): only pinned memory is copied in the background"
+    if written := _written_after(script, move):
+        return f"the batch is changed in place afterwards (line {written}), perhaps while it is still being copied"
+    return ""
+
+
+def _to_the_models(script: Script, move: Move) -> bool:
+    """Never back to the host: to a GPU, or to where a model is, and what has been moved before is there too."""
+    transfer = move.transfer
+    if transfer is None:
+        return False
+    if not transfer.kinds & {"cpu", "option", "?"}:
+        return True
+    targets = [o.data.get("target") for site in script.log.of("move_model") for o in site]
+    return transfer.target is not None and any(t is not None and t.values == transfer.target.values for t in targets)
+
+
+def _written_after(script: Script, move: Move) -> int:
+    """The line of an in-place change of the batch on the host that follows the copy in the same loop."""
+    first = move.site.occurrences[0]
+    loop = loops(first.stack)[-1].node if loops(first.stack) else None
+    for site in script.log.of("inplace", "tensor_write", "augment"):
+        later = site.occurrences[0]
+        if later.order <= first.order or (loop is not None and not inside(later.stack, loop)):
+            continue
+        changed = later.data["old"] if site.kind == "augment" else {later.this}
+        if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(script, _target(site.node), move.loaders):
+            return getattr(site.node, "lineno", 0)
+    return 0
+
+
+def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
+    """A tensor in host memory with values of a batch."""
+    return isinstance(thing, Tensor) and thing.device == "cpu" and any(x in loaders for x in thing.batch)
+
+
+def _target(node: ast.AST) -> ast.expr | None:
+    """What ``x.mul_(2)``, ``x[0] = 1`` and ``x += 1`` change."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value)) | ast.Subscript(value=value) | ast.Attribute(value=value):
+            return value
+        case ast.AugAssign(target=target):
+            return target
+    return None
+
+
+def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:
+    """The result of an operation that allocates, as in ``y = (x + 1) / 2``: changing it does not change the batch."""
+    match expr:
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone")):
+            return True
+        case ast.Name(id=name):
+            scope = function_of(expr)
+            if any(a.arg == name for a in ast.walk(scope) if isinstance(a, ast.arg)):
+                return False
+            bound = [n.value for n in ast.walk(scope) if isinstance(n, ast.Assign) and _is_named(n.targets, name)]
+            batches = [v for v in bound if any(_is_from(t, loaders) for t in script.values(v))]
+            return bool(batches) and all(not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in batches)
+    return False
+
+
+def _is_named(targets: list[ast.expr], name: str) -> bool:
+    return any(isinstance(t, ast.Name) and t.id == name for t in targets)
+
+
+def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
+    """``non_blocking=``: true for CUDA only, as a copy to MPS may read memory that is released too early (pytorch#139550, #189690)."""
+    transfer = move.transfer
+    if transfer is None:
+        certain = only_cuda(script)
+    else:
+        certain = transfer.how == "type" or not transfer.kinds & NOT_CUDA or requires_cuda(script)
+    if certain:
+        yield Keyword(move.node, "non_blocking", "True")
+        return
+    expr = spelled(move.node, transfer.target) if transfer is not None else None
+    if isinstance(expr, (ast.Name, ast.Attribute)) and is_device_object(script.values(expr)):
+        yield Keyword(move.node, "non_blocking", f'{source_of(expr).segment(expr)}.type == "cuda"')
+        return
+    torch, imports = torch_in(source_of(move.node))
+    yield from imports
+    yield Keyword(move.node, "non_blocking", f"{torch}.cuda.is_available()")
