@@ -36,7 +36,6 @@ def once(name: str) -> Speed:
         script = ROOT / name / "train.py"
         series = Series(runner, Program(ORIGINAL, script), Program(REWRITTEN, script), Wanted("exact", steps=0, budget=0))
         series.measure()
-        runner.close()
     assert series.speed is not None
     return series.speed
 

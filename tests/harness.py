@@ -1,16 +1,15 @@
 """Runs a training script, original or rewritten, and records what it did.
 
-Importing torch takes seconds and a fixture trains for a tenth of one, so one *zygote* process imports torch once and forks a child
-for every run. A run happens in a scratch copy of the script's folder, with one thread, fixed seeds, a fixed hash seed and a time
-limit, and is remembered: the same text with the same arguments runs once per test session.
+A run happens in a fork (``tests.zygote``) and a scratch copy of the script's folder, with one thread, fixed seeds, a fixed hash seed
+and a time limit, and is remembered: the same text with the same arguments runs once per test session.
 
     run = HARNESS.run(Job(Path("fixtures/gan"), args=("--epochs", "1")))
     run.losses, run.steps, run.stdout, run.error
     assert not compare(before, after, Effect.ROUNDING)
 
-What is recorded: every value on which ``backward`` was called (before loss scaling), the number of optimizer steps, the parameters of
-each optimizer before its first and after its last step, the batches and samples taken from each loader, stdout, warnings, the files
-written (checkpoints with their contents) and the exception, if there was one.
+What is recorded (``tests.recording``): every value on which ``backward`` was called (before loss scaling), the number of optimizer
+steps, the parameters of each optimizer before its first and after its last step, the batches and samples taken from each loader,
+stdout, warnings, the files written (checkpoints with their contents) and the exception, if there was one.
 
 ``Job(fake_cuda_amp=True)`` executes on the CPU the mixed-precision path that a rewritten script takes on a GPU without bf16: every
 ``autocast`` is enabled with fp16 and every ``GradScaler`` is a real, enabled one for the CPU, whatever ``enabled=`` they were given
@@ -28,36 +27,29 @@ cannot do shows, but no kernels are made, which would take minutes.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import gc
 import hashlib
 import importlib.util
-import json
 import math
-import multiprocessing
 import os
 import pickle
 import re
-import select
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from tests.zygote import QUIET, ZYGOTE
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 STANDINS = Path(__file__).resolve().parent / "standins"  # of frameworks that no test needs to be installed
 HAVE_TORCH = importlib.util.find_spec("torch") is not None  # without importing it: that is the zygote's business
 # What Python or torch say about the version of Python wherever workers are forked (3.12 and later) or anything is compiled (3.13.0), whoever asks for it.
-OF_PYTHON = re.compile(
-    r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3"
-)
+OF_PYTHON = re.compile(r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3")
+# These take as long again as torch itself: only for scripts that compile.
+COMPILERS = ("torch._dynamo.backends.debugging", "torch._functorch.aot_autograd", "torch._inductor.compile_fx")
 SKIP = shutil.ignore_patterns("__pycache__", "*.pyc", "fixture.toml")
 
 
@@ -89,6 +81,10 @@ class Job:
     path: tuple[str, ...] = ()
     before: str = ""
     start_method: str = ""
+
+    def message(self) -> dict[str, Any]:
+        """For ``tests.recording.record``."""
+        return asdict(replace(self, files={}))
 
     def key(self) -> str:
         """A digest of everything that decides the outcome."""
@@ -132,14 +128,13 @@ def _contents(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {**found, **files}
 
 
-# ------------------------------------------------------------------------------------------------------------ the client
+# ------------------------------------------------------------------------------------------------------------ the runs
 class Harness:
-    """Starts the zygote at the first run and keeps every outcome."""
+    """Keeps every outcome."""
 
     def __init__(self, parallel: int | None = None):
         self.parallel = parallel or min(2, os.cpu_count() or 1)
         self._runs: dict[str, Run] = {}
-        self._zygote: subprocess.Popen[str] | None = None
 
     def run(self, job: Job) -> Run:
         """The outcome of ``job``."""
@@ -150,59 +145,44 @@ class Harness:
         jobs = list(jobs)
         keys = [job.key() for job in jobs]
         todo = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._runs}
-        if todo:
-            with tempfile.TemporaryDirectory(prefix="autofast-run-") as scratch:
-                self._execute(todo, Path(scratch))
+        with ThreadPoolExecutor(self.parallel) as pool:
+            self._runs.update(zip(todo, pool.map(_outcome, todo.values()), strict=True))
         return [self._runs[key] for key in keys]
 
-    def close(self) -> None:
-        if self._zygote is not None and self._zygote.stdin is not None:
-            self._zygote.stdin.close()
-            self._zygote.wait()
-            self._zygote = None
 
-    def _execute(self, todo: Mapping[str, Job], scratch: Path) -> None:
-        zygote = self._zygote or self._start()
-        assert zygote.stdin is not None and zygote.stdout is not None
-        places = {}
-        for key, job in todo.items():
-            place = scratch / key[:16]
-            shutil.copytree(job.folder, place / "work", ignore=SKIP)
-            for name, content in job.files.items():
-                target = place / "work" / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
-            places[key] = place
-            compiles = any(b".compile(" in path.read_bytes() for path in (place / "work").rglob("*.py"))
-            message = {**asdict(replace(job, folder=place, files={})), "key": key, "compiles": compiles}
-            zygote.stdin.write(json.dumps(message, default=str) + "\n")
-        zygote.stdin.write(json.dumps({"go": True, "parallel": self.parallel}) + "\n")
-        zygote.stdin.flush()
-        for _ in todo:
-            line = zygote.stdout.readline()
-            if not line:
-                raise RuntimeError("the process that runs the scripts has died")
-            key = json.loads(line)["key"]
-            runs = [_read_run(path) for path in sorted(places[key].glob("run*"))]
-            if len(runs) == 2:
-                runs[0].then = runs[1]
-            self._runs[key] = runs[0]
-
-    def _start(self) -> subprocess.Popen[str]:
-        one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        env = {**os.environ, **one, "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, str(Path(__file__).resolve()), "serve"]
-        self._zygote = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        atexit.register(self.close)
-        return self._zygote
+def _outcome(job: Job) -> Run:
+    with tempfile.TemporaryDirectory(prefix="autofast-run-") as scratch:
+        lay_out(job, Path(scratch) / "work")
+        run, recorded = _executed(job, Path(scratch) / "run0")
+        if job.then is not None and recorded:
+            run.then, _ = _executed(replace(job, args=job.then), Path(scratch) / "run1")
+    return run
 
 
-def _read_run(place: Path) -> Run:
+def _executed(job: Job, place: Path) -> tuple[Run, bool]:
+    """One run, and whether it came to its record."""
+    place.mkdir()
+    compiles = any(b".compile(" in path.read_bytes() for path in (place.parent / "work").rglob("*.py"))
+    code = ZYGOTE.run(
+        "tests.recording:record", [job.message(), place], limit=job.limit, cwd=place, environment=QUIET,
+        stdout=place / "stdout", stderr=place / "stderr", modules=COMPILERS if compiles else (),
+    )  # fmt: skip
+    end = f"more than {job.limit:g} s" if code is None else f"the process ended with status {code}"
+    return read_run(place, end), (place / "record").exists()
+
+
+def lay_out(job: Job, target: Path) -> None:
+    """The scratch copy of the job's folder."""
+    shutil.copytree(job.folder, target, ignore=SKIP)
+    for name, content in job.files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+
+
+def read_run(place: Path, end: str) -> Run:
+    """What a run left in ``place``; ``end`` tells how it ended if that is no record."""
     record = place / "record"
-    if record.exists():
-        run: Run = Run(**pickle.loads(record.read_bytes()))
-    else:
-        run = Run(error=(place / "end").read_text())
+    run = Run(**pickle.loads(record.read_bytes())) if record.exists() else Run(error=end)
     scratch = str(place.parent / "work")  # scripts like to show where they are
     run.stdout = (place / "stdout").read_text(errors="replace").replace(scratch, "")
     run.files = {name: content.replace(scratch, "") if isinstance(content, str) else content for name, content in run.files.items()}
@@ -398,348 +378,3 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 def _mean(values: list[float]) -> float:
     finite = [v for v in values if math.isfinite(v)]
     return sum(finite) / max(1, len(finite))
-
-
-# ------------------------------------------------------------------------------------------------------------ the zygote
-def serve() -> None:
-    """Import torch, then fork a child per job. Nothing is computed here: a process that has started OpenMP cannot be forked."""
-    import numpy  # noqa: F401
-    import torch
-    import torch._dynamo
-    import torch.nn.functional
-    import torch.optim.lr_scheduler
-    import torch.optim.swa_utils
-    import torch.utils.data
-
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    gc.freeze()  # pages with torch's objects stay shared
-    jobs: list[dict[str, Any]] = []
-    for line in sys.stdin:
-        message = json.loads(line)
-        if not message.get("go"):
-            jobs.append(message)
-            continue
-        if any(job["compiles"] for job in jobs):  # these take as long again as torch itself
-            import torch._dynamo.backends.debugging
-            import torch._functorch.aot_autograd
-            import torch._inductor.compile_fx  # noqa: F401
-        for key in _fork_all(jobs, message["parallel"]):
-            answers.write(json.dumps({"key": key}) + "\n")
-            answers.flush()
-        jobs = []
-
-
-def _fork_all(jobs: list[dict[str, Any]], parallel: int) -> Iterator[str]:
-    """Run ``jobs``, at most ``parallel`` at a time; a child that is over its limit is killed with all its workers."""
-    waiting, running = list(reversed(jobs)), {}
-    while waiting or running:
-        while waiting and len(running) < parallel:
-            job = waiting.pop()
-            fd, pid = _fork(job)
-            running[fd] = (pid, time.monotonic() + job["limit"], job)
-        soonest = min(deadline for _, deadline, _ in running.values())
-        ready, _, _ = select.select(list(running), [], [], max(0.0, soonest - time.monotonic()))
-        for fd in [fd for fd, (_, deadline, _) in running.items() if fd in ready or deadline <= time.monotonic()]:
-            pid, _, job = running.pop(fd)
-            late = fd not in ready
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL) if late else None
-            os.close(fd)
-            status = os.waitpid(pid, 0)[1]
-            end = f"more than {job['limit']:g} s" if late else f"the process ended with status {os.waitstatus_to_exitcode(status)}"
-            (_place(job) / "end").write_text(end)
-            if job["then"] is not None and (_place(job) / "record").exists():
-                waiting.append({**job, "args": job["then"], "then": None, "number": 1})
-            else:
-                yield job["key"]
-
-
-def _place(job: dict[str, Any]) -> Path:
-    return Path(job["folder"]) / f"run{job.get('number', 0)}"
-
-
-def _fork(job: dict[str, Any]) -> tuple[int, int]:
-    _place(job).mkdir()
-    ours, theirs = os.pipe()  # closed by the end of the child and of its workers
-    pid = os.fork()
-    if pid:
-        os.close(theirs)
-        return ours, pid
-    try:
-        os.close(ours)
-        os.setpgid(0, 0)
-        _child(job)
-        os.write(theirs, b".")
-    finally:
-        os._exit(0)
-
-
-class Stop(BaseException):
-    """Ends the script from inside ``optimizer.step()``; not an Exception, so that ``except Exception`` lets it through."""
-
-
-def _child(job: dict[str, Any]) -> None:
-    """In the forked process: run the script and leave the record in the job's folder."""
-    import random
-    import runpy
-    import traceback
-    import warnings
-
-    import numpy as np
-    import torch
-
-    folder, place = Path(job["folder"]) / "work", _place(job)
-    for fd, name in ((1, "stdout"), (2, "stderr")):
-        target = os.open(place / name, os.O_WRONLY | os.O_CREAT, 0o644)
-        os.dup2(target, fd)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-    os.chdir(folder / job["cwd"])
-    entry = os.path.relpath(folder / job["entry"])
-    sys.argv = [entry, *job["args"]]
-    sys.path[0:1] = [str((folder / job["entry"]).parent), *(str(folder / name) for name in job["path"]), str(STANDINS)]
-    if job["before"]:
-        runpy.run_path(job["before"])
-    _pretend_cpus(job["cpus"])
-    if job["start_method"]:
-        multiprocessing.set_start_method(job["start_method"])
-        multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # where spawned processes look for the script
-    random.seed(job["seed"])
-    np.random.seed(job["seed"])
-    torch.manual_seed(job["seed"])
-    probe = Probe(job["stop_after"])
-    probe.install()
-    if job["fake_cuda_amp"]:
-        _fake_cuda_amp()
-    _compile_without_kernels()
-    existing = {path for path in folder.rglob("*") if path.is_file()}
-    started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        warnings.simplefilter("ignore", ResourceWarning)  # as Python does
-        try:
-            runpy.run_path(entry, run_name="__main__")
-        except Stop:
-            pass
-        except SystemExit as end:
-            probe.error = "" if end.code in (None, 0) else f"SystemExit: {end.code}"
-        except BaseException as error:
-            probe.error, probe.traceback = f"{type(error).__name__}: {error}", traceback.format_exc()
-        atexit._run_exitfuncs()
-    record = {
-        **probe.record(),
-        "seconds": time.perf_counter() - started,
-        "warnings": [f"{w.category.__name__}: {w.message}" for w in caught],
-        "files": {p.relative_to(folder).as_posix(): _content(p) for p in sorted(folder.rglob("*")) if p.is_file() and p not in existing},
-    }
-    sys.stdout.flush()
-    sys.stderr.flush()
-    unfinished = place / "record.part"
-    unfinished.write_bytes(pickle.dumps(record))
-    unfinished.rename(place / "record")
-
-
-class Probe:
-    """Watches a script from outside: no trace function and no change of its source."""
-
-    def __init__(self, stop_after: int = 0):
-        self.stop_after = stop_after
-        self.pid = os.getpid()
-        self.losses: list[Any] = []
-        self.steps = self.skipped = 0
-        self.optimizers: dict[int, Any] = {}
-        self.start: list[list[Any]] = []
-        self.loads: list[list[float]] = []
-        self.unscaled: dict[int, Any] = {}  # id of a scaled loss -> (it, the loss)
-        self.error = self.traceback = ""
-
-    def install(self) -> None:
-        import torch
-        from torch.optim import optimizer
-        from torch.utils.data import dataloader
-
-        optimizer.register_optimizer_step_pre_hook(lambda opt, args, kwargs: self._before_step(opt))
-        optimizer.register_optimizer_step_post_hook(lambda opt, args, kwargs: self._after_step())
-        real_backward = torch.autograd.backward
-
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            for tensor in [tensors] if isinstance(tensors, torch.Tensor) else tensors:
-                loss = self.unscaled.pop(id(tensor), (None, tensor))[1].detach()
-                self.losses.append(loss.clone() if loss.numel() == 1 else loss.sum())
-            return real_backward(tensors, *args, **kwargs)
-
-        torch.autograd.backward = backward
-        scaler = torch.amp.GradScaler
-        real_scale, real_step = scaler.scale, scaler.step
-
-        def scale(this: Any, outputs: Any) -> Any:
-            scaled = real_scale(this, outputs)
-            if isinstance(scaled, torch.Tensor):
-                self.unscaled[id(scaled)] = (scaled, outputs.detach())
-            return scaled
-
-        def step(this: Any, opt: Any, *args: Any, **kwargs: Any) -> Any:
-            steps = self.steps
-            result = real_step(this, opt, *args, **kwargs)
-            self.skipped += self.steps == steps
-            return result
-
-        scaler.scale, scaler.step = scale, step
-        passes: dict[int, tuple[Any, list[float]]] = {}
-        real_iter, real_next = dataloader.DataLoader.__iter__, dataloader._BaseDataLoaderIter.__next__
-
-        def __iter__(this: Any) -> Any:
-            iterator = real_iter(this)
-            load = [0, 0, 0.0]
-            if os.getpid() == self.pid:
-                self.loads.append(load)
-                passes[id(iterator)] = (iterator, load)
-            return iterator
-
-        def __next__(this: Any) -> Any:
-            batch = real_next(this)
-            if id(this) in passes:
-                load = passes[id(this)][1]
-                size, total = _measure(batch)
-                load[:] = [load[0] + 1, load[1] + size, load[2] + total]
-            return batch
-
-        dataloader.DataLoader.__iter__, dataloader._BaseDataLoaderIter.__next__ = __iter__, __next__
-
-    def _before_step(self, opt: Any) -> None:
-        if id(opt) not in self.optimizers:
-            self.optimizers[id(opt)] = opt
-            self.start.append(_parameters(opt))
-
-    def _after_step(self) -> None:
-        self.steps += 1
-        if self.steps == self.stop_after:
-            raise Stop
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "losses": [float(loss) for loss in self.losses],
-            "steps": self.steps,
-            "skipped": self.skipped,
-            "start": self.start,
-            "params": [_parameters(opt) for opt in self.optimizers.values()],
-            "loads": self.loads,
-            "error": self.error,
-            "traceback": self.traceback,
-        }
-
-
-def _parameters(opt: Any) -> list[Any]:
-    return [_array(p) for group in opt.param_groups for p in group["params"]]
-
-
-def _array(tensor: Any) -> Any:
-    import torch
-
-    tensor = tensor.detach().cpu()
-    if tensor.layout is not torch.strided:
-        tensor = tensor.to_dense()
-    if tensor.dtype in (torch.bfloat16, torch.float16):
-        tensor = tensor.float()
-    return tensor.contiguous().numpy().copy()
-
-
-def _measure(batch: Any) -> tuple[int, float]:
-    """The number of samples in a batch, and the sum of all its values."""
-    import torch
-
-    parts = list(_tensors(batch))
-    total = sum(float(t.detach().to(torch.float64).sum()) for t in parts if not t.is_complex())
-    return (parts[0].shape[0] if parts and parts[0].dim() else len(parts)), total
-
-
-def _tensors(batch: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _tensors(value)
-    elif isinstance(batch, (list, tuple)):
-        for value in batch:
-            yield from _tensors(value)
-
-
-def _content(path: Path) -> Any:
-    """The text of a file, the flattened contents of a checkpoint, or None for anything else."""
-    import torch
-
-    if path.suffix in (".pt", ".pth", ".ckpt", ".tar"):
-        return dict(_flat("", torch.load(path, weights_only=False, map_location="cpu")))
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    import torch
-
-    if isinstance(value, torch.nn.Module):
-        value = {"class": type(value).__name__, **value.state_dict()}
-    if isinstance(value, torch.Tensor):
-        yield name, _array(value)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _flat(f"{name}.{key}" if name else str(key), item)
-    elif isinstance(value, (list, tuple)) and value:
-        for i, item in enumerate(value):
-            yield from _flat(f"{name}[{i}]", item)
-    elif value is None or isinstance(value, (bool, int, float, str, bytes, list, tuple)):
-        yield name, value
-    else:
-        yield name, repr(type(value))
-
-
-def _pretend_cpus(count: int) -> None:
-    os.cpu_count = lambda: count
-    if hasattr(os, "sched_getaffinity"):
-        os.sched_getaffinity = lambda pid: set(range(count))
-    if hasattr(os, "process_cpu_count"):
-        os.process_cpu_count = lambda: count
-
-
-def _compile_without_kernels() -> None:
-    import torch
-
-    real = torch.compile
-
-    def compile_(model: Any = None, **kwargs: Any) -> Any:
-        return real(model, **{"backend": "aot_eager", **kwargs})
-
-    torch.compile = compile_
-
-
-def _fake_cuda_amp() -> None:
-    """See the module's docstring."""
-    import linecache
-
-    import torch
-
-    torch.backends.mkldnn.set_flags(False)  # it has no recurrent layers in fp16; the plain kernels have
-    autocast, scaler = torch.amp.autocast_mode.autocast, torch.amp.GradScaler
-    real_autocast, real_scaler = autocast.__init__, scaler.__init__
-
-    def autocast_init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
-        caller = sys._getframe(1)
-        while caller.f_back is not None and os.sep + "torch" + os.sep in caller.f_code.co_filename:
-            caller = caller.f_back  # torch.cuda.amp.autocast calls this one
-        line = " ".join(linecache.getline(caller.f_code.co_filename, caller.f_lineno + n).strip() for n in range(3))
-        kind = torch.bfloat16 if "torch.bfloat16" in line.split(":")[0] else torch.float16
-        real_autocast(this, "cpu", dtype=kind, enabled="enabled=False" not in line, cache_enabled=cache_enabled)
-
-    def scaler_init(this: Any, device: str = "cuda", init_scale: float = 2.0**16, *args: Any, **kwargs: Any) -> None:
-        real_scaler(this, "cpu", 2.0**8 if init_scale == 2.0**16 else init_scale, *args[:3], **{**kwargs, "enabled": True})
-
-    autocast.__init__, scaler.__init__ = autocast_init, scaler_init
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["serve"]:
-    serve()

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autofast.verify.record import Detail, Record
 from autofast.verify.steps import read_record
+from tests.zygote import PROGRAM, ZYGOTE
 
 ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "autofast" / "verify" / "probe"
 SCRIPTS = Path(__file__).parent / "verify_scripts"
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+LIMIT = 120.0
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,6 @@ class Ran:
     def printed(self) -> list[float]:
         """The losses that the script itself printed."""
         return [float(value) for value in re.findall(r"^loss (\S+)", self.stdout, re.M)]
-
-
-@functools.cache
-def zygote() -> subprocess.Popen[str]:
-    command = [sys.executable, str(Path(__file__).with_name("verify_zygote.py"))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT})
-    atexit.register(process.kill)
-    return process
 
 
 def options(folder: Path, **given: object) -> str:
@@ -66,23 +57,17 @@ def run(folder: Path, script: str, *arguments: str, probe: bool = True, **given:
     """In a fork of a process that has torch."""
     for old in folder.glob("record-*.json"):
         old.unlink()
-    job = {
-        "argv": command(script, *arguments, probe=probe),
-        "cwd": str(folder),
-        "environment": {**ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)},
-        "stdout": str(folder / "stdout"),
-        "stderr": str(folder / "stderr"),
-    }
-    process = zygote()
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(json.dumps(job) + "\n")
-    process.stdin.flush()
-    code = int(process.stdout.readline())
+    environment = {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
+    code = ZYGOTE.run(
+        PROGRAM, command(script, *arguments, probe=probe), limit=LIMIT, cwd=folder, environment=environment,
+        stdout=folder / "stdout", stderr=folder / "stderr",
+    )  # fmt: skip
+    assert code is not None, f"more than {LIMIT:g} s"
     return Ran(code, (folder / "stdout").read_text(), (folder / "stderr").read_text(), records(folder))
 
 
 def fresh(folder: Path, words: list[str], **given: object) -> Ran:
     """In a process of its own, ``words`` being its whole command line."""
     environment = {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT)
     return Ran(done.returncode, done.stdout, done.stderr, records(folder))

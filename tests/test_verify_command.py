@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,29 +40,13 @@ torch.save(model.state_dict(), "last.pt")
 """
 
 
-@pytest.fixture(scope="module")
-def runners() -> Iterator[list[ForkRunner]]:
-    """One process with torch for all tests of this file."""
-    made: list[ForkRunner] = []
-    yield made
-    for runner in made:
-        runner.close()
-
-
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runners: list[ForkRunner]) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     top = tmp_path / "project"
     top.mkdir()
     (top / "train.py").write_text(SCRIPT)
     monkeypatch.chdir(top)
-
-    def forked(setup: Any, scratch: Any) -> ForkRunner:
-        if not runners:
-            runners.append(ForkRunner(setup, scratch))
-        runners[0].setup, runners[0].scratch = setup, scratch
-        return runners[0]
-
-    monkeypatch.setattr(command, "Runner", forked)
+    monkeypatch.setattr(command, "Runner", ForkRunner)
     monkeypatch.setattr(command, "ask", lambda python: {"device": "cpu", "python": "3", "torch": "2", "gpu": "", "executable": python})
     return top
 

@@ -40,7 +40,6 @@ class Bench:
         return parity.judge(case.effect, runs, rules=case.rules, seeds=seeds)
 
     def close(self) -> None:
-        self.runner.close()
         self.scratch.close()
 
 
