@@ -6,10 +6,11 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from autofast.flow.accesses import Access, Kind, accesses
 from autofast.flow.cfg import Function, Graph, Node, graph_of
-from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, scope_of, variables_of
+from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.read.source import parent_of, statement_of
 
@@ -92,8 +93,8 @@ class DefUse:
         found = {self._definitions[n] for n in _indices(state & self._local[variable])}
         if None in found and isinstance(
             variable.scope, ast.ClassDef
-        ):  # a class body then looks outside
-            outer = self.table.find(variable.name, scope_of(variable.scope))
+        ):  # a class body then looks at the module's
+            outer = self.table.find(variable.name, self.table.tree)
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
 
@@ -116,22 +117,26 @@ class DefUse:
     def uses(self, definition: Definition) -> list[ast.Name]:
         """The places that may read the value of a definition, in the order of the text; also ``del``, and the targets of ``+=``."""
         variable = self.table.of(definition.node)
-        if (
-            definition.name != STAR
-            and isinstance(definition.node, ast.alias)
-            and variable is not None
-            and variable.name == STAR
-        ):
+        if variable is not None and variable.name == STAR:
             variable = Variable(definition.name, variable.scope)
         if variable is None:
             return []
         stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
-        found = [
-            *self.table.loads(variable),
-            *(n for n in stores if isinstance(n.ctx, ast.Del) or _is_augmented(n)),
-        ]
+        found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
+        if (
+            variable.scope is self.table.tree
+        ):  # a class body reads the module's variable where it has not set its own yet
+            found += [n for n in self._class_reads if n.id == variable.name]
         found = [n for n in found if definition in self.reaching(n)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    @cached_property
+    def _class_reads(self) -> list[ast.Name]:
+        pairs = (pair for found in self._accesses.values() for pair in found)
+        reads = (
+            a.node for a, v in pairs if a.kind is Kind.USE and isinstance(v.scope, ast.ClassDef)
+        )
+        return list({id(n): n for n in reads if isinstance(n, ast.Name)}.values())
 
     def live_after(self, stmt: ast.AST) -> frozenset[str]:
         """The function's variables whose value may be read after the statement of ``stmt`` is done, before they get another one.
@@ -296,9 +301,7 @@ class DefUse:
     def _is_read_outside(self, variable: Variable) -> bool:
         """Whether code that runs at another time (a closure) reads the variable."""
         stores = (
-            n
-            for n in self.table.stores(variable)
-            if isinstance(n, ast.Name) and (isinstance(n.ctx, ast.Del) or _is_augmented(n))
+            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
         )
         return any(id(n) not in self._inline for n in (*self.table.loads(variable), *stores))
 
@@ -342,8 +345,9 @@ def _part_of(value: ast.expr, path: list[int]) -> tuple[ast.expr, bool]:
     return value, True
 
 
-def _is_augmented(name: ast.Name) -> bool:
-    return isinstance(parent_of(name), ast.AugAssign) and isinstance(name.ctx, ast.Store)
+def _reads_too(name: ast.Name) -> bool:
+    """Whether a name that binds or deletes its variable needs the value before: ``x += 1``, ``del x``."""
+    return isinstance(name.ctx, ast.Del) or isinstance(parent_of(name), ast.AugAssign)
 
 
 def _indices(bits: int) -> Iterable[int]:

@@ -220,7 +220,7 @@ class Variables:
             elif name not in table.nonlocals:
                 table.bound.add(name)
         for name, node, scope in found:
-            if (variable := self.find(name, scope)) is not None:
+            if not _is_bare(node) and (variable := self.find(name, scope)) is not None:
                 self._stores[variable].append(node)
         for load, scope in read:
             if (variable := self.find(load.id, scope)) is not None:
@@ -274,6 +274,12 @@ class Variables:
 
 
 _NONE = _Table()
+
+
+def _is_bare(node: ast.AST) -> bool:
+    """``x: int`` makes a variable and gives it no value."""
+    parent = parent_of(node)
+    return isinstance(parent, ast.AnnAssign) and parent.target is node and parent.value is None
 
 
 def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
