@@ -21,6 +21,7 @@ from autofast.read.source import ancestors, parent_of
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -123,14 +124,15 @@ class Graph:
 
     def place(self, node: ast.AST) -> ast.AST | None:
         """The statement, handler or case of this function that ``node`` stands in; the body of a lambda; None where it runs elsewhere."""
+        found: ast.AST | None = None
         here: ast.AST | None = node
         while here is not None and here is not self.function:
-            if id(here) in self.copies:
-                return here
+            if found is None and (isinstance(here, PLACES) or id(here) in self.copies):
+                found = here
             below, here = here, parent_of(here)
             if isinstance(here, FUNCTIONS) and here is not self.function and _is_body(below, here):
                 return None
-        return None
+        return found if here is not None else None
 
     def starts(self, node: ast.AST) -> list[Node]:
         """The nodes with which the statement of ``node`` begins, one for each way it is copied on."""
@@ -178,16 +180,13 @@ class Graph:
 
     def _bit(self, node: ast.AST) -> int:
         place = self.place(node)
-        return 1 << self.copies[id(place)][0].index if place is not None else 0
+        copies = self.copies.get(id(place))
+        return 1 << copies[0].index if copies else 0
 
     def _ran(self, node: Node, state: int) -> int:
         if node is self.lost:
             return -1  # no way that ends here counts
-        return (
-            state | 1 << self.copies[id(node.ast)][0].index
-            if node.ast is not self.function
-            else state
-        )
+        return state if node.part else state | self._bit(node.ast)
 
     @cached_property
     def _before(self) -> dict[Node, int]:

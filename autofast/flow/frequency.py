@@ -14,7 +14,7 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
     wanted = {
-        n for n in graph.copies[id(place)] if not n.part or (place is loop and n.part == "target")
+        n for n in graph.copies.get(id(place), ()) if not n.part or (place is loop and n.part == "target")
     }
     iterations = graph.iteration.get(id(loop), [])
     if not any(_passes(graph, begin, head, wanted) for begin, head in iterations):
@@ -57,7 +57,7 @@ def _passes(
 def _avoids(graph: Graph, begin: Node, head: Node, wanted: set[Node], loop: Loop) -> bool:
     """Whether an iteration may come to the next one (or, where there never is one, to its end) without ``wanted``."""
     again = any(n is head for n in _walk(graph, begin, head, set(), set()))
-    ends = {head} if again else set(graph.ends) | {n for n in graph.after.get(id(loop), ())}
+    ends = {head} if again else set(graph.ends) | set(graph.after.get(id(loop), ()))
     return any(n in ends and n not in wanted for n in _walk(graph, begin, head, set(), wanted))
 
 
