@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
+from typing import TypeGuard
 
 from autofast.flow.cfg import Function, Graph, Node
 
@@ -77,7 +78,7 @@ class Builder:
         return after
 
     def stmt(self, stmt: ast.stmt, after: Node, ways: Ways) -> Node:
-        if isinstance(stmt, TRIES):
+        if is_try(stmt):
             return self.try_(stmt, after, ways)
         match stmt:
             case ast.If():
@@ -207,6 +208,11 @@ class Builder:
 
         end = self.node(handler, "end", ways, after)
         return self.block(handler.body, end, ways.through(leave) if handler.name else ways)
+
+
+def is_try(node: ast.AST) -> TypeGuard[ast.Try]:
+    """``try`` with ``except`` or with ``except*``."""
+    return isinstance(node, TRIES)
 
 
 def catches_all(handler: ast.ExceptHandler) -> bool:

@@ -265,14 +265,14 @@ def _leaving(stmt: ast.AST, inner: bool) -> Iterator[ast.stmt]:
 
 
 def _is_caught(stmt: ast.Raise, loop: Loop) -> bool:
-    from autofast.flow.build import TRIES, catches_all
+    from autofast.flow.build import catches_all, is_try
 
     here: ast.AST = stmt
     for outer in ancestors(stmt):
         if outer is loop:
             return False
         if (
-            isinstance(outer, TRIES)
+            is_try(outer)
             and any(here is s for s in outer.body)
             and any(catches_all(h) for h in outer.handlers)
         ):

@@ -148,8 +148,12 @@ class DefUse:
             raise ValueError("a statement of another function")
         whole = place if isinstance(place, (ast.stmt, ast.expr)) else statement_of(place)
         after = self.graph.after.get(id(whole), [])
-        if not hasattr(whole, "body") or isinstance(whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)):
-            after = [n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)]
+        if not hasattr(whole, "body") or isinstance(
+            whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)
+        ):
+            after = [
+                n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)
+            ]
         bits = 0
         for node in after:
             bits |= self._live.get(node, 0)

@@ -14,7 +14,9 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
     wanted = {
-        n for n in graph.copies.get(id(place), ()) if not n.part or (place is loop and n.part == "target")
+        n
+        for n in graph.copies.get(id(place), ())
+        if not n.part or (place is loop and n.part == "target")
     }
     iterations = graph.iteration.get(id(loop), [])
     if not any(_passes(graph, begin, head, wanted) for begin, head in iterations):

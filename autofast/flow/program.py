@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.flow.build import TRIES
+from autofast.flow.build import is_try
 from autofast.flow.callgraph import code_of
 from autofast.flow.cfg import Function, Graph
 from autofast.flow.defuse import Definition, DefUse
@@ -103,8 +103,8 @@ def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
         made = script.values(context.func) if isinstance(context, ast.Call) else frozenset()
         functions = [f.function for t in made for f in code_of(t)]
         return not functions or any(
-            isinstance(n, TRIES) and n.handlers for f in functions for n in own_nodes(f)
-        )  # type: ignore[attr-defined]
+            is_try(n) and n.handlers for f in functions for n in own_nodes(f)
+        )
     return isinstance(thing, Unknown) or (isinstance(thing, Ext) and thing.name in SWALLOWING)
 
 

@@ -19,6 +19,15 @@ SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
 TYPE_PARAMETERS = tuple(
     getattr(ast, n) for n in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, n)
 )
+NAMED = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+    *TYPE_PARAMETERS,
+)
 STAR = "*"  # the name that ``from m import *`` binds: any
 
 
@@ -110,18 +119,7 @@ def bound_by(node: ast.AST) -> list[str]:
         return [(node.asname or node.name).split(".")[0]] if node.asname is None else [node.asname]
     if isinstance(node, ast.MatchMapping):
         return [node.rest] if node.rest else []
-    if isinstance(
-        node,
-        (
-            ast.FunctionDef,
-            ast.AsyncFunctionDef,
-            ast.ClassDef,
-            ast.ExceptHandler,
-            ast.MatchAs,
-            ast.MatchStar,
-            *TYPE_PARAMETERS,
-        ),
-    ):
+    if isinstance(node, NAMED):
         return [node.name] if node.name else []
     return []
 
