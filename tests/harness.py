@@ -47,7 +47,9 @@ NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)
 STANDINS = Path(__file__).resolve().parent / "standins"  # of frameworks that no test needs to be installed
 HAVE_TORCH = importlib.util.find_spec("torch") is not None  # without importing it: that is the zygote's business
 # What Python or torch say about the version of Python wherever workers are forked (3.12 and later) or anything is compiled (3.13.0), whoever asks for it.
-OF_PYTHON = re.compile(r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3")
+OF_PYTHON = re.compile(
+    r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3"
+)
 # These take as long again as torch itself: only for scripts that compile.
 COMPILERS = ("torch._dynamo.backends.debugging", "torch._functorch.aot_autograd", "torch._inductor.compile_fx")
 SKIP = shutil.ignore_patterns("__pycache__", "*.pyc", "fixture.toml")

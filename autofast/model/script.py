@@ -7,12 +7,16 @@ Built once by :mod:`autofast.read`. Everything that stands in the source is name
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.source import Source
 from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -348,6 +352,14 @@ class Script:
     guarded: bool = True  # the entry trains only below a main guard (or is a library)
     unread: str = ""  # why there is code that the reader has not followed: what is not found may be there
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
+    _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def analysis(self, kind: Callable[[Script], T]) -> T:
+        """What ``kind(script)`` gives, made once: ``script.analysis(CallGraph)``."""
+        if kind not in self._analyses:
+            self._analyses[kind] = kind(self)
+        found: T = self._analyses[kind]
+        return found
 
     def calls(self, *names: str) -> list[Site]:
         """The reached calls of library functions, by canonical dotted name (``torch.cuda.empty_cache``)."""

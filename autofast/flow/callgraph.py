@@ -1,0 +1,245 @@
+"""Who calls whom in the project: what a call runs, where a function is called from, and what a call gives for a parameter."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from autofast.flow.scopes import own_nodes
+from autofast.model.events import CallFrame
+from autofast.model.kinds import is_module, is_static
+from autofast.model.script import Script
+from autofast.model.source import parent_of
+from autofast.model.values import NOTHING, Arguments, Bound, Cls, Func, Inst, Method, Partial, Thing, Unknown, ordered
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+MADE = ("__new__", "__init__", "__post_init__")  # what making an object of a class runs
+PASSING = (
+    "torch.no_grad",
+    "torch.inference_mode",
+    "torch.enable_grad",
+    "builtins.staticmethod",
+    "builtins.classmethod",
+)
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function of the project that a call may run.
+
+    Attributes:
+        func: the function as a value; ``function`` is its node.
+        this: what its first parameter is bound to (the object of a method, the class); None where the call fills it.
+        kept: the arguments that a ``functools.partial`` puts before those of the call.
+        makes: the class of which the call makes an object by running this (``__init__`` and the like).
+    """
+
+    func: Func
+    this: Thing | None = None
+    kept: Arguments | None = None
+    makes: Cls | None = None
+
+    @property
+    def function(self) -> Function:
+        return self.func.node
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the first parameter is filled before the arguments of the call are."""
+        return (self.this is not None or self.makes is not None) and not is_static(self.func)
+
+
+def code_of(thing: Thing) -> list[Callee]:
+    """The functions of the project that calling ``thing`` runs: a function, a method, a class, an object that can be called, a partial."""
+    if isinstance(thing, Func):
+        return [Callee(thing)]
+    if isinstance(thing, Bound):
+        return [Callee(thing.func, thing.this)]
+    if isinstance(thing, Cls):
+        return [replace(c, this=None, makes=thing) for name in MADE for t in ordered(thing.find(name) or NOTHING) for c in code_of(t)]
+    if isinstance(thing, Inst):
+        found = thing.cls.find("__call__") or (thing.cls.find("forward") if is_module(thing) else None)
+        return [replace(c, this=c.this or thing) for t in ordered(found or NOTHING) for c in code_of(t)]
+    if isinstance(thing, Partial):
+        inner = [c for t in ordered(thing.func) for c in code_of(t)]
+        return [replace(c, kept=thing.args if c.kept is None else _after(c.kept, thing.args)) for c in inner]
+    return []
+
+
+def _after(first: Arguments, then: Arguments) -> Arguments:
+    return Arguments(
+        then.call,
+        [*first.positional, *then.positional],
+        {**first.named, **then.named},
+        [*first.dicts, *then.dicts],
+        first.open or then.open,
+    )
+
+
+class CallGraph:
+    """``script.analysis(CallGraph)``: the calls of all files of the project, by the values of the model."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self._callees: dict[int, list[Callee]] = {}
+        self._sites: dict[int, list[ast.Call]] = defaultdict(list)
+        self._handed: dict[int, ast.AST] = {}  # function -> a place that uses it as a value
+        self._unread: dict[str, list[ast.expr]] = defaultdict(list)  # name -> calls of something that is not known
+        self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
+        for source in script.sources:
+            for node in ast.walk(source.tree):
+                self._look(node)
+        self._follow_log()
+
+    def _look(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Call):
+            callees = [c for t in ordered(self.script.values(node.func)) for c in code_of(t)]
+            if callees:
+                self._callees[id(node)] = callees
+            for function in _once(c.function for c in callees):
+                self._sites[id(function)].append(node)
+                self._entered[id(node)][id(function)] = function
+            self._look_unknown(node)
+        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and not _is_called(node):
+            for thing in self.script.values(node):
+                if isinstance(thing, (Func, Bound)):
+                    self._handed.setdefault(id((thing.func if isinstance(thing, Bound) else thing).node), node)
+        elif isinstance(node, ast.Lambda) and not _is_called(node) and not _is_named(node):
+            self._handed.setdefault(id(node), node)
+
+    def _look_unknown(self, call: ast.Call) -> None:
+        found = self.script.values(call.func)
+        if isinstance(call.func, ast.Attribute) and (not found or any(_is_unknown(t) for t in found)):
+            self._unread[call.func.attr].append(call.func)
+        elif isinstance(call.func, ast.Name) and not found:
+            self._unread[call.func.id].append(call.func)
+
+    def _follow_log(self) -> None:
+        """What else the reader has followed: functions that a library calls back, properties, hooks, the ``forward`` of wrapped models."""
+        frames = {id(f): f for _, site in self.script.log.each() for o in site for f in o.stack if isinstance(f, CallFrame)}
+        for frame in frames.values():
+            if frame.node is not frame.func.node:
+                self._entered[id(frame.node)].setdefault(id(frame.func.node), frame.func.node)
+
+    # ------------------------------------------------------------------------------------------ from a call to functions
+    def callees(self, call: ast.Call) -> list[Callee]:
+        """What the call itself may run: what its ``func`` may be. A model that a library wraps is among :meth:`entered` only."""
+        return self._callees.get(id(call), [])
+
+    def entered(self, node: ast.AST) -> list[Function]:
+        """The functions of the project that are run at a node: those a call calls, and whatever the reader has followed besides."""
+        return list(self._entered.get(id(node), {}).values())
+
+    def may_run_others(self, call: ast.Call) -> bool:
+        """Whether the call may run something that is not among its callees: a library, or what is not known."""
+        found = self.script.values(call.func)
+        return not found or any(not code_of(t) for t in found)
+
+    def argument(self, call: ast.Call, callee: Callee, parameter: str) -> ast.expr | None:
+        """The expression that gives a parameter its value, in the call or in the ``partial`` that it calls.
+
+        None where the call leaves it to its default, where it is bound (``self``), where it comes through ``*`` or ``**``, and for the parameters
+        ``*args`` and ``**kwargs``.
+        """
+        spec = callee.function.args
+        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][int(callee.is_bound) :]
+        if parameter not in {p.arg for p in spec.posonlyargs}:
+            for keyword in call.keywords:
+                if keyword.arg == parameter:
+                    return keyword.value if parameter in positional or any(p.arg == parameter for p in spec.kwonlyargs) else None
+        kept = callee.kept or Arguments()
+        if parameter in kept.named and not any(k.arg is None for k in call.keywords):
+            return kept.named[parameter].expr if not kept.named[parameter].via else None
+        if parameter not in positional or kept.loose is not None:
+            return None
+        place = positional.index(parameter)
+        if place < len(kept.positional):
+            return kept.positional[place].expr
+        place -= len(kept.positional)
+        if place >= len(call.args) or any(isinstance(a, ast.Starred) for a in call.args[: place + 1]):
+            return None
+        return call.args[place]
+
+    def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:
+        """Whether the call certainly gives nothing for a parameter, so that its default holds."""
+        kept = callee.kept or Arguments()
+        spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords) or bool(kept.open)
+        return not spread and parameter not in kept.named and self.argument(call, callee, parameter) is None
+
+    # ------------------------------------------------------------------------------------------ from a function to calls
+    def sites(self, function: Function) -> list[ast.Call]:
+        """The calls that run a function directly, in the order of the files."""
+        return self._sites.get(id(function), [])
+
+    def complete(self, function: Function) -> str:
+        """Why :meth:`sites` may not be all calls of a function, in words; empty where they certainly are."""
+        name = getattr(function, "name", "the lambda")
+        in_class = isinstance(parent_of(function), ast.ClassDef)
+        if not isinstance(function, ast.Lambda):
+            if name.startswith("__") and name.endswith("__"):
+                return f"{name}() is called by Python"
+            if name == "forward" and in_class:
+                return "forward() is called by torch"
+            if any(not self._passes_on(d) for d in function.decorator_list):
+                return f"{name}() has a decorator that may call it"
+        if (place := self._handed.get(id(function))) is not None:
+            return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on line {_line(place)}"
+        for unknown in self._unread.get(name, ()):
+            if isinstance(unknown, ast.Attribute) == in_class:
+                return f"line {_line(unknown)} may call {name}()"
+        return "" if self.sites(function) else f"nothing in this project calls {name}()"
+
+    def _passes_on(self, decorator: ast.expr) -> bool:
+        """``@torch.no_grad()``, ``@staticmethod`` and their like call what they decorate when they are called, with all arguments."""
+        found = self.script.values(decorator)
+        return bool(found) and all(getattr(t, "name", "").startswith(PASSING) and not isinstance(t, (Func, Bound, Cls)) for t in found)
+
+    def results(self, function: Function) -> list[ast.expr]:
+        """The expressions that a function returns, in the order of the text; a ``return`` without one is left out."""
+        if isinstance(function, ast.Lambda):
+            return [function.body]
+        return [n.value for n in own_nodes(function) if isinstance(n, ast.Return) and n.value is not None]
+
+    # ------------------------------------------------------------------------------------------ across several calls
+    def reaches(self, node: ast.AST, function: Function) -> bool:
+        """Whether what runs at ``node`` may run ``function``, through any number of calls that are known."""
+        return id(function) in self._closure(self.entered(node))
+
+    def runs(self, function: Function) -> list[Function]:
+        """The functions that a call of ``function`` may run, itself first, through any number of calls that are known."""
+        return list(self._closure([function]).values())
+
+    def _closure(self, functions: Iterable[Function]) -> dict[int, Function]:
+        found: dict[int, Function] = {}
+        todo = list(functions)
+        while todo:
+            function = todo.pop()
+            if id(function) not in found:
+                found[id(function)] = function
+                todo += [f for n in own_nodes(function) for f in self.entered(n)]
+        return found
+
+
+def _once(functions: Iterable[Function]) -> list[Function]:
+    return list({id(f): f for f in functions}.values())
+
+
+def _is_called(node: ast.expr) -> bool:
+    parent = parent_of(node)
+    return isinstance(parent, ast.Call) and parent.func is node
+
+
+def _is_named(node: ast.Lambda) -> bool:
+    """``f = lambda ...``: what becomes of it is what becomes of the name."""
+    parent = parent_of(node)
+    return isinstance(parent, ast.Assign) and all(isinstance(t, ast.Name) for t in parent.targets)
+
+
+def _is_unknown(thing: Thing) -> bool:
+    return isinstance(thing.this if isinstance(thing, Method) else thing, Unknown)
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)

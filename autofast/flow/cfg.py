@@ -1,0 +1,261 @@
+"""The control-flow graph of one function, module or lambda: which of its statements runs before, after and as often as which.
+
+A statement that runs is a :class:`Node`; so is the head of a compound statement. What runs on several ways out of a statement
+(a ``finally`` block) stands in the graph once for each of them. An exception has edges of its own (:attr:`Graph.raises`): where the
+function catches it, or does something on its way out; any statement may raise one.
+
+All questions take any syntax node, and are about the statement (or handler, or case) that it stands in. For a compound
+statement they are about its head. A node of another function (also of one inside this) is never run here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from enum import Enum
+from functools import cached_property
+
+from autofast.model.source import ancestors, parent_of
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
+Loop = ast.For | ast.AsyncFor | ast.While
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Frequency(Enum):
+    """In how many iterations of a loop a place runs."""
+
+    EVERY = "in every iteration that is followed by another one"
+    SOME = "in some iterations"
+    RARE = "in few iterations: every n-th, in the last, after an exception"
+    NEVER = "in none: it stands elsewhere, or nothing leads there"
+
+
+class Node:
+    """A statement (or the head of a compound one, a handler or case of one) on one way through the function.
+
+    ``part`` tells the nodes of one statement apart: ``""`` for what runs first; ``next`` for asking a ``for`` loop's iterator, ``target`` for
+    binding what it gave (or what an ``except``, a ``case`` takes); ``end`` for leaving a ``with`` block, a class body, an ``except ... as``;
+    ``entry``, ``exit``, ``thrown`` and ``lost`` for the function itself.
+    """
+
+    __slots__ = ("ast", "index", "part")
+
+    def __init__(self, tree: ast.AST, part: str, index: int):
+        self.ast, self.part, self.index = tree, part, index
+
+    def __repr__(self) -> str:
+        return f"<{type(self.ast).__name__} {getattr(self.ast, 'lineno', 0)} {self.part}>"
+
+
+class Graph:
+    """The ways through one function.
+
+    Attributes:
+        entry: where it begins. exit: where it returns. thrown: where it ends by a ``raise`` that it does not catch.
+        lost: where any other exception ends it, and what follows a loop that never ends.
+        succ: what may run right after a node. raises: where an exception in the node goes on.
+        arms: where a condition leads when it is true, and when it is not (also an arm that a constant rules out).
+    """
+
+    def __init__(self, function: Function, swallows: Collection[int] = frozenset()):
+        """``swallows`` holds the ids of the ``with`` statements that may end an exception."""
+        from autofast.flow.build import Builder
+
+        self.function = function
+        self.succ: dict[Node, list[Node]] = defaultdict(list)
+        self.raises: dict[Node, list[Node]] = defaultdict(list)
+        self.arms: dict[Node, tuple[Node, Node]] = {}
+        self.after: dict[int, list[Node]] = {}  # statement -> what follows it when it is done
+        self.iteration: dict[int, list[tuple[Node, Node]]] = {}  # loop -> where an iteration begins, and what decides on the next
+        self.copies: dict[int, list[Node]] = defaultdict(list)
+        self.entry, self.exit, self.thrown, self.lost = (self.add(function, part) for part in ("entry", "exit", "thrown", "lost"))
+        Builder(self, swallows).run(function)
+
+    def add(self, tree: ast.AST, part: str) -> Node:
+        node = Node(tree, part, self._count)
+        self._count += 1
+        if tree is not self.function:
+            self.copies[id(tree)].append(node)
+        return node
+
+    _count = 0
+
+    # ------------------------------------------------------------------------------------------ nodes
+    @property
+    def ends(self) -> tuple[Node, Node, Node]:
+        return self.exit, self.thrown, self.lost
+
+    def out(self, node: Node) -> list[Node]:
+        """Everything that may run next, after an exception too."""
+        return [*self.succ.get(node, ()), *self.raises.get(node, ())]
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """The nodes that a way from the entry leads to."""
+        return [self.entry, *self.reachable([self.entry])]
+
+    @cached_property
+    def pred(self) -> dict[Node, list[Node]]:
+        """What may run right before a node."""
+        found: dict[Node, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            for other in dict.fromkeys(self.out(node)):
+                found[other].append(node)
+        return found
+
+    def reachable(self, starts: Iterable[Node]) -> dict[Node, None]:
+        """The nodes that may run after one of ``starts``."""
+        found: dict[Node, None] = {}
+        todo = [n for start in starts for n in self.out(start)]
+        while todo:
+            node = todo.pop()
+            if node not in found:
+                found[node] = None
+                todo += self.out(node)
+        return found
+
+    def place(self, node: ast.AST) -> ast.AST | None:
+        """The statement, handler or case of this function that ``node`` stands in; the body of a lambda; None where it runs elsewhere."""
+        found: ast.AST | None = None
+        here: ast.AST | None = node
+        while here is not None and here is not self.function:
+            if found is None and (isinstance(here, PLACES) or id(here) in self.copies):
+                found = here
+            below, here = here, parent_of(here)
+            if isinstance(here, FUNCTIONS) and here is not self.function and _is_body(below, here):
+                return None
+        return found if here is not None else None
+
+    def starts(self, node: ast.AST) -> list[Node]:
+        """The nodes with which the statement of ``node`` begins, one for each way it is copied on."""
+        place = self.place(node)
+        return [n for n in self.copies.get(id(place), ()) if not n.part and n in self._alive]
+
+    @cached_property
+    def _alive(self) -> frozenset[Node]:
+        return frozenset(self.nodes)
+
+    # ------------------------------------------------------------------------------------------ order
+    def dominates(self, a: ast.AST, b: ast.AST) -> bool:
+        """Whether ``a`` has run before ``b``, on every way to it (or is the same statement). False for code that is never run."""
+        bit, starts = self._bit(a), self.starts(b)
+        same = bool(bit) and bit == self._bit(b)
+        return bool(starts) and (same or all(self._before[n] & bit for n in starts))
+
+    def postdominates(self, a: ast.AST, b: ast.AST) -> bool:
+        """Whether ``a`` runs after ``b`` (or is the same statement), on every way from there to a ``return``, a ``raise`` or the end.
+
+        Other exceptions that leave the function do not count, those that it catches do.
+        """
+        bit = self._bit(a)
+        if self.place(a) is self.place(b):
+            return bool(self.starts(a))
+        return bool(bit) and self.may_follow(a, b) and all(self._behind.get(n, 0) & bit for n in self.starts(b))
+
+    def may_follow(self, b: ast.AST, a: ast.AST) -> bool:
+        """Whether ``b`` may run after ``a`` in one activation of the function."""
+        starts = frozenset(self.starts(b))
+        place = self.place(a)
+        if place is None or not starts:
+            return False
+        if id(place) not in self._following:
+            self._following[id(place)] = frozenset(self.reachable(self.starts(place)))
+        return not starts.isdisjoint(self._following[id(place)])
+
+    @cached_property
+    def _following(self) -> dict[int, frozenset[Node]]:
+        return {}
+
+    def _bit(self, node: ast.AST) -> int:
+        place = self.place(node)
+        copies = self.copies.get(id(place))
+        return 1 << copies[0].index if copies else 0
+
+    def _ran(self, node: Node, state: int) -> int:
+        if node is self.lost:
+            return -1  # no way that ends here counts
+        return state if node.part else state | self._bit(node.ast)
+
+    @cached_property
+    def _before(self) -> dict[Node, int]:
+        from autofast.flow.solve import Problem, solve
+
+        return solve(self, Problem(0, self._ran, int.__and__))
+
+    @cached_property
+    def _behind(self) -> dict[Node, int]:
+        from autofast.flow.solve import Problem, solve
+
+        return solve(self, Problem(0, self._ran, int.__and__, backward=True))
+
+    # ------------------------------------------------------------------------------------------ loops
+    def exits(self, loop: Loop) -> list[ast.stmt]:
+        """The ``break``, ``continue``, ``return`` and ``raise`` statements that end an iteration of ``loop``, in the order of the text.
+
+        A ``raise`` that a handler in the iteration certainly catches is none of them.
+        """
+        found = [s for body in loop.body for s in _leaving(body, inner=False)]
+        return [s for s in found if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))]
+
+    def frequency(self, node: ast.AST, loop: Loop) -> Frequency:
+        """In how many iterations of ``loop`` the statement of ``node`` runs."""
+        from autofast.flow.frequency import frequency
+
+        return frequency(self, node, loop)
+
+
+def graph_of(function: Function) -> Graph:
+    """The graph of a function, made once; no ``with`` statement is taken to end exceptions (see :class:`autofast.flow.program.Flow`)."""
+    known: Graph | None = getattr(function, "_af_graph", None)
+    if known is None:
+        known = function._af_graph = Graph(function)  # type: ignore[union-attr]
+    return known
+
+
+def loops_around(node: ast.AST) -> Iterator[Loop]:
+    """The loops whose iterations run ``node``, in its own function, innermost first."""
+    here = node
+    for outer in ancestors(node):
+        if isinstance(outer, FUNCTIONS) and _is_body(here, outer):
+            return
+        if isinstance(outer, LOOPS) and is_repeated(here, outer):
+            yield outer
+        here = outer
+
+
+def is_repeated(part: ast.AST, loop: Loop) -> bool:
+    """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the target of ``for``."""
+    return any(part is s for s in loop.body) or part is (loop.test if isinstance(loop, ast.While) else loop.target)
+
+
+def _is_body(part: ast.AST, function: ast.AST) -> bool:
+    """Whether a child of a function is code that a call of it runs."""
+    return part is function.body if isinstance(function, ast.Lambda) else isinstance(part, ast.stmt)
+
+
+def _leaving(stmt: ast.AST, inner: bool) -> Iterator[ast.stmt]:
+    """The statements in ``stmt`` that may leave the loop around it; ``inner`` where they stand in a loop inside that one."""
+    if isinstance(stmt, (ast.Return, ast.Raise)) or (isinstance(stmt, (ast.Break, ast.Continue)) and not inner):
+        yield stmt
+    elif isinstance(stmt, LOOPS):
+        yield from (s for child in stmt.body for s in _leaving(child, True))
+        yield from (s for child in stmt.orelse for s in _leaving(child, inner))
+    elif not isinstance(stmt, (*FUNCTIONS, ast.expr)):
+        yield from (s for child in ast.iter_child_nodes(stmt) for s in _leaving(child, inner))
+
+
+def _is_caught(stmt: ast.Raise, loop: Loop) -> bool:
+    from autofast.flow.build import catches_all, is_try
+
+    here: ast.AST = stmt
+    for outer in ancestors(stmt):
+        if outer is loop:
+            return False
+        if is_try(outer) and any(here is s for s in outer.body) and any(catches_all(h) for h in outer.handlers):
+            return True
+        here = outer
+    return False

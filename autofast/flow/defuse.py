@@ -1,0 +1,295 @@
+"""Definitions and uses of variables: which binding may have given a variable the value it has at a place, and whether one is still read."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from autofast.flow.accesses import Access, Kind, accesses
+from autofast.flow.cfg import Function, Graph, Node, graph_of
+from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
+from autofast.flow.solve import Problem, solve
+from autofast.model.source import parent_of, statement_of
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A place that gives a variable a value.
+
+    ``node`` is what binds the name: a ``Name`` (of an assignment, a loop, ``with``, ``:=``, a comprehension), an ``arg``, an ``alias`` of an
+    import, a function or class, an ``except`` handler, or a capture of a pattern.
+    """
+
+    name: str
+    node: ast.AST
+
+    @property
+    def is_parameter(self) -> bool:
+        return isinstance(self.node, ast.arg)
+
+    @property
+    def is_augmented(self) -> bool:
+        """``x += ...``: the value is made of the one before."""
+        return isinstance(parent_of(self.node), ast.AugAssign)
+
+    @property
+    def statement(self) -> ast.stmt | None:
+        """The statement that binds it; None for a parameter, which a call binds."""
+        return None if self.is_parameter else statement_of(self.node)
+
+    @property
+    def value(self) -> ast.expr | None:
+        """The expression whose value it gets; None where that is not written down (parameters, loops, ``+=``, imports, parts of a value)."""
+        value, whole = bound_to(self.node)
+        return value if whole else None
+
+
+class DefUse:
+    """Definitions and uses in one function (module, lambda), by what may happen on any way through it.
+
+    Only the variables of the function itself are followed along its ways. What another scope may change or read at any time (``global``,
+    ``nonlocal``, closures, generator expressions that run later) counts with all its definitions, or as always live. Code in
+    strings, ``locals()`` and a module's variables set from other files are not looked at.
+    """
+
+    def __init__(self, function: Function, graph: Graph | None = None, exported: Iterable[str] | None = None):
+        """``exported`` are the variables of a module that are read after its end, by whoever imports it; all where this is not given."""
+        self.function = function
+        self.graph = graph or graph_of(function)
+        self.table = variables_of(function)
+        self._accesses: dict[Node, list[tuple[Access, Variable]]] = {}
+        self._inline: set[int] = set()
+        self._local: dict[Variable, int] = {}  # the variables of this code, each with all bits of its definitions
+        self._read_all()
+        self._shared = {v for v in self._local if any(id(n) not in self._inline for n in self.table.stores(v))}
+        self._definitions: list[Definition | None] = []
+        self._bits: dict[tuple[Variable, int], int] = {}
+        self._unbound: dict[Variable, int] = {}
+        self._number()
+        self._reaching = self._solve()
+        self._live = self._liveness(exported)
+
+    # ------------------------------------------------------------------------------------------ questions
+    def reaching(self, load: ast.Name) -> frozenset[Definition]:
+        """The definitions that may have given the variable the value it has at ``load`` (a read, ``del``, or the target of ``+=``).
+
+        Empty for builtins, and in code that is never run.
+        """
+        variable = self.table.of(load)
+        if variable is None:
+            return frozenset()
+        if variable not in self._local or variable in self._shared or id(load) not in self._inline:
+            return self.all(variable)
+        state = self._reaching.get(id(load), 0)
+        found = {self._definitions[n] for n in _indices(state & self._local[variable])}
+        if None in found and isinstance(variable.scope, ast.ClassDef):  # a class body then looks at the module's
+            outer = self.table.find(variable.name, self.table.tree)
+            found |= self.all(outer) if outer is not None else frozenset()
+        return frozenset(d for d in found if d is not None)
+
+    def may_be_unbound(self, load: ast.Name) -> bool:
+        """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""
+        variable = self.table.of(load)
+        if variable not in self._local or variable in self._shared or id(load) not in self._inline:
+            return True
+        return bool(self._reaching.get(id(load), 0) & self._unbound[variable])
+
+    def all(self, variable: Variable) -> frozenset[Definition]:
+        """All definitions of a variable, wherever they are."""
+        nodes = (n for n in self.table.stores(variable) if not isinstance(getattr(n, "ctx", None), ast.Del))
+        return frozenset(Definition(variable.name, n) for n in nodes)
+
+    def uses(self, definition: Definition) -> list[ast.Name]:
+        """The places that may read the value of a definition, in the order of the text; also ``del``, and the targets of ``+=``."""
+        variable = self.table.of(definition.node)
+        if variable is not None and variable.name == STAR:
+            variable = Variable(definition.name, variable.scope)
+        if variable is None:
+            return []
+        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
+        found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
+        if variable.scope is self.table.tree:  # a class body reads the module's variable where it has not set its own yet
+            found += [n for n in self._class_reads if n.id == variable.name]
+        found = [n for n in found if definition in self.reaching(n)]
+        return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    @cached_property
+    def _class_reads(self) -> list[ast.Name]:
+        pairs = (pair for found in self._accesses.values() for pair in found)
+        reads = (a.node for a, v in pairs if a.kind is Kind.USE and isinstance(v.scope, ast.ClassDef))
+        return list({id(n): n for n in reads if isinstance(n, ast.Name)}.values())
+
+    def live_after(self, stmt: ast.AST) -> frozenset[str]:
+        """The function's variables whose value may be read after the statement of ``stmt`` is done, before they get another one.
+
+        So are those that other scopes read, and those of other scopes that the function sets.
+        """
+        place = self.graph.place(stmt)
+        if place is None:
+            raise ValueError("a statement of another function")
+        whole = place if isinstance(place, (ast.stmt, ast.expr)) else statement_of(place)
+        after = self.graph.after.get(id(whole), [])
+        if not hasattr(whole, "body") or isinstance(whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)):
+            after = [n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)]
+        bits = 0
+        for node in after:
+            bits |= self._live.get(node, 0)
+        return frozenset(v.name for n, v in enumerate(self._local) if bits >> n & 1 and v.scope is self.function) | self._always
+
+    # ------------------------------------------------------------------------------------------ reaching definitions
+    def _read_all(self) -> None:
+        variables: dict[int, Variable | None] = {}
+        for node in [self.graph.entry, *(n for found in self.graph.copies.values() for n in found)]:
+            pairs = []
+            for access in accesses(node):
+                if id(access.node) not in variables:
+                    variables[id(access.node)] = self.table.of(access.node)
+                variable = variables[id(access.node)]
+                self._inline.add(id(access.node))
+                if variable is not None:
+                    pairs.append((access, variable))
+                    if self._is_local(variable):
+                        self._local[variable] = 0
+            self._accesses[node] = pairs
+
+    def _is_local(self, variable: Variable) -> bool:
+        scope = variable.scope
+        return scope is self.function or (isinstance(scope, (ast.ClassDef, *COMPREHENSIONS)) and self.graph.place(scope) is not None)
+
+    def _number(self) -> None:
+        for variable in self._local:
+            self._unbound[variable] = self._bit(variable, None)
+        for pairs in self._accesses.values():
+            for access, variable in pairs:
+                if access.kind is Kind.DEFINE and variable in self._local and (variable, id(access.node)) not in self._bits:
+                    targets = [v for v in self._local if v.scope is self.function] if access.name == STAR else [variable]
+                    for target in targets:
+                        self._bits[target, id(access.node)] = self._bit(target, Definition(target.name, access.node))
+
+    def _bit(self, variable: Variable, definition: Definition | None) -> int:
+        bit = 1 << len(self._definitions)
+        self._definitions.append(definition)
+        self._local[variable] |= bit
+        return bit
+
+    def _effect(self, state: int, access: Access, variable: Variable) -> int:
+        if access.kind is Kind.USE or variable not in self._local:
+            return state
+        if access.kind is Kind.REMOVE:
+            new = self._unbound[variable]
+        elif access.name == STAR:
+            for other in self._local:
+                state |= self._bits.get((other, id(access.node)), 0)
+            return state
+        else:
+            new = self._bits[variable, id(access.node)]
+        return (state & ~self._local[variable] | new) if access.sure else state | new
+
+    def _solve(self) -> dict[int, int]:
+        start = 0
+        for bit in self._unbound.values():
+            start |= bit
+
+        effects: dict[Node, tuple[int, int, int]] = {}  # what a node ends, what it adds, and all that it adds on the way
+        for node, pairs in self._accesses.items():
+            ended, added, passing = 0, 0, 0
+            for access, variable in pairs:
+                if access.kind is not Kind.USE and variable in self._local:
+                    added = self._effect(added, access, variable)
+                    passing |= added
+                    ended |= self._local[variable] if access.sure and access.name != STAR else 0
+            effects[node] = ended, added, passing
+        nothing = (0, 0, 0)
+
+        def step(node: Node, state: int) -> int:
+            ended, added, _ = effects.get(node, nothing)
+            return state & ~ended | added
+
+        def raised(node: Node, state: int) -> int:
+            return state | effects.get(node, nothing)[2]
+
+        before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
+        found: dict[int, int] = defaultdict(int)
+        for node, state in before.items():
+            for access, variable in self._accesses.get(node, ()):
+                if access.kind is Kind.USE:
+                    found[id(access.node)] |= state
+                state = self._effect(state, access, variable)
+        return found
+
+    # ------------------------------------------------------------------------------------------ liveness
+    def _liveness(self, exported: Iterable[str] | None) -> dict[Node, int]:
+        bits = {variable: 1 << n for n, variable in enumerate(self._local)}
+        always = {v.name for pairs in self._accesses.values() for _, v in pairs if v not in self._local and v.name != STAR}
+        stored = {a.name for pairs in self._accesses.values() for a, v in pairs if a.kind is not Kind.USE and v not in self._local}
+        self._always = frozenset(always & stored) | {v.name for v in self._local if v.scope is self.function and self._is_read_outside(v)}
+        end = 0
+        if isinstance(self.function, ast.Module):
+            names = None if exported is None else set(exported)
+            for variable, bit in bits.items():
+                if variable.scope is self.function and (names is None or variable.name in names):
+                    end |= bit
+
+        def step(node: Node, state: int) -> int:
+            for access, variable in reversed(self._accesses.get(node, ())):
+                bit = bits.get(variable, 0)
+                if access.kind is Kind.USE:
+                    state |= bit
+                elif access.sure and access.name != STAR:
+                    state &= ~bit
+            return state
+
+        return solve(self.graph, Problem(end, step, int.__or__, backward=True))
+
+    def _is_read_outside(self, variable: Variable) -> bool:
+        """Whether code that runs at another time (a closure) reads the variable."""
+        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n))
+        return any(id(n) not in self._inline for n in (*self.table.loads(variable), *stores))
+
+
+# ---------------------------------------------------------------------------------------------- values
+def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
+    """The expression that a target gets its value from, and whether it gets the whole value.
+
+    For a loop, ``with`` and an unpacked value that is the expression it gets an element of (or what its ``__enter__`` gives); None where
+    there is none.
+    """
+    path: list[int] = []
+    node, parent = target, parent_of(target)
+    while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+        path.append(next((n for n, e in enumerate(parent.elts) if e is node), -1) if not isinstance(parent, ast.Starred) else -1)
+        node, parent = parent, parent_of(parent)
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is node:
+        return parent.iter, False
+    if isinstance(parent, ast.withitem) and parent.optional_vars is node:
+        return parent.context_expr, False
+    if isinstance(parent, ast.Assign) and any(t is node for t in parent.targets):
+        return _part_of(parent.value, path)
+    if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) and parent.target is node:
+        return parent.value, True
+    return None, False
+
+
+def _part_of(value: ast.expr, path: list[int]) -> tuple[ast.expr, bool]:
+    """``x`` of ``a, b = x, y``, down a path of positions (the last first)."""
+    for place in reversed(path):
+        plain = isinstance(value, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in value.elts)
+        if not plain or place < 0 or place >= len(value.elts):  # type: ignore[attr-defined]
+            return value, False
+        value = value.elts[place]  # type: ignore[attr-defined]
+    return value, True
+
+
+def _reads_too(name: ast.Name) -> bool:
+    """Whether a name that binds or deletes its variable needs the value before: ``x += 1``, ``del x``."""
+    return isinstance(name.ctx, ast.Del) or isinstance(parent_of(name), ast.AugAssign)
+
+
+def _indices(bits: int) -> Iterable[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low

@@ -1,0 +1,116 @@
+"""How often a place runs in a loop, and which conditions hold now and then: every 100 iterations, in the last, when a counter is full."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.cfg import Frequency, Graph, Loop, Node, loops_around
+
+
+def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
+    """In how many iterations of ``loop`` the statement of ``node`` runs; exceptions are taken to be rare."""
+    place = graph.place(node)
+    if place is None or not any(outer is loop for outer in loops_around(node)):
+        return Frequency.NEVER
+    wanted = {n for n in graph.copies.get(id(place), ()) if not n.part or (place is loop and n.part == "target")}
+    iterations = graph.iteration.get(id(loop), [])
+    if not any(_passes(graph, begin, head, wanted) for begin, head in iterations):
+        return Frequency.RARE if graph.starts(place) else Frequency.NEVER
+    if place is loop or not any(_avoids(graph, begin, head, wanted, loop) for begin, head in iterations):
+        return Frequency.EVERY
+    rare = set(_rare_arms(graph, loop))
+    if not any(_passes(graph, begin, head, wanted, rare) for begin, head in iterations):
+        return Frequency.RARE
+    return Frequency.SOME
+
+
+def _walk(graph: Graph, begin: Node, head: Node, closed: set[tuple[Node, Node]], wanted: set[Node]) -> Iterator[Node]:
+    """The nodes of one iteration without exceptions; not what follows ``wanted``, nor what lies behind edges that are closed."""
+    seen, todo = set(), [begin]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if node is not head and node not in wanted:
+            todo += [n for n in graph.succ.get(node, ()) if (node, n) not in closed]
+
+
+def _passes(
+    graph: Graph,
+    begin: Node,
+    head: Node,
+    wanted: set[Node],
+    closed: set[tuple[Node, Node]] | None = None,
+) -> bool:
+    return any(n in wanted for n in _walk(graph, begin, head, closed or set(), wanted))
+
+
+def _avoids(graph: Graph, begin: Node, head: Node, wanted: set[Node], loop: Loop) -> bool:
+    """Whether an iteration may come to the next one (or, where there never is one, to its end) without ``wanted``."""
+    again = any(n is head for n in _walk(graph, begin, head, set(), set()))
+    ends = {head} if again else set(graph.ends) | set(graph.after.get(id(loop), ()))
+    return any(n in ends and n not in wanted for n in _walk(graph, begin, head, set(), wanted))
+
+
+def _rare_arms(graph: Graph, loop: Loop) -> Iterator[tuple[Node, Node]]:
+    """The edges into arms of conditions that few iterations take."""
+    for node, (yes, no) in graph.arms.items():
+        if isinstance(node.ast, ast.If) and any(outer is loop for outer in loops_around(node.ast)):
+            arm = rare_arm(node.ast)
+            if arm is not None:
+                yield node, yes if arm else no
+
+
+# ---------------------------------------------------------------------------------------------- conditions
+def rare_arm(gate: ast.If) -> bool | None:
+    """The value of the test that few iterations of the loop around it see: True, False, or None where neither is rare.
+
+    Rare are a remainder (``i % 100 == 0``), an equation with something that the loop changes (``i == last``), and a counter that is set back
+    when it is full (``if waited >= n: ...; waited = 0``). A condition on the configuration or the rank is not.
+    """
+    changed = _changed_by_loop(gate)
+    return next((value for value in (True, False) if _is_rare(gate.test, value, gate, changed)), None)
+
+
+def _is_rare(test: ast.expr, value: bool, gate: ast.If, changed: set[str]) -> bool:
+    """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i % 100 == 0 or i == last``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_rare(test.operand, not value, gate, changed)
+    if isinstance(test, ast.BoolOp):
+        parts = [_is_rare(v, value, gate, changed) for v in test.values]
+        return any(parts) if value or isinstance(test.op, ast.Or) else all(parts)
+    if isinstance(test, ast.NamedExpr):
+        return _is_rare(test.value, value, gate, changed)
+    if not isinstance(test, ast.Compare):
+        return not value and _has_remainder(test)  # ``if i % 100:``
+    equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
+    unequal = isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
+    if _has_remainder(test):
+        return value is not unequal
+    if not changed & _names(test):
+        return False
+    if equal or unequal:
+        return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
+    full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and _names(test.left) & _set_back(gate)
+    return value and bool(full)
+
+
+def _has_remainder(test: ast.AST) -> bool:
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not isinstance(n.left, ast.Constant) for n in ast.walk(test))
+
+
+def _changed_by_loop(gate: ast.If) -> set[str]:
+    loop = next(loops_around(gate), None)
+    return {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if loop is not None else set()
+
+
+def _set_back(gate: ast.If) -> set[str]:
+    parts = [n for s in gate.body for n in ast.walk(s) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)]
+    return {t.id for part in parts for t in part.targets if isinstance(t, ast.Name)}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

@@ -1,0 +1,93 @@
+"""The flow of a whole script: graphs and definitions of all its functions, each made once and with what the model knows of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.flow.build import is_try
+from autofast.flow.callgraph import code_of
+from autofast.flow.cfg import Function, Graph
+from autofast.flow.defuse import Definition, DefUse
+from autofast.flow.scopes import own_nodes, scope_of
+from autofast.model.script import Script
+from autofast.model.values import Ext, Func, Inst, Thing, Unknown
+
+SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack"})
+
+
+class Flow:
+    """``script.analysis(Flow)``: the graph and the definitions of the function that a node runs in."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.swallows = _swallowing(script)
+        self._graphs: dict[int, Graph] = {}
+        self._definitions: dict[int, DefUse] = {}
+
+    def graph(self, node: ast.AST) -> Graph:
+        """The graph of the function that runs ``node``."""
+        function = function_around(node)
+        if id(function) not in self._graphs:
+            self._graphs[id(function)] = Graph(function, self.swallows)
+        return self._graphs[id(function)]
+
+    def definitions(self, node: ast.AST) -> DefUse:
+        """Definitions and uses in the function that runs ``node``."""
+        graph = self.graph(node)
+        if id(graph.function) not in self._definitions:
+            self._definitions[id(graph.function)] = DefUse(graph.function, graph, self._exported(graph.function))
+        return self._definitions[id(graph.function)]
+
+    def reaching(self, load: ast.Name) -> frozenset[Definition]:
+        """The definitions that may have given a variable the value it has at ``load``."""
+        return self.definitions(load).reaching(load)
+
+    def _exported(self, function: Function) -> Iterable[str] | None:
+        """Nothing reads the variables of the entry file after its end, unless another file of the project imports it."""
+        if function is not self.script.entry.tree or self.script.unread:
+            return None
+        others = (s for s in self.script.sources if s is not self.script.entry)
+        imports = (n for s in others for n in ast.walk(s.tree) if isinstance(n, (ast.Import, ast.ImportFrom)))
+        return None if any(self._imports_entry(n) for n in imports) else ()
+
+    def _imports_entry(self, node: ast.Import | ast.ImportFrom) -> bool:
+        stem = self.script.entry.path.stem
+        names = [a.name for a in node.names] + ([node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+        return any(stem in name.split(".") for name in names)
+
+
+def function_around(node: ast.AST) -> Function:
+    """The function, lambda or module whose call runs ``node``; for a function its own code, for a default or decorator the one around."""
+    if isinstance(node, Function):
+        return node
+    here = scope_of(node)
+    while not isinstance(here, Function):
+        here = scope_of(here)
+    return here
+
+
+def _swallowing(script: Script) -> frozenset[int]:
+    """The ids of the ``with`` statements that may end an exception."""
+    found = (n for s in script.sources for n in ast.walk(s.tree) if isinstance(n, (ast.With, ast.AsyncWith)))
+    return frozenset(id(n) for n in found if any(_may_swallow(script, item.context_expr) for item in n.items))
+
+
+def _may_swallow(script: Script, context: ast.expr) -> bool:
+    return any(_swallows(script, t, context) for t in script.values(context))
+
+
+def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
+    if isinstance(thing, Inst):
+        exits = [t for name in ("__exit__", "__aexit__") for t in thing.cls.find(name) or ()]
+        return any(not isinstance(t, Func) or _may_answer_true(t.node) for t in exits)
+    if isinstance(thing, Ext) and thing.name == "contextlib.manager":  # a generator function of the project
+        made = script.values(context.func) if isinstance(context, ast.Call) else frozenset()
+        functions = [f.function for t in made for f in code_of(t)]
+        return not functions or any(is_try(n) and n.handlers for f in functions for n in own_nodes(f))
+    return isinstance(thing, Unknown) or (isinstance(thing, Ext) and thing.name in SWALLOWING)
+
+
+def _may_answer_true(function: ast.AST) -> bool:
+    results = [n.value for n in own_nodes(function) if isinstance(n, ast.Return) and n.value is not None]
+    return isinstance(function, ast.Lambda) or any(not (isinstance(v, ast.Constant) and not v.value) for v in results)

@@ -1,0 +1,311 @@
+"""Whose variable a name is, by Python's own rules: functions, classes and comprehensions have scopes, ``global`` and ``nonlocal`` lead out of them."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from autofast.model.source import parent_of, source_of
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
+TYPE_PARAMETERS = tuple(getattr(ast, n) for n in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, n))
+NAMED = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+    *TYPE_PARAMETERS,
+)
+STAR = "*"  # the name that ``from m import *`` binds: any
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+def parameters(function: ast.AST) -> list[ast.arg]:
+    """The parameters of a function, ``*args`` and ``**kwargs`` last; none of anything else."""
+    spec = getattr(function, "args", None)
+    if not isinstance(spec, ast.arguments):
+        return []
+    return [
+        *spec.posonlyargs,
+        *spec.args,
+        *spec.kwonlyargs,
+        *(a for a in (spec.vararg, spec.kwarg) if a is not None),
+    ]
+
+
+def is_parameter(function: ast.AST, name: str) -> bool:
+    return any(a.arg == name for a in parameters(function))
+
+
+def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
+    """The parameters of a function (not ``*args``, ``**kwargs``) with their defaults; None for those that must be given."""
+    spec = getattr(function, "args", None)
+    if not isinstance(spec, ast.arguments):
+        return {}
+    positional = [*spec.posonlyargs, *spec.args]
+    given: list[ast.expr | None] = [
+        *[None] * (len(positional) - len(spec.defaults)),
+        *spec.defaults,
+    ]
+    return {
+        p.arg: d
+        for p, d in (
+            *zip(positional, given, strict=True),
+            *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+        )
+    }
+
+
+# ---------------------------------------------------------------------------------------------- the code of a scope
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run as code of a scope, in the order of the text.
+
+    Functions and classes inside are given with their decorators, defaults and bases, but without their bodies and parameters. Comprehensions,
+    which run in place, are given with all of theirs. For a function itself: its parameters, then its body.
+    """
+    yield from parameters(scope)
+    body = scope.body if isinstance(scope, (ast.Module, *FUNCTIONS, ast.ClassDef)) else list(ast.iter_child_nodes(scope))
+    todo: list[ast.AST] = [body] if isinstance(body, ast.AST) else list(reversed(body))
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += reversed(list(outside_parts(node) if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else ast.iter_child_nodes(node)))
+
+
+def outside_parts(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
+) -> Iterator[ast.AST]:
+    """What the scope around a function or class evaluates where it is defined: decorators, defaults, annotations, bases."""
+    yield from getattr(node, "decorator_list", ())
+    if isinstance(node, ast.ClassDef):
+        yield from (*node.bases, *node.keywords)
+        return
+    yield from node.args.defaults
+    yield from (d for d in node.args.kw_defaults if d is not None)
+    yield from (a.annotation for a in parameters(node) if a.annotation is not None)
+    if not isinstance(node, ast.Lambda) and node.returns is not None:
+        yield node.returns
+
+
+def bound_by(node: ast.AST) -> list[str]:
+    """The names that a node binds (or deletes) by itself; :data:`STAR` for ``from m import *``."""
+    if isinstance(node, ast.Name):
+        return [node.id] if not isinstance(node.ctx, ast.Load) else []
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.alias):
+        return [(node.asname or node.name).split(".")[0]] if node.asname is None else [node.asname]
+    if isinstance(node, ast.MatchMapping):
+        return [node.rest] if node.rest else []
+    if isinstance(node, NAMED):
+        return [node.name] if node.name else []
+    return []
+
+
+def stored_in(node: ast.AST) -> set[str]:
+    """Names that code in ``node`` may bind or delete, whosever they are (parameters left out)."""
+    return {name for n in ast.walk(node) if not isinstance(n, ast.arg) for name in bound_by(n)}
+
+
+def loaded_in(node: ast.AST) -> set[str]:
+    """Names that code in ``node`` reads, whosever they are."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+# ---------------------------------------------------------------------------------------------- scopes
+def scope_of(node: ast.AST) -> Scope:
+    """The scope in which ``node`` is evaluated; for something that binds a name, the scope it binds it in (but for ``global``).
+
+    A decorator, a default and a base class belong to the scope around their function or class, the first iterable of a comprehension to the
+    one around it, and so does the target of ``:=``. A module is its own scope.
+    """
+    here, parent = node, parent_of(node)
+    walrus = isinstance(parent, ast.NamedExpr) and parent.target is node
+    while parent is not None:
+        if isinstance(parent, ast.Lambda):
+            if here is parent.body or (isinstance(node, ast.arg) and here is parent.args):
+                return parent
+        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(here, (ast.stmt, *TYPE_PARAMETERS)) or (isinstance(node, ast.arg) and here is parent.args):
+                return parent
+        elif isinstance(parent, ast.ClassDef):
+            if isinstance(here, (ast.stmt, *TYPE_PARAMETERS)):
+                return parent
+        elif isinstance(parent, COMPREHENSIONS) and not walrus:
+            if not (here is parent.generators[0] and _in_iter(node, parent.generators[0])):
+                return parent
+        elif isinstance(parent, ast.Module):
+            return parent
+        here, parent = parent, parent_of(parent)
+    assert isinstance(node, ast.Module)
+    return node
+
+
+def _in_iter(node: ast.AST, generator: ast.comprehension) -> bool:
+    here: ast.AST | None = node
+    while here is not None and here is not generator:
+        if here is generator.iter:
+            return True
+        here = parent_of(here)
+    return False
+
+
+@dataclass
+class _Table:
+    """The variables of a scope: what it binds itself, and what it declares to be another scope's."""
+
+    bound: set[str] = field(default_factory=set)
+    globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a file: its name and the scope that owns it."""
+
+    name: str
+    scope: Scope
+
+
+class Variables:
+    """All variables of one file: who owns them, where they are bound and where they are read."""
+
+    def __init__(self, tree: ast.Module):
+        self.tree = tree
+        self._tables: dict[int, _Table] = defaultdict(_Table)
+        self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
+        self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
+        found: list[tuple[str, ast.AST, Scope]] = []
+        read: list[tuple[ast.Name, Scope]] = []
+        for node in _in_order(tree):
+            names = bound_by(node)
+            if names:
+                found.append((names[0], node, scope_of(node)))
+            elif isinstance(node, ast.Name):
+                read.append((node, scope_of(node)))
+            elif isinstance(node, ast.Global):
+                self._tables[id(scope_of(node))].globals.update(node.names)
+            elif isinstance(node, ast.Nonlocal):
+                self._tables[id(scope_of(node))].nonlocals.update(node.names)
+        for name, _, scope in found:
+            table = self._tables[id(scope)]
+            if name in table.globals:
+                self._tables[id(tree)].bound.add(name)
+            elif name not in table.nonlocals:
+                table.bound.add(name)
+        for name, node, scope in found:
+            if not _is_bare(node) and (variable := self.find(name, scope)) is not None:
+                self._stores[variable].append(node)
+        for load, scope in read:
+            if (variable := self.find(load.id, scope)) is not None:
+                self._loads[variable].append(load)
+
+    def find(self, name: str, scope: Scope) -> Variable | None:
+        """The variable that ``name`` is in the code of ``scope``; None for a builtin, or a name that nothing binds."""
+        here: Scope | None = scope
+        while here is not None:
+            table = self._tables.get(id(here), _NONE)
+            if name in table.globals:
+                here = self.tree
+                table = self._tables.get(id(here), _NONE)
+            if (here is scope or not isinstance(here, ast.ClassDef)) and name not in table.nonlocals and name in table.bound:
+                return Variable(name, here)
+            if here is self.tree:
+                return Variable(name, here) if STAR in table.bound else None
+            here = scope_of(here)
+        return None
+
+    def of(self, node: ast.AST) -> Variable | None:
+        """The variable that a name, or another node that binds one, is; None for a builtin, or a name that nothing binds."""
+        names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
+        return self.find(names[0], scope_of(node)) if names else None
+
+    def stores(self, variable: Variable) -> list[ast.AST]:
+        """Everything in the file that binds or deletes a variable, in any scope; for a module's also what may: ``from m import *``."""
+        own = self._stores.get(variable, [])
+        stars = self._stores.get(Variable(STAR, self.tree), []) if variable.scope is self.tree and variable.name != STAR else []
+        return [*own, *stars]
+
+    def loads(self, variable: Variable) -> list[ast.Name]:
+        """Every place in the file that reads a variable, in any scope."""
+        return self._loads.get(variable, [])
+
+    def bound(self, scope: Scope) -> frozenset[str]:
+        """The names of the variables that a scope owns."""
+        return frozenset(self._tables.get(id(scope), _NONE).bound)
+
+    def declared(self, scope: ast.AST) -> frozenset[str]:
+        table = self._tables.get(id(scope), _NONE)
+        return frozenset(table.globals | table.nonlocals)
+
+
+_NONE = _Table()
+
+
+def _is_bare(node: ast.AST) -> bool:
+    """``x: int`` makes a variable and gives it no value."""
+    parent = parent_of(node)
+    return isinstance(parent, ast.AnnAssign) and parent.target is node and parent.value is None
+
+
+def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += reversed(list(ast.iter_child_nodes(node)))
+
+
+def variables_of(node: ast.AST) -> Variables:
+    """The variables of the file that ``node`` stands in, found once."""
+    tree = source_of(node).tree
+    known: Variables | None = getattr(tree, "_af_variables", None)
+    if known is None:
+        known = tree._af_variables = Variables(tree)  # type: ignore[attr-defined]
+    return known
+
+
+# ---------------------------------------------------------------------------------------------- questions
+def owner(name: ast.AST) -> Scope | None:
+    """The scope whose variable a name is; None for a builtin, or a name that nothing in the file binds."""
+    variable = variables_of(name).of(name)
+    return variable.scope if variable is not None else None
+
+
+def binds(scope: ast.AST, name: str) -> bool:
+    """Whether a scope has a variable of its own with this name: a parameter, or bound in it and not declared another's."""
+    return name in variables_of(scope).bound(scope)  # type: ignore[arg-type]
+
+
+def declared(scope: ast.AST) -> frozenset[str]:
+    """Names that a scope declares ``global`` or ``nonlocal``."""
+    return variables_of(scope).declared(scope)
+
+
+def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
+    """Every name in the file that stands for the variable ``name`` of the code of ``scope``, also in other scopes, in the order of the text."""
+    table = variables_of(scope)
+    variable = table.find(name, scope)  # type: ignore[arg-type]
+    if variable is None:
+        return []
+    found = [
+        *table.loads(variable),
+        *(n for n in table.stores(variable) if isinstance(n, ast.Name)),
+    ]
+    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+
+def is_local(name: ast.Name) -> bool:
+    """Whether a name is a variable, but no parameter, of the function (or module) that it stands in, shared with no other by ``nonlocal``."""
+    here: Scope = scope_of(name)
+    while isinstance(here, COMPREHENSIONS):
+        here = scope_of(here)
+    return owner(name) in (here, scope_of(name)) and not is_parameter(here, name.id)

@@ -1,0 +1,298 @@
+"""The control-flow graph: dominance, ways out of an iteration, how often a place runs; whose variable a name is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from autofast.flow.cfg import Frequency, Graph, graph_of, loops_around
+from autofast.flow.defuse import DefUse
+from autofast.flow.program import Flow, function_around
+from autofast.flow.scopes import binds, declared, defaults, is_local, is_parameter, loaded_in, mentions, own_nodes, owner, stored_in
+from autofast.model.source import Source
+from tests.flow_traces import parse
+from tests.reading import read
+
+
+def at(source: Source, line: int) -> ast.stmt:
+    return next(n for n in ast.walk(source.tree) if isinstance(n, ast.stmt) and n.lineno == line)
+
+
+def graph_at(source: Source) -> Graph:
+    return graph_of(next(n for n in source.tree.body if isinstance(n, ast.FunctionDef)))
+
+
+ORDER = """
+def f(c, xs):
+    a = 1
+    if c:
+        b = 2
+        if a:
+            return b
+    else:
+        b = 3
+    for x in xs:
+        d = x
+        try:
+            d = g(x)
+            e = 1
+        except ValueError:
+            e = 2
+        h = e
+    k = lambda: a
+    return k
+"""
+
+
+def test_dominance():
+    source = parse(ORDER)
+    graph = graph_at(source)
+
+    def before(line: int) -> set[int]:
+        return {n for n in range(2, 19) if n not in (line, 7, 14) and graph.dominates(at(source, n), at(source, line))}
+
+    assert before(8) == {2, 3}
+    assert before(9) == {2, 3}
+    assert before(12) == {2, 3, 9, 10, 11}
+    assert before(15) == {2, 3, 9, 10, 11}
+    assert before(16) == {2, 3, 9, 10, 11}
+    assert before(17) == {2, 3, 9}
+    assert graph.dominates(at(source, 9), at(source, 10).targets[0])  # type: ignore[attr-defined]
+
+
+def test_postdominance():
+    source = parse(ORDER)
+    graph = graph_at(source)
+
+    def behind(line: int) -> set[int]:
+        return {n for n in range(2, 19) if n not in (line, 7, 14) and graph.postdominates(at(source, n), at(source, line))}
+
+    assert behind(2) == {3}
+    assert behind(8) == {9, 17, 18}
+    assert behind(12) == {16, 17, 18}
+    assert behind(16) == {17, 18}
+
+
+def test_following():
+    source = parse(ORDER)
+    graph = graph_at(source)
+    assert graph.may_follow(at(source, 10), at(source, 16))
+    assert not graph.may_follow(at(source, 8), at(source, 4))
+    assert not graph.may_follow(at(source, 2), at(source, 2))
+    assert graph.may_follow(at(source, 16), at(source, 16))
+
+
+def test_code_of_another_function_is_never_run():
+    source = parse(ORDER)
+    graph = graph_at(source)
+    name = next(n.body for n in ast.walk(source.tree) if isinstance(n, ast.Lambda))
+    assert graph.place(name) is None
+    assert not graph.dominates(at(source, 2), name)
+    assert function_around(name) is not graph.function
+
+
+EXITS = """
+def f(xs):
+    for x in xs:
+        if x:
+            continue
+        for y in xs:
+            if y:
+                break
+        else:
+            break
+        def inner():
+            for z in xs:
+                continue
+            return z
+        try:
+            raise KeyError
+        except BaseException:
+            pass
+        try:
+            if x:
+                raise ValueError
+        except KeyError:
+            return
+        while y:
+            return x
+    else:
+        raise IndexError
+"""
+
+
+def test_exits():
+    source = parse(EXITS)
+    loop = at(source, 2)
+    assert isinstance(loop, ast.For)
+    assert [s.lineno for s in graph_at(source).exits(loop)] == [4, 9, 20, 22, 24]
+
+
+FREQUENCY = [
+    ("pass", "here()", Frequency.EVERY),
+    ("if i % 100 == 0:\n    here()", "", Frequency.RARE),
+    ("if i % 100 != 0:\n    here()", "", Frequency.SOME),
+    ("if i % 100:\n    continue", "here()", Frequency.RARE),
+    ("if i % 100 == 0:\n    continue", "here()", Frequency.SOME),
+    ("if not i % 100:\n    here()", "", Frequency.RARE),
+    ("if c:\n    here()", "", Frequency.SOME),
+    ("if c:\n    pass\nelse:\n    here()", "", Frequency.SOME),
+    ("if c and i % 100 == 0:\n    here()", "", Frequency.RARE),
+    ("if i == n - 1:\n    here()", "", Frequency.RARE),
+    ("if c == 1:\n    here()", "", Frequency.SOME),
+    ("k = k + 1\nif k >= n:\n    here()\n    k = 0", "", Frequency.RARE),
+    ("k = k + 1\nif k >= n:\n    here()", "", Frequency.SOME),
+    ("if c:\n    break", "here()", Frequency.EVERY),
+    ("if c:\n    continue", "here()", Frequency.SOME),
+    ("for j in c:\n    here()", "", Frequency.SOME),
+    ("while True:\n    here()\n    if c:\n        break", "", Frequency.EVERY),
+    ("with c:\n    here()", "", Frequency.EVERY),
+    ("try:\n    here()\nfinally:\n    pass", "", Frequency.EVERY),
+    ("try:\n    pass\nfinally:\n    here()", "", Frequency.EVERY),
+    ("try:\n    g()\nexcept ValueError:\n    here()", "", Frequency.RARE),
+    ("try:\n    g()\nexcept ValueError:\n    pass", "here()", Frequency.EVERY),
+    ("if c:\n    here()\nelse:\n    raise ValueError", "", Frequency.EVERY),
+    ("def inner():\n    here()", "", Frequency.NEVER),
+    ("k = [here() for j in c]", "", Frequency.EVERY),
+    ("if False:\n    here()", "", Frequency.NEVER),
+    ("break", "here()", Frequency.NEVER),
+]
+
+
+@pytest.mark.parametrize("first, second, wanted", FREQUENCY)
+def test_frequency(first: str, second: str, wanted: Frequency):
+    body = "".join(f"        {line}\n" for line in f"{first}\n{second}".splitlines() if line)
+    source = parse(f"def f(xs, n, c, k):\n    for i in xs:\n{body}")
+    loop = at(source, 2)
+    assert isinstance(loop, ast.For)
+    call = next(n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == "here")
+    assert graph_at(source).frequency(call, loop) is wanted
+
+
+def test_frequency_of_the_parts_of_a_loop():
+    source = parse("def f(xs, c):\n    for x in xs:\n        while c:\n            a = x\n    else:\n        b = 1\n")
+    outer, inner = at(source, 2), at(source, 3)
+    assert isinstance(outer, ast.For) and isinstance(inner, ast.While)
+    graph = graph_at(source)
+    assert graph.frequency(outer.iter, outer) is Frequency.NEVER
+    assert graph.frequency(outer.target, outer) is Frequency.EVERY
+    assert graph.frequency(at(source, 6), outer) is Frequency.NEVER
+    assert graph.frequency(inner.test, inner) is Frequency.EVERY
+    assert graph.frequency(at(source, 4), inner) is Frequency.EVERY
+    assert graph.frequency(at(source, 4), outer) is Frequency.SOME
+    assert list(loops_around(at(source, 4))) == [inner, outer]
+    assert list(loops_around(at(source, 6))) == []
+
+
+def test_live_after():
+    source = parse(
+        """
+        def f(a, b, c):
+            x = a
+            y = b
+            while c:
+                x = y
+                c = g(x)
+            def h():
+                return a
+            return x
+        """
+    )
+    function = source.tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    live = [DefUse(function).live_after(at(source, n)) for n in (2, 3, 4, 5, 6, 9)]
+    assert live == [{"a", "b", "c", "x"}, {"a", "c", "x", "y"}, {"a", "x"}, {"a", "x", "y"}, {"a", "c", "x", "y"}, {"a"}]
+
+
+SCOPES = """
+import os.path
+g = 1
+def f(p, *rest, q=g, **more):
+    global g
+    g = p
+    a = [e for e in rest]
+    def inner(z):
+        nonlocal a
+        a = z
+        return len(a)
+    class K:
+        g = 2
+        def m(self):
+            return g
+    with open(p) as h:
+        pass
+    return lambda t=a: t + q
+"""
+
+
+def test_scopes():
+    source = parse(SCOPES)
+    function = source.tree.body[2]
+    assert isinstance(function, ast.FunctionDef)
+    inner = next(n for n in function.body if isinstance(n, ast.FunctionDef))
+    cls = next(n for n in function.body if isinstance(n, ast.ClassDef))
+
+    def owners(name: str) -> list[tuple[int, str]]:
+        found = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name]
+        return sorted((n.lineno, type(owner(n)).__name__) for n in found)
+
+    assert owners("g") == [(2, "Module"), (3, "Module"), (5, "Module"), (12, "ClassDef"), (14, "Module")]
+    assert owners("e") == [(6, "ListComp"), (6, "ListComp")]
+    assert owners("a") == [(6, "FunctionDef"), (9, "FunctionDef"), (10, "FunctionDef"), (17, "FunctionDef")]
+    assert owners("t") == [(17, "Lambda")]
+    assert owners("len") == [(10, "NoneType")]
+    assert [binds(function, n) for n in ("p", "rest", "a", "h", "K", "inner", "g", "e", "z")] == [True] * 6 + [False] * 3
+    assert not binds(inner, "a") and binds(cls, "g") and binds(source.tree, "os")
+    assert declared(function) == {"g"} and declared(inner) == {"a"} and declared(source.tree) == set()
+    assert is_parameter(function, "more") and not is_parameter(function, "a") and not is_parameter(source.tree, "g")
+    assert list(defaults(function)) == ["p", "q"] and defaults(function)["p"] is None
+    assert [n.lineno for n in mentions(function, "a")] == [6, 9, 10, 17]
+    assert [n.lineno for n in mentions(function, "g")] == [2, 3, 5, 14]
+    assert "z" not in {n.id for n in own_nodes(function) if isinstance(n, ast.Name)}
+    assert 17 in {n.lineno for n in own_nodes(function) if isinstance(n, ast.Name) and n.id == "a"}
+    assert stored_in(function) == {"f", "g", "a", "e", "inner", "K", "m", "h"}
+    assert {"p", "rest", "open"} <= loaded_in(function) and "h" not in loaded_in(function)
+    local = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and is_local(n) and n.lineno in (5, 6, 15)}
+    assert local == {"a", "e", "h"}
+
+
+def test_contexts_that_swallow(tmp_path: Path):
+    script = read(
+        tmp_path,
+        """
+        import contextlib
+        import torch
+
+        class Quiet:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                return True
+
+        def main(x):
+            t = 0
+            with contextlib.suppress(ValueError):
+                t = int(x)
+                t = 2
+            print(t)
+
+        main("1")
+        """,
+    )
+    for context, wanted in [("contextlib.suppress(ValueError)", {12, 14, 15}), ("Quiet()", {12, 14, 15}), ("torch.no_grad()", {15})]:
+        text = script.entry.text.replace("contextlib.suppress(ValueError)", context)
+        again = read(tmp_path, text)
+        name = next(n for n in ast.walk(again.entry.tree) if isinstance(n, ast.Name) and n.id == "t" and isinstance(n.ctx, ast.Load))
+        assert {d.node.lineno for d in again.analysis(Flow).reaching(name)} == wanted, context  # type: ignore[attr-defined]
+        assert again.analysis(Flow) is again.analysis(Flow)
+
+
+def test_the_entry_file_ends_the_life_of_its_variables(tmp_path: Path):
+    code = "from other import g\nt = 1\nprint(t)\n"
+    alone = read(tmp_path / "a", code, {"other.py": "g = 1\n"})
+    shared = read(tmp_path / "b", code, {"other.py": "import train\ng = 1\n"})
+    live = [s.analysis(Flow).definitions(s.entry.tree).live_after(s.entry.tree.body[2]) for s in (alone, shared)]
+    assert live == [frozenset(), {"g", "t"}]
