@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from autofast import __version__
-from autofast.commands.faults import REPORT, internal
 from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
 from autofast.edit.postcheck import PostConditionError
+from autofast.faults import REPORT, debug, internal
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ class Commands(click.Group):
         except BadInput as error:
             raise Fault(str(error)) from None
         except PostConditionError as error:
-            without = f"go on without this rule (--ignore {error.rule}), and " if error.rule else ""
-            raise Fault(f"{error}; nothing was written, as this is a mistake of autofast: {without}{REPORT}") from None
+            raise Fault(f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}") from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
@@ -64,6 +63,10 @@ def _comma_separated(ctx: click.Context, param: click.Parameter, values: tuple[s
     if values and not names and param.name == "select":
         raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
     return names
+
+
+def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
+    debug(on)
 
 
 def _input_options(command: F) -> F:
@@ -81,6 +84,7 @@ def _input_options(command: F) -> F:
         click.option("--keep-batch", is_flag=True, default=None, help="With --accumulate: of batches N times smaller."),
         click.option("--ddp", is_flag=True, default=None, help="Also train on several processes, started by torchrun."),
         click.option("--sync-batchnorm", is_flag=True, default=None, help="With --ddp: BatchNorm over all processes."),
+        click.option("--debug", is_flag=True, expose_value=False, callback=_debug, help="Show traces of internal errors."),
     ]
     for option in reversed(options):
         command = option(command)

@@ -224,6 +224,7 @@ def outcomes(subject: Subject, git: Path, folder: Path) -> Iterator[Outcome]:
     ways = [(target, effect, False) for target in ("cuda", "cpu") for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)]
     for target, effect, fake in [*ways, ("cuda", Effect.ROUNDING, True)]:
         plan = Plan.make(script, Options(target=target, selected=frozenset(r.name for r in rules)), rules, effect)
+        assert not plan.left_out, plan.left_out[0].warning
         plan.check(lambda texts: read_script(folder / subject.entry, folder, overlay={s.path: s.encode(t) for s, t in texts.items()}))
         files = {source.rel: source.encode(text) for source, text in plan.texts().items()}
         before, after = HARNESS.run_many([replace(original, fake_cuda_amp=fake), replace(original, files=files, fake_cuda_amp=fake)])

@@ -118,6 +118,11 @@ def test_numbers_of_all(parts: dict[str, str], wanted: str, ranks: int):
     assert done.said
 
 
+def test_the_same_number_is_shown_by_two_conditions():
+    done = shared(script(batch="if i % 2 == 0:\n    print(loss.item())\nif i % 3 == 0:\n    print(loss.item())"))
+    assert "print(mean_loss.item())" in done.text and "print(mean_loss_2.item())" in done.text
+
+
 # ------------------------------------------------------------------------------------------------ evaluations, decisions
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(
@@ -190,3 +195,18 @@ def accuracy(output, target, topk=(1,)):
 )  # fmt: skip
 def test_refusals(parts: dict[str, str], reason: str):
     assert reason in refused(script(**parts))
+
+
+@pytest.mark.parametrize("before", ["", "model(data[:2][0])", "print(model(data[:2][0]).shape)"])
+def test_lazy_layers_get_their_parameters_too_late(before: str):
+    """Without the batch before, torch does not wrap them; one that only the first process shows would leave the others without."""
+    text = script(before=before, batch="if i == 0:\n    print(loss.item())\nif epoch == 0:\n    print(loss.item())")
+    assert "LazyLinear has no parameters before its first batch" in refused(text.replace("nn.Linear(3, 8)", "nn.LazyLinear(8)"))
+
+
+def test_a_main_guard_with_another_branch():
+    loop = script()
+    head, body = loop[: loop.index("for epoch")], loop[loop.index("for epoch") :]
+    body = "def main():\n" + "".join(f"    {line}\n" for line in body.strip().splitlines())
+    text = f'{head}\n{body}\nif __name__ != "__main__":\n    main()\nelse:\n    main()\n'
+    assert "the training starts in the `else` of the main guard on line" in refused(text)

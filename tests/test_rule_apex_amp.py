@@ -133,3 +133,11 @@ def test_an_import_that_is_tried_stays() -> None:
     text = SCRIPT.replace("from apex import amp", "try:\n    from apex import amp\nexcept ImportError:\n    amp = None")
     done = apply("apex-amp", text)
     assert "amp = None" in done.text or not done.fixes
+
+
+def test_the_names_of_a_comprehension_are_free_ones() -> None:
+    text = SCRIPT.replace(
+        "        optimizer.step()", "        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n        optimizer.step()"
+    )
+    made = apply("apex-amp", "p = param = p_ = 0\n" + text)
+    assert '[p_2 for group in optimizer.param_groups for p_2 in group["params"]]' in made.text

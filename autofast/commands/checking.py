@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autofast.commands import rewriting
 from autofast.commands.discover import scripts
-from autofast.commands.faults import internal
 from autofast.config import Config
+from autofast.faults import internal
 from autofast.model.source import BadInput
 from autofast.report.record import Record, merged
 from autofast.report.text import shown_path
@@ -40,8 +40,12 @@ def check(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path
             if rewriting.trains_nothing(script, plan):
                 idle.append(script.entry.rel)
             result.records += rewriting.findings(plan)
+            warnings = [left.warning for left in plan.left_out]
             if config.effect is Effect.RECIPE and not config.select:  # whoever goes as far as that wants to know what there is
-                result.records += rewriting.on_request(script, plan, config)
+                requested, more = rewriting.on_request(script, plan, config)
+                result.records += requested
+                warnings += more
+            result.complaints += [f"warning: {line}" for line in warnings]
         except BadInput as error:
             result.complaints.append(str(error))
             result.failed = True
@@ -50,6 +54,7 @@ def check(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path
             result.failed = True
     if len(entries) == 1 and idle:
         result.complaints.append(f"{idle[0]}: no training loop found; give the script that trains")
+    result.complaints = list(dict.fromkeys(result.complaints))  # scripts share files
     result.files, result.records = sorted(files), merged(result.records)
     return result
 

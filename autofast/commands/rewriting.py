@@ -9,6 +9,7 @@ from pathlib import Path
 from autofast.config import Config
 from autofast.edit.edits import Edit
 from autofast.edit.plan import Plan
+from autofast.edit.recovery import standing
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, source_of
 from autofast.read import read_script
@@ -29,6 +30,7 @@ class Rewritten:
         records: all findings of the plan; those with status ``fix`` are in ``texts``.
         elsewhere: fixes that are not in ``texts``, because they change other files than the one that is written.
         notes: what the user should know besides.
+        warnings: one line for each rule that is left out by a mistake of ours.
         stdin: the entry came from standard input.
     """
 
@@ -40,6 +42,7 @@ class Rewritten:
     records: list[Record]
     elsewhere: list[Record]
     notes: list[str]
+    warnings: list[str]
     stdin: bool
 
     def bytes_of(self, source: Source) -> bytes:
@@ -64,16 +67,19 @@ def plan(script: Script, config: Config) -> Plan:
     return _plan(script, config, select(config.select, config.ignore, config.also))
 
 
-def on_request(script: Script, plan: Plan, config: Config) -> list[Record]:
-    """What options that are not given would do besides, each with the option; nothing is applied.
+def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record], list[str]]:
+    """What options that are not given would do besides, each with the option, and warnings about them; nothing is applied.
 
     Rules without an option of their own are left out: they change the training without making a step faster.
     """
     every = [rule for rule in select([ALL], config.ignore) if rule.default or rule.option]
     rules = {rule.name: rule for rule in every if rule not in plan.rules}
-    found = _plan(script, config, every).findings if rules else ()
-    records = (Record.of(f, rules[f.rule].effect) for f in found if f.status == "fix" and f.rule in rules)
-    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].request})") for record in records)
+    if not rules:
+        return [], []
+    whole = _plan(script, config, every)
+    records = (Record.of(f, rules[f.rule].effect) for f in whole.fixes if f.rule in rules)
+    warnings = [x.warning for x in whole.left_out if x.rule in rules]
+    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].request})") for record in records), warnings
 
 
 def findings(plan: Plan) -> list[Record]:
@@ -90,22 +96,27 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
 def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change.
 
-    Raises ``BadInput`` for what the user must mend and ``PostConditionError`` where the output does not stand up to being read again.
+    A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
+    ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
     script = read(entry, root, raw)
     rules = select(config.select, config.ignore, config.also)
     whole = chosen = _plan(script, config, rules)
     if trains_nothing(script, whole) and not script.unread:
         raise BadInput(f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains")
-    if alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes):
+    narrowed = alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes)
+    if narrowed:
         chosen = _plan(script, config, [replace(rule, find=_within(script.entry, rule.find)) for rule in rules])
-    texts = chosen.texts()
 
     def reread(new: Mapping[Source, str]) -> Script:
         overlay = {entry.resolve(): raw} if raw is not None else {}
         return read_script(entry, root, overlay={**overlay, **{source.path: source.encode(text) for source, text in new.items()}})
 
-    chosen.check(reread)
+    chosen = standing(chosen, reread)
+    if not narrowed:
+        whole = chosen
+    elif chosen.left_out:
+        whole = whole.subset(rule.name for rule in chosen.rules)
     done = findings(chosen)
     places = {record.place for record in done if record.status == "fix"}
     elsewhere = [r for r in findings(whole) if r.status == "fix" and r.place not in places] if alone else []
@@ -115,10 +126,11 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
         root=root,
         config=config,
         plan=chosen,
-        texts=texts,
+        texts=chosen.texts(),
         records=[record for record in done if record.place not in withheld],
         elsewhere=elsewhere,
         notes=[*script.notes, *_loops_elsewhere(script), *map(str, chosen.unused_ignores)],
+        warnings=[left.warning for left in chosen.left_out],
         stdin=raw is not None,
     )
 

@@ -15,6 +15,7 @@ from autofast.edit.hunks import Hunk
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.postcheck import PostConditionError
+from autofast.edit.running import LeftOut, run
 from autofast.model.source import Source, source_of
 from autofast.rule import Effect, Finding, Options, Rule
 
@@ -32,8 +33,10 @@ class Plan:
     """What the chosen rules do to a script.
 
     Attributes:
+        rules: those that take part.
         findings: all of them, in the order of the code. Those with status ``fix`` are applied.
         unused_ignores: ``# autofast: ignore`` comments that kept nothing from being changed.
+        left_out: rules that were to take part and do not, as they raised or as their changes did not stand up.
     """
 
     script: Script
@@ -43,6 +46,7 @@ class Plan:
     line_length: int | None
     findings: tuple[Finding, ...]
     unused_ignores: tuple[UnusedIgnore, ...]
+    left_out: tuple[LeftOut, ...]
     _edits: Mapping[Edit, frozenset[str]]
     _documents: dict[Source, Document]  # shared by all plans for one script: each file is parsed once
 
@@ -50,7 +54,7 @@ class Plan:
     @classmethod
     def make(cls, script: Script, options: Options, rules: Iterable[Rule], effect: Effect, line_length: int | None = None) -> Plan:
         """The plan of ``rules``, whose order does not matter, for changes up to ``effect``."""
-        return cls._make(script, options, rules, effect, line_length, {})
+        return cls._make(script, options, rules, effect, line_length, {}, ())
 
     @classmethod
     def _make(
@@ -61,12 +65,17 @@ class Plan:
         effect: Effect,
         line_length: int | None,
         documents: dict[Source, Document],
+        left_out: Sequence[LeftOut],
     ) -> Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
-        options = replace(options, selected=names)
+        options = replace(options, selected=names, asked=options.asked - {x.rule for x in left_out})
+        every, failed = run(chosen, script, options)
+        if failed:  # the others may have counted on them
+            rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
+            return cls._make(script, options, rest, effect, line_length, documents, (*left_out, *failed))
         ignores = Ignores()
-        found = [ignores.apply(_stamped(f, r.name)) for r in chosen for f in r.find(script, options)]
+        found = [ignores.apply(_stamped(f, r.name)) for r, f in every]
         effects = {rule.name: rule.effect for rule in chosen}
         found = [_limited(f, effects[f.rule], max(effect, effects[f.rule]) if f.rule in options.asked else effect) for f in found]
         found = [_refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f for f in found]
@@ -77,8 +86,9 @@ class Plan:
             chosen,
             effect,
             line_length,
-            tuple(sorted(settled, key=_place)),
+            tuple(sorted([*settled, *(f for x in left_out for f in x.findings)], key=_place)),
             tuple(ignores.unused(script.sources, names)),
+            tuple(left_out),
             {edit: frozenset(who) for edit, who in pool.edits.items()},
             documents,
         )
@@ -86,8 +96,16 @@ class Plan:
     def subset(self, rule_names: Iterable[str]) -> Plan:
         """The plan of some of the rules. The script is not read again."""
         names = frozenset(rule_names)
-        rules = [rule for rule in self.rules if rule.name in names]
-        return self._make(self.script, self.options, rules, self.effect, self.line_length, self._documents)
+        left_out = [x for x in self.left_out if x.rule in names]
+        return self._of([rule for rule in self.rules if rule.name in names], left_out)
+
+    def without(self, rule: str, why: str) -> Plan:
+        """The plan of all rules but one, whose fixes are refused for the reason ``why``."""
+        kept = tuple(_refused(f, why) for f in self.findings if f.rule == rule)
+        return self._of([r for r in self.rules if r.name != rule], [*self.left_out, LeftOut(rule, why, kept)])
+
+    def _of(self, rules: Iterable[Rule], left_out: Sequence[LeftOut]) -> Plan:
+        return self._make(self.script, self.options, rules, self.effect, self.line_length, self._documents, left_out)
 
     # ------------------------------------------------------------------------------------------------ results
     @property
@@ -121,6 +139,9 @@ class Plan:
         if reread is None or not self._texts:
             return
         again = Plan.make(reread(self.texts()), self.options, self.rules, self.effect, self.line_length)
+        for broken in again.left_out:
+            if broken.rule in self.applied:
+                raise PostConditionError(f"{broken.rule} cannot read its own output: {broken.why}", broken.rule)
         for finding in again.fixes:
             if finding.rule in self.applied:
                 where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"

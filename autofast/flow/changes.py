@@ -252,7 +252,7 @@ def callers(script: Script) -> dict[int, tuple[list[ast.AST], bool]]:
     known: dict[int, tuple[list[ast.AST], bool]] | None = script.__dict__.get("_callers")
     if known is not None:
         return known
-    known = script.__dict__["_callers"] = {}
+    known = {}
     for source in script.sources:
         for node in ast.walk(source.tree):
             if not isinstance(node, (ast.Call, ast.Name, ast.Attribute, ast.Lambda)):
@@ -270,6 +270,7 @@ def callers(script: Script) -> dict[int, tuple[list[ast.AST], bool]]:
                     for function in functions_of(thing, ()):
                         calls, _ = known.get(id(function), ([], False))
                         known[id(function)] = calls, True
+    script.__dict__["_callers"] = known  # not before it is whole: a rule that raises must leave no half of it to the others
     return known
 
 

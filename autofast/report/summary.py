@@ -32,6 +32,8 @@ def _lines(result: Rewritten, to: Destination, written: Sequence[Path], style: S
     if result.elsewhere:
         yield style("Not written, as they change other files (--in-place, --output-dir DIR or --patch FILE writes them):", "yellow")
         yield from _applied(result.elsewhere, style)
+    for warning in result.warnings:
+        yield f"{style('Warning:', 'yellow', 'bold')} {warning}"
     for note in [*result.notes, *_imports_left_behind(result, to)]:
         yield f"{style('Note:', 'bold')} {note}"
     if written:

@@ -193,7 +193,7 @@ def _rewritten_now(request: Request, config: Config) -> _Pair:
         tuple(sorted(result.plan.applied)),
         _diffs(result),
         plan=result.plan,
-        warnings=list(result.notes),
+        warnings=[*result.warnings, *result.notes],
     )
 
 

@@ -85,7 +85,7 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     for call in walk.hoists.values():
         guard = host.guard_of(call)
         assert guard is not None
-        name = next(n for n in (ranks.fresh("result", f"result_{k}") for k in range(2, 99)) if n not in hoisted.values())
+        name = ranks.fresh("result", besides=hoisted.values())
         hoisted[id(call), "call", ""] = name
         made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
     for test in walk.decided.values():
@@ -199,7 +199,7 @@ def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:
     base = expr.attr if isinstance(expr, ast.Attribute) else expr.id if isinstance(expr, ast.Name) else "value"
     first = {"mean": "mean", "sum": "total"}.get(note.how, "first")
     base = base.lower().strip("_") or "value"
-    return next(n for n in (ranks.fresh(f"{first}_{base}", f"{first}_{base}_{k}") for k in range(2, 99)) if n not in taken)
+    return ranks.fresh(f"{first}_{base}", besides=taken)
 
 
 class _Words:

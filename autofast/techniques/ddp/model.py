@@ -167,6 +167,8 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
             raise Refusal(
                 f"sparse gradients ({part.name.rsplit('.', 1)[-1]} on {at(part.node or mine.calls[0])}) are not averaged by every backend"
             )
+    if lazy := next((n for n in sorted(mine.model.layers) if n.startswith("Lazy")), ""):
+        raise Refusal(f"{lazy} has no parameters before its first batch, and DistributedDataParallel needs all of them when it is made")
     several = _several_at_once(mine)
     unproven = next((why for step in mine.steps if (why := left_out(script, step, [mine.thing]))), "")
     if unproven and _whole(script, mine):
@@ -365,10 +367,15 @@ def _beside_variable(script: Script, mine: Trained, scope: Scope, stores: Iterab
         raise Refusal(f"`{mine.raw}` is set on {at(stores[-1])}, in the same statement that trains it: make it before")
     anchor = here[place]
     guards = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, GuardFrame)}
+    block = here
     while id(anchor) in guards and isinstance(anchor, ast.If) and isinstance(scope, ast.Module):
-        found = [in_block(anchor.body, scope, o.stack, b.node) for s in mine.steps for b in s.backwards for o in b.site]
-        inner = [s for s in found if s is not None]
-        anchor = next(s for s in anchor.body if any(s is i for i in inner))
+        ways = [(o.stack, b.node) for s in mine.steps for b in s.backwards for o in b.site]
+        ways = [way for way in ways if in_block(block, scope, *way) is anchor]
+        inner = [in_block(anchor.body, scope, *way) for way in ways]
+        if any(s is None for s in inner):
+            raise Refusal(f"the training starts in the `else` of the main guard on {at(anchor)}")
+        block = anchor.body
+        anchor = next(s for s in block if any(s is i for i in inner))
     if _is_elif(anchor):
         raise Refusal(f"the training starts in an `elif` on {at(anchor)}")
     mine.anchor = anchor

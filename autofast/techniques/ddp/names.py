@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Helper, Import
@@ -108,10 +109,10 @@ class Ranks:
             self._edits[id(source), module] = imports
         return name
 
-    def fresh(self, *candidates: str) -> str:
-        """The first of some names, then the first one with a number, that no file of the project uses."""
+    def fresh(self, *candidates: str, besides: Collection[str] = ()) -> str:
+        """The first of some names, then the first one with a number, that no file of the project uses and that is not in ``besides``."""
         numbered = (f"{candidates[0]}_{n}" for n in itertools.count(2))
-        return next(name for name in itertools.chain(candidates, numbered) if name not in self._taken)
+        return next(name for name in itertools.chain(candidates, numbered) if name not in self._taken and name not in besides)
 
     def imported_again(self, node: ast.AST) -> bool:
         """Code of the entry's module level outside the main guard, where the training is below it."""

@@ -197,11 +197,8 @@ def _parameters(script: Script) -> Iterator[Edit]:
         call = site.node
         if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
             raise Refusal(f"what amp.master_params() is given on {at(call)} is not clear")
-        names = source_of(call).names
-        p, group = (
-            next(n for n in ("p", "param", "p_") if n not in names),
-            next(n for n in ("group", "param_group", "group_") if n not in names),
-        )
+        source = source_of(call)
+        p, group = source.fresh("p", "param", "p_"), source.fresh("group", "param_group", "group_")
         yield Rewrite(call, f'[{p} for {group} in {{optimizer}}.param_groups for {p} in {group}["params"]]', {"optimizer": call.args[0]})
 
 

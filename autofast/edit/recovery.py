@@ -1,0 +1,34 @@
+"""What is left of a plan when its new texts do not stand up to the post-conditions."""
+
+from __future__ import annotations
+
+from autofast.edit.plan import Plan, PostConditionError, Reread
+
+
+def standing(plan: Plan, reread: Reread) -> Plan:
+    """``plan``, or what is left of it without the rules that keep it from fulfilling all post-conditions.
+
+    Raises :class:`PostConditionError` where no single rule is to blame.
+    """
+    while True:
+        try:
+            plan.check(reread)
+        except PostConditionError as error:
+            plan = _without_culprit(plan, error)  # made again: what the other rules found may have rested on this one
+        else:
+            return plan
+
+
+def _without_culprit(plan: Plan, error: PostConditionError) -> Plan:
+    """``plan`` without the rule that ``error`` names, or else without the first rule whose absence mends the texts."""
+    why = f"left out: {error}"
+    if error.rule in plan.applied:
+        return plan.without(error.rule, why)
+    for rule in sorted(plan.applied):
+        fewer = plan.without(rule, why)
+        try:
+            fewer.check()
+        except PostConditionError:
+            continue
+        return fewer
+    raise error

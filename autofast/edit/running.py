@@ -1,0 +1,74 @@
+"""Runs the rules over a script. One that raises takes none of the others down."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autofast import faults
+from autofast.model.source import BadInput, source_of
+from autofast.rule import Finding, Options, Rule
+
+if TYPE_CHECKING:
+    from autofast.model.script import Script
+
+PLACES = ("node", "loop")  # attributes of the model that hold the node a thing stands at
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """A rule that was to take part in a plan and does not, by a mistake of ours.
+
+    Attributes:
+        why: one line. findings: what it had to say, nothing of which is applied. error: what the rule raised, where it did.
+    """
+
+    rule: str
+    why: str
+    findings: tuple[Finding, ...]
+    error: Exception | None = None
+
+    @property
+    def warning(self) -> str:
+        """What the user should know, on one line; the trace follows it where ``--debug`` asks for that."""
+        if self.error is None:
+            return f"{self.rule} is {self.why}; {faults.REPORT}"
+        node = self.findings[0].node
+        source = source_of(node)
+        place = f"{source.rel}:{source.shown(getattr(node, 'lineno', 1))}"
+        return f"{place}: {self.why}; the other rules go on{faults.trace(self.error)}"
+
+
+def run(rules: Iterable[Rule], script: Script, options: Options) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
+    """All that the rules find, and those that raised: what these had found before counts for nothing."""
+    found: list[tuple[Rule, Finding]] = []
+    failed: list[LeftOut] = []
+    for rule in rules:
+        try:
+            found += [(rule, finding) for finding in list(rule.find(script, options))]
+        except BadInput:
+            raise
+        except Exception as error:
+            failed.append(raised(rule, script, error))
+    return found, failed
+
+
+def raised(rule: Rule, script: Script, error: Exception) -> LeftOut:
+    """``rule`` is left out because of ``error``; its only finding stands where it was at work."""
+    why = f"internal error ({faults.described(error)}) in rule {rule.name}, please report"
+    finding = Finding(_at_work(script, error), "this rule broke off", refusal=why, rule=rule.name)
+    return LeftOut(rule.name, why, (finding,), error)
+
+
+def _at_work(script: Script, error: Exception) -> ast.AST:
+    """The node that the innermost function was looking at when it raised; the entry itself where that is not known."""
+    frames = [frame for frame, _ in traceback.walk_tb(faults.origin(error).__traceback__)]
+    for frame in reversed(frames):
+        for value in frame.f_locals.values():
+            for node in (value, *(getattr(value, "__dict__", {}).get(name) for name in PLACES)):
+                if isinstance(node, (ast.stmt, ast.expr)) and getattr(node, "_af_source", None) in script.sources:
+                    return node
+    return script.entry.tree
