@@ -82,14 +82,16 @@ def op(name: str) -> Op | None:
     return _op(name, keys) if keys else None
 
 
-def is_in_place(name: str) -> bool:
-    """Whether a function or method writes to the numbers of its first argument: as the table says, else by torch's convention.
+def is_in_place(name: str, flags: bool = False) -> bool:
+    """Whether a function or method writes to the numbers of its first argument (or to its ``flags``).
+
+    As the table says; else by torch's convention, a name that ends in one underscore.
 
     ``name`` may be a method's name alone, of an object that may be no tensor.
     """
     known = op(name if "." in name else f".{name}")
     if known is not None:
-        return 0 in known.mutates and not known.flags
+        return 0 in known.mutates and (flags or not known.flags)
     short = name.rpartition(".")[2]
     return short.endswith("_") and not short.startswith("_") and not short.endswith("__")
 
@@ -97,7 +99,7 @@ def is_in_place(name: str) -> bool:
 def may_share(name: str) -> bool:
     """Whether the result of a function or method may share memory with an argument, or be it: views, and what works in place."""
     known = op(name if "." in name else f".{name}")
-    return bool(known.view or known.mutates) if known is not None else is_in_place(name)
+    return bool(known.view) or 0 in known.mutates if known is not None else is_in_place(name)
 
 
 def _keys(space: str, short: str) -> tuple[str, ...]:
