@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from autofast.ops import is_in_place
 from autofast.read.events import CallFrame, LoopFrame, Occurrence
 from autofast.read.source import ancestors, function_of, source_of, statement_of
 from autofast.read.values import Const, Dict, Ext, Func, Inst, Method, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
@@ -24,7 +25,6 @@ NEW_METHODS = frozenset({"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "a
 VIEWS = frozenset({"t", "permute", "transpose", "view", "reshape", "unsqueeze", "squeeze", "contiguous", "flatten", "swapaxes", "movedim"})
 VIEWS |= {"float", "double", "long", "int", "bool", "to", "detach", "T", "mT"}
 SHARING = frozenset({"from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack", "numpy", "to_numpy", "__array__"})
-NO_WRITES = frozenset({"share_memory_", "detach_", "retain_grad_"})
 NUMPY_WRITES = frozenset({"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"})
 NUMPY_FUNCTIONS = frozenset({"numpy.copyto", "numpy.put", "numpy.place", "numpy.putmask", "numpy.random.shuffle", "random.shuffle"})
 LOOPS = (ast.For, ast.While, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -103,8 +103,8 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
             seen.add(id(node))
             yield from ((node, target) for target in _written(script, node, shared))
     for (kind, _), site in script.log.each():
-        if _is_in_place(kind.removeprefix(".")) and kind.startswith(".") and isinstance(site.node, ast.Call):
-            if not (isinstance(site.node.func, ast.Attribute) and _is_in_place(site.node.func.attr)):  # getattr(x, "mul_")(2)
+        if is_in_place(kind.removeprefix(".")) and kind.startswith(".") and isinstance(site.node, ast.Call):
+            if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):  # getattr(x, "mul_")(2)
                 yield site.node, frozenset(o.this for o in site if o.this is not None)
 
 
@@ -119,7 +119,7 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
             yield script.values(value)
         case ast.Attribute(ctx=ast.Store(), attr="data", value=value):
             yield script.values(value)
-        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if _is_in_place(attr) or (shared and attr in NUMPY_WRITES):
+        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if is_in_place(attr) or (shared and attr in NUMPY_WRITES):
             found = script.values(value)
             parent = getattr(node, "_af_parent", None)
             if any(isinstance(t, Ref) for t in found):  # nn.init.zeros_(x), torch.Tensor.mul_(x, 2)
@@ -137,10 +137,6 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
             in_place |= any(isinstance(t, Ext) and "inplace" in t.args.named and const(t.arg("inplace")) is not False for t in callee)
             if in_place or names & NUMPY_FUNCTIONS or any(n.startswith("torch.distributed.") or n.endswith(".at") for n in names):
                 yield from (script.values(a) for a in args)
-
-
-def _is_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and name not in NO_WRITES and name != "requires_grad_"
 
 
 def _is_false(expr: ast.expr) -> bool:
