@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.ops import is_in_place
 from autofast.read.source import ancestors, function_of, parent_of, statement_of
 from autofast.read.values import Bound, Ext, Func, Inst, Ref, const
 from autofast.script import Script
@@ -81,7 +82,7 @@ def _direct(script: Script, node: ast.expr, parent: ast.AST | None) -> int:
     """The line where the reshaped value is written to at once."""
     line = node.lineno
     match parent:
-        case ast.Attribute(attr=attr) if _is_in_place(attr):
+        case ast.Attribute(attr=attr) if is_in_place(attr):
             return line
         case ast.Subscript(value=value, ctx=ast.Store()) if value is node:
             return line
@@ -124,7 +125,7 @@ def _writes(script: Script, scope: ast.AST) -> Iterator[tuple[ast.AST, str]]:
                 found: list[ast.expr] = [target]
             case ast.Subscript(ctx=ast.Store(), value=value):
                 found = [value]
-            case ast.Attribute(value=value, attr=attr) if _is_in_place(attr):
+            case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
                 found = [value]
             case ast.Call(args=args) if _writes_arguments(script, node):
                 found = [*args, *(k.value for k in node.keywords)]
@@ -142,7 +143,7 @@ def _writes_arguments(script: Script, call: ast.Call) -> bool:
     if any(k.arg == "inplace" and not (isinstance(k.value, ast.Constant) and k.value.value is False) for k in call.keywords):
         return True
     for thing in script.values(call.func):
-        if isinstance(thing, Ref) and (_is_in_place(thing.name) or (thing.name.endswith("functional.relu") and len(call.args) > 1)):
+        if isinstance(thing, Ref) and (is_in_place(thing.name) or (thing.name.endswith("functional.relu") and len(call.args) > 1)):
             return True
         if isinstance(thing, Ext) and _is_in_place_layer(thing):
             return True
@@ -166,7 +167,7 @@ def _own_writes(func: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.AugAssign):
             target = node.target
         elif (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)) or (
-            isinstance(node, ast.Attribute) and _is_in_place(node.attr)
+            isinstance(node, ast.Attribute) and is_in_place(node.attr)
         ):
             target = node.value
         root = _root(target) if isinstance(target, ast.expr) else None
@@ -188,10 +189,6 @@ def _is_in_place_layer(thing: Ext) -> bool:
     }
     flag = thing.args.get(position.get(thing.name, 9), "inplace")
     return bool(flag) and const(flag) is not False
-
-
-def _is_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__") and not name.startswith("_") and name != "requires_grad_"
 
 
 # ------------------------------------------------------------------------------------------------ who else sees it
