@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edits import Before, Edit, Remove, Rewrite
+from autofast.ops import is_in_place
 from autofast.read.source import Source, ancestors, function_of, source_of
 from autofast.read.values import Const, Tensor
 from autofast.script import Script
@@ -119,8 +120,8 @@ def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
         if name in stored_in(statement):
             return True
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-                if name in loaded_in(node.func.value) and not node.func.attr.endswith("__"):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr, flags=True):
+                if name in loaded_in(node.func.value):
                     return True
     return False
 
