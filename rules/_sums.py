@@ -16,6 +16,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from autofast.edits import Before, Edit, Remove, Rewrite
+from autofast.ops import is_in_place
 from autofast.read.source import source_of
 from autofast.read.values import Tensor
 from autofast.script import Script
@@ -97,8 +98,8 @@ def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
     """Whether a statement may change, in place, what the sum adds, or look at what it adds to."""
     needed = loaded_in(sink.statement)
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-            if needed & loaded_in(node.func.value) and not node.func.attr.startswith("_"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr, flags=True):
+            if needed & loaded_in(node.func.value):
                 return True
         if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load) and needed & loaded_in(node):
             return True
