@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from autofast.edits import Before, Edit, Remove
 from autofast.ignores import is_spared
 from autofast.order import Rank
+from autofast.ops import is_in_place
 from autofast.read.source import function_of
 from autofast.read.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script
@@ -164,11 +165,11 @@ def _is_quiet(script: Script, call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute) and script.values(call.func.value):
         of = script.values(call.func.value)
         if all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
-            return not call.func.attr.endswith("_")
+            return not is_in_place(call.func.attr, flags=True)
     names = [t.name for t in found if isinstance(t, Ref)]
     quiet = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
     return len(names) == len(found) > 0 and all(
-        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not n.endswith("_")) for n in names
+        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not is_in_place(n, flags=True)) for n in names
     )
 
 
