@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from autofast.ops import is_in_place
 from autofast.read.names import FACTORIES, LEGACY_TENSORS
 from autofast.read.source import ancestors
 from autofast.read.values import Ref, Seq, Tensor, Unknown, Values, const
@@ -125,7 +126,7 @@ class Plainness:
                 name, receiver = node.func.attr, node.func.value
                 if name in RESHAPING and not _is_passing(receiver) and self._may_be_meant(receiver):
                     return True
-                grows = name.endswith("_") and not name.startswith("_") and any(self._has_graph(v) for v in self._arguments(node))
+                grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
                 if grows and self._may_be_meant(receiver):
                     return True
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
