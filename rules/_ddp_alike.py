@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.ops import is_in_place
 from autofast.read.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.read.kinds import is_loader
 from autofast.read.source import ancestors, function_of, parent_of
@@ -273,8 +274,7 @@ def _in_place(node: ast.Attribute) -> bool:
     method = parent_of(node)
     if (
         isinstance(method, ast.Attribute)
-        and method.attr.endswith("_")
-        and not method.attr.startswith("_")
+        and is_in_place(method.attr, flags=True)
         and isinstance(parent_of(method), ast.Call)
     ):
         return True
