@@ -102,6 +102,12 @@ def may_share(name: str) -> bool:
     return bool(known.view) or 0 in known.mutates if known is not None else is_in_place(name)
 
 
+def draws(name: str) -> bool:
+    """Whether a function or method may draw random numbers: as the table says, no where it does not know it."""
+    known = op(name if "." in name else f".{name}")
+    return known is not None and known.random
+
+
 def _keys(space: str, short: str) -> tuple[str, ...]:
     """The keys under which the tables may know an operation; none where they do not know it."""
     tables = _tables()
