@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from autofast.ops import is_in_place
 from autofast.read.events import CallFrame, Occurrence, Site, Stack
 from autofast.read.kinds import is_loss, is_module
 from autofast.read.source import function_of, parent_of, source_of, statement_of
@@ -302,7 +303,7 @@ class _Leaks:
             return ""
         if name == "backward" or name == "requires_grad_":
             return f"line {_line(expr)} needs its gradient"
-        if name.endswith("_") and not name.endswith("__"):
+        if is_in_place(name, flags=True):
             return f"`{_text(expr)}` is changed in place on line {_line(expr)}"
         why = self.operand(call, [*call.args, *(k.value for k in call.keywords)])
         return why or ("" if name in FRESH and self.is_plain(expr) else self.use(call))
@@ -445,7 +446,7 @@ def _writes(name: str, call: ast.Call) -> bool:
     """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
     flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
     placed = name.startswith("torch.nn.functional.") and len(call.args) > 1 and bool(flags) and "dropout" in name
-    return name.endswith("_") or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
+    return is_in_place(name, flags=True) or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
 
 
 def _is_computed(node: ast.AST) -> bool:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from autofast.ops import is_in_place
 from autofast.read import frameworks, names, pylib
 from autofast.read.iteration import batch_of
 from autofast.read.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
@@ -154,7 +155,7 @@ def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: 
             changes["prob"] = False
             changes["rank"] = "0d" if this.rank != "?" and not given and args.loose is None and not args.open else ""
         return values(replace(this, **changes))
-    if name.endswith("_") and not name.startswith("_"):
+    if is_in_place(name):
         interp.emit("inplace", node, this, args, name=name)
         return values(this)
     if name.startswith("new_"):
