@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from autofast.edits import Before, Edit, Remove
 from autofast.ignores import is_spared
-from autofast.order import Rank
 from autofast.ops import is_in_place
+from autofast.order import Rank
 from autofast.read.source import function_of
 from autofast.read.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.script import Script
