@@ -96,6 +96,12 @@ def is_in_place(name: str, flags: bool = False) -> bool:
     return short.endswith("_") and not short.startswith("_") and not short.endswith("__")
 
 
+def is_view(name: str) -> bool:
+    """Whether the result of a function, method or attribute may be a view of an argument, or the argument itself; no if not known."""
+    known = op(name if "." in name else f".{name}")
+    return known is not None and bool(known.view)
+
+
 def may_share(name: str) -> bool:
     """Whether the result of a function or method may share memory with an argument, or be it: views, and what works in place."""
     known = op(name if "." in name else f".{name}")
