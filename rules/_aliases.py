@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from autofast.ops import is_in_place
+from autofast.ops import is_in_place, is_view
 from autofast.read.events import CallFrame, LoopFrame, Occurrence
 from autofast.read.source import ancestors, function_of, source_of, statement_of
 from autofast.read.values import Const, Dict, Ext, Func, Inst, Method, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
@@ -22,8 +22,6 @@ FACTORIES = frozenset(
 )
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}  # functions that give memory of its own
 NEW_METHODS = frozenset({"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"})
-VIEWS = frozenset({"t", "permute", "transpose", "view", "reshape", "unsqueeze", "squeeze", "contiguous", "flatten", "swapaxes", "movedim"})
-VIEWS |= {"float", "double", "long", "int", "bool", "to", "detach", "T", "mT"}
 SHARING = frozenset({"from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack", "numpy", "to_numpy", "__array__"})
 NUMPY_WRITES = frozenset({"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"})
 NUMPY_FUNCTIONS = frozenset({"numpy.copyto", "numpy.put", "numpy.place", "numpy.putmask", "numpy.random.shuffle", "random.shuffle"})
@@ -36,14 +34,14 @@ def is_new(script: Script, expr: ast.expr) -> bool:
         case ast.Call(keywords=keywords) if any(k.arg in (None, "out") for k in keywords):
             return False
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(isinstance(t, Method) for t in script.values(expr.func)):
-            return bool(script.values(inner)) and (attr in NEW_METHODS or (attr in VIEWS and is_new(script, inner)))
+            return bool(script.values(inner)) and (attr in NEW_METHODS or (is_view(attr) and is_new(script, inner)))
         case ast.Call(func=func):
             callee = script.values(func)
             return bool(callee) and all(isinstance(t, Ref) and t.name in NEW for t in callee)
         case ast.BinOp(left=left, right=right):
             return all(isinstance(t, (Tensor, Num, Const)) for side in (left, right) for t in script.values(side))
         case ast.Attribute(value=inner, attr=attr):
-            return attr in VIEWS and is_new(script, inner)
+            return is_view(attr) and is_new(script, inner)
         case ast.Subscript(value=inner):
             return is_new(script, inner)
     return False
@@ -66,7 +64,7 @@ def learned(script: Script, expr: ast.expr) -> str:
                 case ast.Call(func=func, args=[data, *_]) if any(_is_parameter(t) for t in script.values(func)):
                     if not is_new(script, data) and may_be(script, script.values(data), expr):
                         return f"may be a parameter (line {node.lineno})"
-                case ast.Attribute(value=target, attr=attr) if attr in VIEWS and attr not in ("to", "detach") and _is_data(script, target):
+                case ast.Attribute(value=target, attr=attr) if is_view(attr) and attr not in ("to", "detach") and _is_data(script, target):
                     return f"may be a view of a parameter (line {node.lineno})"
                 case ast.Subscript(value=target, ctx=ast.Load()) if _is_data(script, target):
                     return f"may be a view of a parameter (line {node.lineno})"
