@@ -5,28 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.ops import is_in_place
+from autofast.ops import is_in_place, is_view
 from autofast.read.source import ancestors, function_of, parent_of, statement_of
 from autofast.read.values import Bound, Ext, Func, Inst, Ref, const
 from autofast.script import Script
 
 METHODS = frozenset({"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
-ALIASES = METHODS | {
-    "t",
-    "transpose",
-    "permute",
-    "squeeze",
-    "unsqueeze",
-    "chunk",
-    "split",
-    "unbind",
-    "narrow",
-    "select",
-    "expand",
-    "unfold",
-}
-ALIASES |= {"T", "mT", "data", "detach", "diagonal", "swapaxes", "movedim", "unflatten", "view_as_real", "real", "imag", "expand_as"}
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
@@ -71,7 +56,7 @@ def _chain(node: ast.expr) -> ast.expr:
         parent = parent_of(node)
         if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
             node = parent
-        elif isinstance(parent, ast.Attribute) and parent.attr in ALIASES:
+        elif isinstance(parent, ast.Attribute) and is_view(parent.attr):
             outer = parent_of(parent)
             node = outer if isinstance(outer, ast.Call) and outer.func is parent else parent
         else:
@@ -239,7 +224,7 @@ def _held(script: Script, base: ast.Name, call: ast.Call) -> bool:
 def _shares(script: Script, value: ast.Call) -> bool:
     """The result is, or shares memory with, an argument."""
     attr = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-    return attr in ALIASES or _writes_arguments(script, value)
+    return is_view(attr) or _writes_arguments(script, value)
 
 
 def _is_top(node: ast.AST, scope: ast.AST) -> bool:
@@ -260,9 +245,9 @@ def _root(node: ast.expr) -> ast.Name | None:
     while True:
         if isinstance(node, (ast.Subscript, ast.Starred)):
             node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ALIASES:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_view(node.func.attr):
             node = node.func.value
-        elif isinstance(node, ast.Attribute) and node.attr in ALIASES:
+        elif isinstance(node, ast.Attribute) and is_view(node.attr):
             node = node.value
         else:
             return node if isinstance(node, ast.Name) else None
