@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.ops import is_in_place
+from autofast.ops import draws, is_in_place
 from autofast.read.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.read.kinds import is_loader
 from autofast.read.source import ancestors, function_of, parent_of
@@ -25,7 +25,6 @@ from ._turns import is_parameter
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "secrets.", "uuid.")
 NO_DRAW = ("random.seed", "numpy.random.seed", "random.getstate", "random.setstate", "numpy.random.get_state", "numpy.random.set_state")
 OWN_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "random.SystemRandom", "torch.Generator")
-FILLS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "geometric_", "log_normal_", "cauchy_", "random_"})
 ORDERED = ("builtins.list", "builtins.enumerate", "builtins.tuple", "builtins.iter", "builtins.zip", "random.sample", "numpy.array")
 
 
@@ -218,7 +217,7 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
         this = occurrence.this
         if not (isinstance(this, Tensor) and this.param) or not any(id(f.node) in loops for f in occurrence.stack):
             continue
-        drawn = node.func.attr in FILLS or any(
+        drawn = (draws(node.func.attr) and is_in_place(node.func.attr)) or any(
             isinstance(n, ast.Call) and any(isinstance(t, Ref) and t.name.startswith(DRAWS) for t in script.values(n.func))
             for a in node.args
             for n in ast.walk(a)
