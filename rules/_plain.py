@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from autofast.ops import is_in_place
+from autofast.ops import is_in_place, reshapes
 from autofast.read.names import FACTORIES, LEGACY_TENSORS
 from autofast.read.source import ancestors
 from autofast.read.values import Ref, Seq, Tensor, Unknown, Values, const
@@ -20,7 +20,6 @@ KEPT = frozenset({
     "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
 })
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
-RESHAPING = frozenset({"resize_", "resize_as_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "set_", "as_strided_"})
 ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
 # fmt: on
 
@@ -124,7 +123,7 @@ class Plainness:
         for node in self._nodes():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 name, receiver = node.func.attr, node.func.value
-                if name in RESHAPING and not _is_passing(receiver) and self._may_be_meant(receiver):
+                if reshapes(name) and not _is_passing(receiver) and self._may_be_meant(receiver):
                     return True
                 grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
                 if grows and self._may_be_meant(receiver):

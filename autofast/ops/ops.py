@@ -114,6 +114,12 @@ def draws(name: str) -> bool:
     return known is not None and known.random
 
 
+def reshapes(name: str) -> bool:
+    """Whether a method gives the tensor that it is called on another shape or other strides; no if not known."""
+    known = op(name if "." in name else f".{name}")
+    return known is not None and known.reshapes and not known.flags
+
+
 def _keys(space: str, short: str) -> tuple[str, ...]:
     """The keys under which the tables may know an operation; none where they do not know it."""
     tables = _tables()
