@@ -12,8 +12,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.origin import assigned, only_value
 from autofast.ops import reshapes
+from autofast.origin import assigned, only_value
 from autofast.read.events import Occurrence, Site
 from autofast.read.source import Source, function_of, is_switched, live, live_block, parent_of, source_of
 from autofast.read.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
