@@ -120,6 +120,12 @@ def reshapes(name: str) -> bool:
     return known is not None and known.reshapes and not known.flags
 
 
+def autocast(short: str) -> str:
+    """What autocast on CUDA does with the operands of a method or function of this name, given without its module: lower, fp32, ..."""
+    found = (op(f"{space}{short}") for space in (".", "torch.", "torch.nn.functional."))
+    return next((o.autocast for o in found if o is not None and o.autocast), "")
+
+
 def _keys(space: str, short: str) -> tuple[str, ...]:
     """The keys under which the tables may know an operation; none where they do not know it."""
     tables = _tables()
