@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edits import Edit, Rewrite
+from autofast.ops import reshapes
 from autofast.origin import assigned, only_value
 from autofast.read.events import CallFrame, LoopFrame, Stack
 from autofast.read.source import block_of, function_of, parent_of, source_of, statement_of
 from autofast.read.values import Arg, Const, Num, Ref, Seq, Tensor, const
 from autofast.script import Script
 
-from ._batches import ANEW
 from ._imports import module_in
 from ._turns import mentions, position
 
@@ -146,7 +146,7 @@ class Windows:
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
     nodes = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
-    return any(n.attr in ANEW or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store)) for n in nodes)
+    return any(reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store)) for n in nodes)
 
 
 # ------------------------------------------------------------------------------------------------ sums
