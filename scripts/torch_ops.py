@@ -89,8 +89,8 @@ def generate() -> Table:
     named["always_view"] -= named["maybe_view"]
     table: Table = {"torch": torch.__version__.partition("+")[0]}
     table |= {p: sorted(names) for p, names in named.items()}
-    for title, found in (("mutates", mutates), ("inplace", inplace)):
-        table[title] = {k: sorted(found[k]) for k in sorted(found)}
+    for title, positions in (("mutates", mutates), ("inplace", inplace)):
+        table[title] = {k: sorted(positions[k]) for k in sorted(positions)}
     return table
 
 
