@@ -14,16 +14,14 @@ from autofast.model.events import CallFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of
 from autofast.model.values import Const, Dict, Ext, Func, Inst, Method, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.ops import is_in_place, is_view
 
 FACTORIES = frozenset(
     {f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm")}
 )
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}  # functions that give memory of its own
 NEW_METHODS = frozenset({"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"})
-VIEWS = frozenset({"t", "permute", "transpose", "view", "reshape", "unsqueeze", "squeeze", "contiguous", "flatten", "swapaxes", "movedim"})
-VIEWS |= {"float", "double", "long", "int", "bool", "to", "detach", "T", "mT"}
 SHARING = frozenset({"from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack", "numpy", "to_numpy", "__array__"})
-NO_WRITES = frozenset({"share_memory_", "detach_", "retain_grad_"})
 NUMPY_WRITES = frozenset({"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"})
 NUMPY_FUNCTIONS = frozenset({"numpy.copyto", "numpy.put", "numpy.place", "numpy.putmask", "numpy.random.shuffle", "random.shuffle"})
 LOOPS = (ast.For, ast.While, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -35,14 +33,14 @@ def is_new(script: Script, expr: ast.expr) -> bool:
         case ast.Call(keywords=keywords) if any(k.arg in (None, "out") for k in keywords):
             return False
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(isinstance(t, Method) for t in script.values(expr.func)):
-            return bool(script.values(inner)) and (attr in NEW_METHODS or (attr in VIEWS and is_new(script, inner)))
+            return bool(script.values(inner)) and (attr in NEW_METHODS or (is_view(attr) and is_new(script, inner)))
         case ast.Call(func=func):
             callee = script.values(func)
             return bool(callee) and all(isinstance(t, Ref) and t.name in NEW for t in callee)
         case ast.BinOp(left=left, right=right):
             return all(isinstance(t, (Tensor, Num, Const)) for side in (left, right) for t in script.values(side))
         case ast.Attribute(value=inner, attr=attr):
-            return attr in VIEWS and is_new(script, inner)
+            return is_view(attr) and is_new(script, inner)
         case ast.Subscript(value=inner):
             return is_new(script, inner)
     return False
@@ -65,7 +63,7 @@ def learned(script: Script, expr: ast.expr) -> str:
                 case ast.Call(func=func, args=[data, *_]) if any(_is_parameter(t) for t in script.values(func)):
                     if not is_new(script, data) and may_be(script, script.values(data), expr):
                         return f"may be a parameter (line {node.lineno})"
-                case ast.Attribute(value=target, attr=attr) if attr in VIEWS and attr not in ("to", "detach") and _is_data(script, target):
+                case ast.Attribute(value=target, attr=attr) if is_view(attr) and attr not in ("to", "detach") and _is_data(script, target):
                     return f"may be a view of a parameter (line {node.lineno})"
                 case ast.Subscript(value=target, ctx=ast.Load()) if _is_data(script, target):
                     return f"may be a view of a parameter (line {node.lineno})"
@@ -102,8 +100,8 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
             seen.add(id(node))
             yield from ((node, target) for target in _written(script, node, shared))
     for (kind, _), site in script.log.each():
-        if _is_in_place(kind.removeprefix(".")) and kind.startswith(".") and isinstance(site.node, ast.Call):
-            if not (isinstance(site.node.func, ast.Attribute) and _is_in_place(site.node.func.attr)):  # getattr(x, "mul_")(2)
+        if is_in_place(kind.removeprefix(".")) and kind.startswith(".") and isinstance(site.node, ast.Call):
+            if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):  # getattr(x, "mul_")(2)
                 yield site.node, frozenset(o.this for o in site if o.this is not None)
 
 
@@ -118,7 +116,7 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
             yield script.values(value)
         case ast.Attribute(ctx=ast.Store(), attr="data", value=value):
             yield script.values(value)
-        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if _is_in_place(attr) or (shared and attr in NUMPY_WRITES):
+        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if is_in_place(attr) or (shared and attr in NUMPY_WRITES):
             found = script.values(value)
             parent = getattr(node, "_af_parent", None)
             if any(isinstance(t, Ref) for t in found):  # nn.init.zeros_(x), torch.Tensor.mul_(x, 2)
@@ -136,10 +134,6 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
             in_place |= any(isinstance(t, Ext) and "inplace" in t.args.named and const(t.arg("inplace")) is not False for t in callee)
             if in_place or names & NUMPY_FUNCTIONS or any(n.startswith("torch.distributed.") or n.endswith(".at") for n in names):
                 yield from (script.values(a) for a in args)
-
-
-def _is_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and name not in NO_WRITES and name != "requires_grad_"
 
 
 def _is_false(expr: ast.expr) -> bool:

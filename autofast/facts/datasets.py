@@ -19,6 +19,7 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import Source, function_of, is_switched, live, live_block, parent_of, source_of
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
+from autofast.ops import reshapes
 
 GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})  # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor
 COLOUR = frozenset({"CIFAR10", "CIFAR100"})  # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list
@@ -29,7 +30,6 @@ EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 IN_ORDER = frozenset({f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm")})
 JOINS = frozenset({"torch.stack", "torch.cat"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
-ANEW = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "as_strided_", "set_", "resize_", "resize_as_", "squeeze_", "unsqueeze_"})
 KEEP_ORDER = EXACT_METHODS | {"to", "detach", "sum", "mean", "argmax", "round", "cos", "sin", "exp", "view", "reshape", "flatten"}
 KEEP_ORDER |= {"unsqueeze", "squeeze", "repeat"}
 
@@ -146,7 +146,7 @@ def _is_laid_out_anew(script: Script) -> bool:
     """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` does that to the parameters of a module alone, which no
     data set may hold; of a tensor it makes another one."""
     nodes = (n for source in script.sources for n in ast.walk(source.tree))
-    return any(isinstance(n, ast.Attribute) and (n.attr in ANEW or (n.attr == "data" and isinstance(n.ctx, ast.Store))) for n in nodes)
+    return any(isinstance(n, ast.Attribute) and (reshapes(n.attr) or (n.attr == "data" and isinstance(n.ctx, ast.Store))) for n in nodes)
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:

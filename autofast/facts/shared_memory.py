@@ -8,24 +8,10 @@ from collections.abc import Iterator
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, statement_of
 from autofast.model.values import Bound, Ext, Func, Inst, Ref, const
+from autofast.ops import is_in_place, is_view
 
 METHODS = frozenset({"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
-ALIASES = METHODS | {
-    "t",
-    "transpose",
-    "permute",
-    "squeeze",
-    "unsqueeze",
-    "chunk",
-    "split",
-    "unbind",
-    "narrow",
-    "select",
-    "expand",
-    "unfold",
-}
-ALIASES |= {"T", "mT", "data", "detach", "diagonal", "swapaxes", "movedim", "unflatten", "view_as_real", "real", "imag", "expand_as"}
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
@@ -70,7 +56,7 @@ def _chain(node: ast.expr) -> ast.expr:
         parent = parent_of(node)
         if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
             node = parent
-        elif isinstance(parent, ast.Attribute) and parent.attr in ALIASES:
+        elif isinstance(parent, ast.Attribute) and is_view(parent.attr):
             outer = parent_of(parent)
             node = outer if isinstance(outer, ast.Call) and outer.func is parent else parent
         else:
@@ -81,7 +67,7 @@ def _direct(script: Script, node: ast.expr, parent: ast.AST | None) -> int:
     """The line where the reshaped value is written to at once."""
     line = node.lineno
     match parent:
-        case ast.Attribute(attr=attr) if _is_in_place(attr):
+        case ast.Attribute(attr=attr) if is_in_place(attr):
             return line
         case ast.Subscript(value=value, ctx=ast.Store()) if value is node:
             return line
@@ -124,7 +110,7 @@ def _writes(script: Script, scope: ast.AST) -> Iterator[tuple[ast.AST, str]]:
                 found: list[ast.expr] = [target]
             case ast.Subscript(ctx=ast.Store(), value=value):
                 found = [value]
-            case ast.Attribute(value=value, attr=attr) if _is_in_place(attr):
+            case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
                 found = [value]
             case ast.Call(args=args) if _writes_arguments(script, node):
                 found = [*args, *(k.value for k in node.keywords)]
@@ -142,7 +128,7 @@ def _writes_arguments(script: Script, call: ast.Call) -> bool:
     if any(k.arg == "inplace" and not (isinstance(k.value, ast.Constant) and k.value.value is False) for k in call.keywords):
         return True
     for thing in script.values(call.func):
-        if isinstance(thing, Ref) and (_is_in_place(thing.name) or (thing.name.endswith("functional.relu") and len(call.args) > 1)):
+        if isinstance(thing, Ref) and (is_in_place(thing.name) or (thing.name.endswith("functional.relu") and len(call.args) > 1)):
             return True
         if isinstance(thing, Ext) and _is_in_place_layer(thing):
             return True
@@ -166,7 +152,7 @@ def _own_writes(func: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.AugAssign):
             target = node.target
         elif (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)) or (
-            isinstance(node, ast.Attribute) and _is_in_place(node.attr)
+            isinstance(node, ast.Attribute) and is_in_place(node.attr)
         ):
             target = node.value
         root = _root(target) if isinstance(target, ast.expr) else None
@@ -188,10 +174,6 @@ def _is_in_place_layer(thing: Ext) -> bool:
     }
     flag = thing.args.get(position.get(thing.name, 9), "inplace")
     return bool(flag) and const(flag) is not False
-
-
-def _is_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__") and not name.startswith("_") and name != "requires_grad_"
 
 
 # ------------------------------------------------------------------------------------------------ who else sees it
@@ -242,7 +224,7 @@ def _held(script: Script, base: ast.Name, call: ast.Call) -> bool:
 def _shares(script: Script, value: ast.Call) -> bool:
     """The result is, or shares memory with, an argument."""
     attr = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-    return attr in ALIASES or _writes_arguments(script, value)
+    return is_view(attr) or _writes_arguments(script, value)
 
 
 def _is_top(node: ast.AST, scope: ast.AST) -> bool:
@@ -263,9 +245,9 @@ def _root(node: ast.expr) -> ast.Name | None:
     while True:
         if isinstance(node, (ast.Subscript, ast.Starred)):
             node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ALIASES:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_view(node.func.attr):
             node = node.func.value
-        elif isinstance(node, ast.Attribute) and node.attr in ALIASES:
+        elif isinstance(node, ast.Attribute) and is_view(node.attr):
             node = node.value
         else:
             return node if isinstance(node, ast.Name) else None

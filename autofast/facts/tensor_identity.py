@@ -10,6 +10,7 @@ from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script
 from autofast.model.source import ancestors
 from autofast.model.values import Ref, Seq, Tensor, Unknown, Values, const
+from autofast.ops import is_in_place, reshapes
 
 # fmt: off
 # methods whose result is a tensor object of its own, or the receiver itself (the second kind)
@@ -19,7 +20,6 @@ KEPT = frozenset({
     "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
 })
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
-RESHAPING = frozenset({"resize_", "resize_as_", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "set_", "as_strided_"})
 ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
 # fmt: on
 
@@ -123,9 +123,9 @@ class Plainness:
         for node in self._nodes():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 name, receiver = node.func.attr, node.func.value
-                if name in RESHAPING and not _is_passing(receiver) and self._may_be_meant(receiver):
+                if reshapes(name) and not _is_passing(receiver) and self._may_be_meant(receiver):
                     return True
-                grows = name.endswith("_") and not name.startswith("_") and any(self._has_graph(v) for v in self._arguments(node))
+                grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
                 if grows and self._may_be_meant(receiver):
                     return True
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -10,6 +10,7 @@ from autofast.flow.variables import assigns
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, live, parent_of, source_of
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Inst, Method, Num, Partial, Ref, Thing, Values, ordered
+from autofast.ops import is_in_place as in_place
 
 BINDERS = (ast.Global, ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias, ast.ExceptHandler, ast.Name)
 CALLED = ("__call__", "forward")
@@ -62,7 +63,7 @@ def _by_call(script: Script, node: ast.Call) -> Iterator[Change]:
     callees = script.values(func)
     names = {t.name for t in callees if isinstance(t, Ref)}
     if isinstance(func, ast.Attribute) and not names:
-        inplace = func.attr.endswith("_") and not func.attr.endswith("__")
+        inplace = in_place(func.attr, flags=True)
         if func.attr in CHANGERS | HANDLES or inplace or func.attr.startswith("set_"):
             if not any(isinstance(t, (Func, Bound, Cls)) for t in callees):
                 yield Change(node, func.value)
@@ -98,7 +99,7 @@ def changes(script: Script) -> list[Change]:
 
 
 def is_in_place(name: str) -> bool:
-    return name.startswith("torch.") and name.endswith("_") and not name.endswith("__")
+    return name.startswith("torch.") and in_place(name, flags=True)
 
 
 def is_number(found: Values) -> bool:

@@ -14,6 +14,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that were there in torch 2.0
 FP32_LOSSES = frozenset(
@@ -48,27 +49,6 @@ FP32_LOSSES = frozenset(
         "soft_margin_loss",
         "triplet_margin_loss",
         "poisson_nll_loss",
-    ]
-)
-FP32_ON_CUDA = frozenset(
-    [
-        "log_softmax",
-        "softmax",
-        "log",
-        "exp",
-        "log1p",
-        "expm1",
-        "pow",
-        "norm",
-        "sum",
-        "prod",
-        "cumsum",
-        "softplus",
-        "logsumexp",
-        "cosine_similarity",
-        "dist",
-        "cdist",
-        "layer_norm",
     ]
 )
 NUMBERS = frozenset(
@@ -244,7 +224,7 @@ class Half:
                 return ""
             if node.attr in MOVES:
                 return self._use(call, entered)
-            if node.attr in FP32_ON_CUDA and self._is_inside(node, entered) and self.cuda:
+            if autocast(node.attr) == "fp32" and self._is_inside(node, entered) and self.cuda:
                 return ""
             return self._bad(node.value)
         if node.attr in RESULTS:
@@ -298,7 +278,7 @@ class Half:
             return self._use(call, entered)
         if not name.startswith(IN_TORCH):
             return self._bad(node)
-        if short in NUMBERS or (here and short in FP32_LOSSES) or (here and self.cuda and short in FP32_ON_CUDA):
+        if short in NUMBERS or (here and short in FP32_LOSSES) or (here and self.cuda and autocast(short) == "fp32"):
             return ""
         return self._use(call, entered) if short in MOVES else self._bad(node)
 

@@ -48,15 +48,14 @@ from autofast.model.values import (
     Values,
     ordered,
 )
+from autofast.ops import is_view
 
 PLACES = (ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
 NO_PROTOCOL = frozenset({"__init__", "__new__", "__del__", "__getstate__", "__setstate__", "__repr__", "__str__", "__init_subclass__"})
 # fmt: off
-ALIASES = frozenset(  # methods whose result may be a part of what they are called on
-    "get pop popleft popitem setdefault values items keys view reshape squeeze unsqueeze ravel flatten t transpose permute narrow select "
-    "expand expand_as unbind split chunk detach numpy __getitem__ swapaxes diagonal contiguous to float long double int type cpu "
-    "requires_grad_ loc iloc __iter__".split()
+PARTS = frozenset(  # methods of containers whose result may be a part of what they are called on
+    "get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_".split()
 )
 COPIES = frozenset(  # methods of things that are not known whose result is certainly something new
     "copy clone astype tolist item convert resize crop rotate read decode encode lower upper strip split join format replace numpy "
@@ -421,7 +420,7 @@ class Side:
                     return True
         if not isinstance(call.func, ast.Attribute) or names or any(isinstance(t, (Func, Bound, Cls)) for t in callees):
             return False
-        if call.func.attr in ALIASES:
+        if call.func.attr in PARTS or is_view(call.func.attr):
             return self.keeps(call.func.value, depth + 1)
         held = self.script.values(call.func.value)
         if any(isinstance(t, (Ext, Inst, Unknown)) for t in held) and call.func.attr not in COPIES and not draws(held):
@@ -515,7 +514,7 @@ class Side:
             if any(id(t) in self.objects and isinstance(t, (Seq, Dict)) for t in self.script.values(expr.value)):
                 return not is_number(self.script.values(expr))
             return self.is_part(expr.value, depth + 1)
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in ALIASES:
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and (expr.func.attr in PARTS or is_view(expr.func.attr)):
             return self.is_part(expr.func.value, depth + 1)
         if isinstance(expr, ast.Call) and expr.args and {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)} & PASSING:
             return self.is_part(expr.args[0], depth + 1)

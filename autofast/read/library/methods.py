@@ -12,6 +12,7 @@ from autofast.model.names import LOADER
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import NOTHING, Arguments, Bound, Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing, Unknown, Values, one
 from autofast.model.values import things as values
+from autofast.ops import is_in_place
 from autofast.read.interpreter.iteration import batch_of
 from autofast.read.library import frameworks
 from autofast.read.library import python_library as pylib
@@ -140,7 +141,7 @@ def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: 
             changes["prob"] = False
             changes["rank"] = "0d" if this.rank != "?" and not given and args.loose is None and not args.open else ""
         return values(replace(this, **changes))
-    if name.endswith("_") and not name.startswith("_"):
+    if is_in_place(name):
         interp.emit("inplace", node, this, args, name=name)
         return values(this)
     if name.startswith("new_"):

@@ -16,6 +16,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import function_of, line_of, parent_of, source_of, statement_of
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.ops import is_in_place
 
 # fmt: off
 NUMBERS = frozenset({
@@ -445,7 +446,7 @@ def _writes(name: str, call: ast.Call) -> bool:
     """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
     flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
     placed = name.startswith("torch.nn.functional.") and len(call.args) > 1 and bool(flags) and "dropout" in name
-    return name.endswith("_") or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
+    return is_in_place(name, flags=True) or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
 
 
 def _is_computed(node: ast.AST) -> bool:

@@ -15,6 +15,7 @@ from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
 from autofast.model.source import ancestors, function_of, parent_of
 from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.assignments import reaching
 from autofast.techniques.ddp.loss import Loss
@@ -23,7 +24,6 @@ from autofast.techniques.ddp.setup import Flow
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "secrets.", "uuid.")
 NO_DRAW = ("random.seed", "numpy.random.seed", "random.getstate", "random.setstate", "numpy.random.get_state", "numpy.random.set_state")
 OWN_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "random.SystemRandom", "torch.Generator")
-FILLS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "geometric_", "log_normal_", "cauchy_", "random_"})
 ORDERED = ("builtins.list", "builtins.enumerate", "builtins.tuple", "builtins.iter", "builtins.zip", "random.sample", "numpy.array")
 
 
@@ -216,7 +216,7 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
         this = occurrence.this
         if not (isinstance(this, Tensor) and this.param) or not any(id(f.node) in loops for f in occurrence.stack):
             continue
-        drawn = node.func.attr in FILLS or any(
+        drawn = (draws(node.func.attr) and is_in_place(node.func.attr)) or any(
             isinstance(n, ast.Call) and any(isinstance(t, Ref) and t.name.startswith(DRAWS) for t in script.values(n.func))
             for a in node.args
             for n in ast.walk(a)
@@ -270,12 +270,7 @@ def _is_this(expr: ast.expr, this: str) -> bool:
 def _in_place(node: ast.Attribute) -> bool:
     """``self.seen.add_(...)``, ``self.seen[i] = ...``"""
     method = parent_of(node)
-    if (
-        isinstance(method, ast.Attribute)
-        and method.attr.endswith("_")
-        and not method.attr.startswith("_")
-        and isinstance(parent_of(method), ast.Call)
-    ):
+    if isinstance(method, ast.Attribute) and is_in_place(method.attr, flags=True) and isinstance(parent_of(method), ast.Call):
         return True
     return isinstance(method, ast.Subscript) and isinstance(method.ctx, ast.Store)
 

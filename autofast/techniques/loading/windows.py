@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.facts.datasets import ANEW
 from autofast.flow.iterations import mentions, position
 from autofast.flow.provenance import assigned, only_value
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import block_of, function_of, parent_of, source_of, statement_of
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const
+from autofast.ops import reshapes
 from autofast.rule import Refusal
 from autofast.write.imports import module_in
 
@@ -142,7 +142,7 @@ class Windows:
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
     nodes = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
-    return any(n.attr in ANEW or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store)) for n in nodes)
+    return any(reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store)) for n in nodes)
 
 
 # ------------------------------------------------------------------------------------------------ sums

@@ -20,6 +20,7 @@ from autofast.flow.reflection import shows_names
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.ops import is_in_place
 from autofast.techniques.syncs.reads import is_fresh
 from autofast.techniques.syncs.sinks import not_a_keeper
 
@@ -163,11 +164,11 @@ def _is_quiet(script: Script, call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute) and script.values(call.func.value):
         of = script.values(call.func.value)
         if all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
-            return not call.func.attr.endswith("_")
+            return not is_in_place(call.func.attr, flags=True)
     names = [t.name for t in found if isinstance(t, Ref)]
     quiet = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
     return len(names) == len(found) > 0 and all(
-        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not n.endswith("_")) for n in names
+        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not is_in_place(n, flags=True)) for n in names
     )
 
 

@@ -13,6 +13,7 @@ from autofast.flow.positions import block, index
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.model.values import Const, Tensor
+from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import swapped
 from autofast.techniques.syncs.floats import holds_floats
@@ -119,8 +120,8 @@ def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
         if name in stored_in(statement):
             return True
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-                if name in loaded_in(node.func.value) and not node.func.attr.endswith("__"):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr, flags=True):
+                if name in loaded_in(node.func.value):
                     return True
     return False
 

@@ -11,14 +11,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, statement_of
 from autofast.model.values import Bound, Const, Ext, Func, Inst, Method, Ref, Tensor, Thing, const
-
-# fmt: off
-VIEWS = frozenset({  # attributes and methods whose result shares its memory with the tensor
-    "view", "reshape", "squeeze", "unsqueeze", "flatten", "expand", "expand_as", "t", "transpose", "permute", "narrow", "select",
-    "contiguous", "to", "cpu", "cuda", "float", "double", "half", "type", "detach", "data", "T", "mT", "unbind", "split", "chunk",
-    "swapaxes", "diagonal", "numpy", "real", "imag",
-})
-# fmt: on
+from autofast.ops import draws, is_in_place, may_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +126,9 @@ def is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> b
 def _makes_fresh(script: Script, call: ast.Call, loop: Loop | None, depth: int) -> bool:
     func = call.func
     if isinstance(func, ast.Attribute) and any(isinstance(t, Tensor) for t in script.values(func.value)):
-        if func.attr.endswith("_"):
+        if is_in_place(func.attr, flags=True):
             return False
-        return func.attr not in VIEWS or is_fresh(script, func.value, loop, depth)
+        return not may_share(func.attr) or is_fresh(script, func.value, loop, depth)
     callees = script.values(func)
     return bool(callees) and all(_gives_fresh(script, t, depth) for t in callees)
 
@@ -145,7 +138,7 @@ def _gives_fresh(script: Script, callee: Thing, depth: int) -> bool:
         return all(_returns_fresh(script, f, depth) for f in functions)
     if not isinstance(callee, (Ref, Ext)) or not callee.name.startswith("torch."):
         return False
-    return callee.name.rsplit(".", 1)[-1] not in VIEWS | {"as_tensor", "from_numpy", "atleast_1d"}
+    return not may_share(callee.name)
 
 
 def code_of(callee: Thing) -> list[Func]:
@@ -224,10 +217,10 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
     if isinstance(parent, ast.Attribute):
         call = parent_of(parent)
         if isinstance(call, ast.Call) and call.func is parent:
-            if parent.attr in VIEWS:
-                return _is_harmless(script, call)
-            return not parent.attr.endswith("_") or parent.attr.startswith("__")
-        return isinstance(parent.ctx, ast.Load) and (parent.attr not in VIEWS or _is_harmless(script, parent))
+            if is_in_place(parent.attr, flags=True):
+                return False
+            return not may_share(parent.attr) or _is_harmless(script, call)
+        return isinstance(parent.ctx, ast.Load) and (not may_share(parent.attr) or _is_harmless(script, parent))
     if isinstance(parent, ast.keyword):
         if parent.arg == "out":
             return False
@@ -242,7 +235,7 @@ def _only_looks(callee: Thing) -> bool:
     """A call that leaves its arguments as they are: of torch (but collectives), of Python, of a library's object."""
     if isinstance(callee, Ref):
         root = callee.name.split(".")[0]
-        pure = root == "torch" and not callee.name.startswith("torch.distributed") and not callee.name.endswith("_")
+        pure = root == "torch" and not callee.name.startswith("torch.distributed") and not is_in_place(callee.name, flags=True)
         return pure or root in ("builtins", "math", "numpy", "wandb", "logging") or callee.name == "apex.amp.scale_loss"
     return isinstance(callee, Ext) or (isinstance(callee, Method) and isinstance(callee.this, (Ext, Tensor)))
 
@@ -334,9 +327,7 @@ def gives_the_same(script: Script, expr: ast.expr) -> bool:
         if isinstance(node, ast.Call):
             of = script.values(node.func.value) if isinstance(node.func, ast.Attribute) else frozenset()
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            tensors = (
-                bool(of) and all(isinstance(t, Tensor) for t in of) and not name.endswith("_") and name not in ("bernoulli", "multinomial")
-            )
+            tensors = bool(of) and all(isinstance(t, Tensor) for t in of) and not is_in_place(name, flags=True) and not draws(name)
             if not tensors and name not in ("len", "size", "numel", "float", "int"):
                 return False
     return True

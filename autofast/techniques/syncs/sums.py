@@ -22,6 +22,7 @@ from autofast.flow.positions import block, index
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Tensor
+from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import free_names, is_always, is_float, is_number, may_move, one_number, several_gpus
 from autofast.techniques.syncs.deferred import swapped
@@ -97,8 +98,8 @@ def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
     """Whether a statement may change, in place, what the sum adds, or look at what it adds to."""
     needed = loaded_in(sink.statement)
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-            if needed & loaded_in(node.func.value) and not node.func.attr.startswith("_"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr, flags=True):
+            if needed & loaded_in(node.func.value):
                 return True
         if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load) and needed & loaded_in(node):
             return True
