@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from autofast import running
+from autofast.edit import running
 
 
 @pytest.fixture(autouse=True)
