@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.iterations import FUNCTIONS, binds, tries_around
+from autofast.flow.iterations import FUNCTIONS, tries_around
+from autofast.flow.scopes import binds
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Thing

@@ -79,65 +79,6 @@ def position(node: ast.AST) -> tuple[int, int]:
 
 
 # ------------------------------------------------------------------------------------------------ names
-def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
-    """Every place of a variable of ``scope``, also in functions inside that share it."""
-    found = []
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Name) and node.id == name:
-            home = function_of(node)
-            if home is scope or not any(binds(f, name) for f in _between(node, scope)):
-                found.append(node)
-    return found
-
-
-def _between(node: ast.AST, scope: ast.AST) -> Iterator[ast.AST]:
-    for outer in ancestors(node):
-        if outer is scope:
-            return
-        if isinstance(outer, FUNCTIONS):
-            yield outer
-
-
-def binds(function: ast.AST, name: str) -> bool:
-    """Whether a function has a variable of its own with this name."""
-    if is_parameter(function, name):
-        return True
-    if name in declared(function):
-        return False
-    stores = (n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load))
-    return any(function_of(n) is function for n in stores)
-
-
-def is_parameter(function: ast.AST, name: str) -> bool:
-    spec = getattr(function, "args", None)
-    if not isinstance(spec, ast.arguments):
-        return False
-    every = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *(a for a in (spec.vararg, spec.kwarg) if a)]
-    return any(a.arg == name for a in every)
-
-
-def declared(scope: ast.AST) -> set[str]:
-    """Names that are global or nonlocal in a function."""
-    found: set[str] = set()
-    for node in ast.walk(scope):
-        if isinstance(node, (ast.Global, ast.Nonlocal)) and function_of(node) is scope:
-            found.update(node.names)
-    return found
-
-
-def stored_in(node: ast.AST) -> set[str]:
-    """Names that ``node`` may bind."""
-    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    for n in ast.walk(node):
-        if isinstance(n, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and n.name:
-            found.add(n.name)
-        elif isinstance(n, ast.alias):
-            found.add(n.asname or n.name.split(".")[0])
-    return found
-
-
-def loaded_in(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 # ------------------------------------------------------------------------------------------------ what runs in a loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.flow.scopes import declared, is_parameter
 from autofast.model.source import ancestors, block_of, function_of
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -77,13 +78,6 @@ def _in_body(node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ whose they are
-def is_local(name: ast.Name) -> bool:
-    """A variable of the function that it stands in: what it holds ends with that function, or is bound to another name."""
-    scope = function_of(name)
-    if isinstance(scope, ast.Module):
-        return True
-    stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store))
-    return not is_parameter(scope, name.id) and name.id not in declared(scope) and any(function_of(n) is scope for n in stores)
 
 
 def root_of(node: ast.AST) -> ast.Name | None:
@@ -95,26 +89,12 @@ def root_of(node: ast.AST) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
-def is_parameter(scope: ast.AST, name: str) -> bool:
-    spec = getattr(scope, "args", None)
-    if not isinstance(spec, ast.arguments):
-        return False
-    every = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *(a for a in (spec.vararg, spec.kwarg) if a)]
-    return any(a.arg == name for a in every)
-
-
 def is_own(scope: ast.AST, name: str) -> bool:
     """Whether a function has a variable of its own with this name."""
     if is_parameter(scope, name):
         return True
     stores = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store))
     return name not in declared(scope) and any(function_of(n) is scope for n in stores)
-
-
-def declared(scope: ast.AST) -> set[str]:
-    if isinstance(scope, ast.Module):
-        return set()
-    return {n for s in ast.walk(scope) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
 
 
 def is_nonlocal(scope: ast.AST, name: str) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from autofast.edit.edits import Edit, Parameter
 from autofast.flow.call_sites import Scope, Variable
 from autofast.flow.definition_sites import Home, home_of
-from autofast.flow.iterations import FUNCTIONS, binds, mentions
+from autofast.flow.iterations import FUNCTIONS
 from autofast.flow.positions import block
+from autofast.flow.scopes import binds, mentions
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of

@@ -15,7 +15,7 @@ from autofast.facts.batch.calls import Calls
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
 from autofast.facts.batch.samples import in_loop, is_all, is_layer, joined, returns_of, unknown, words
 from autofast.facts.batch.scopes import ROWS, Kind, Scope, Shape, reaching
-from autofast.flow.iterations import mentions
+from autofast.flow.scopes import mentions
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.gradients import parameters_of
-from autofast.flow.iterations import stored_in, within
+from autofast.flow.iterations import within
 from autofast.flow.rare_branches import rare
+from autofast.flow.scopes import stored_in
 from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, WithFrame, below, inside
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.updates.cadence import Pace
-from autofast.flow.iterations import mentions, within
+from autofast.flow.iterations import within
+from autofast.flow.scopes import mentions
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.flow.variables import COMPREHENSIONS, FUNCTIONS, declared, is_local, is_nonlocal, is_own, is_parameter, may_follow, root_of
+from autofast.flow.scopes import declared, is_local, is_parameter
+from autofast.flow.variables import COMPREHENSIONS, FUNCTIONS, is_nonlocal, is_own, may_follow, root_of
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.variables import is_local, root_of
+from autofast.flow.scopes import is_local
+from autofast.flow.variables import root_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer
 from autofast.model.names import WRAPPERS

@@ -16,8 +16,9 @@ from autofast.facts.batch.scopes import Kind
 from autofast.facts.updates.cadence import jumps
 from autofast.facts.updates.events import Event, Turn, clears
 from autofast.flow.call_sites import Variable, calls_of
-from autofast.flow.iterations import mentions, stored_in, within
+from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.scopes import mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.rule import Refusal, at

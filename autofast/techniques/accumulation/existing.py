@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
-from autofast.flow.iterations import mentions, within
+from autofast.flow.iterations import within
+from autofast.flow.scopes import mentions
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, source_of, statement_of

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from autofast.edit.edits import Around, Edit, Import
 from autofast.edit.order import Rank
 from autofast.facts.updates.events import Turn, check_hooks
-from autofast.flow.iterations import stored_in, within
+from autofast.flow.iterations import within
 from autofast.flow.positions import block, index
+from autofast.flow.scopes import stored_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Wrap
 from autofast.facts.updates.events import Event, Turn
-from autofast.flow.iterations import FUNCTIONS, binds, mentions
+from autofast.flow.iterations import FUNCTIONS
+from autofast.flow.scopes import binds, mentions
 from autofast.model.kinds import is_loader
 from autofast.model.script import Scheduler, Script
 from autofast.model.source import function_of, parent_of, source_of, statement_of

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from textwrap import dedent
 
 from autofast.facts.updates.events import Event, Turn
-from autofast.flow.iterations import mentions, stored_in, within
+from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.scopes import mentions, stored_in
 from autofast.model.source import ancestors, function_of, source_of
 from autofast.rule import Refusal, at
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Helper, Wrap
 from autofast.facts.updates.cadence import BARS, Counter, check_loader, jumps
-from autofast.flow.iterations import loaded_in, stored_in
+from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, ancestors, function_of, parent_of, source_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.iterations import is_parameter
+from autofast.flow.scopes import is_parameter
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.iterations import loop_of, mentions, position, within
+from autofast.flow.iterations import loop_of, position, within
+from autofast.flow.scopes import mentions
 from autofast.model.source import ancestors, function_of, parent_of, statement_of
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.flow.call_sites import calls_of
 from autofast.flow.definition_sites import argument
-from autofast.flow.iterations import mentions
+from autofast.flow.scopes import mentions
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap
 from autofast.facts.loaders import given, managed
 from autofast.facts.updates import cadence
-from autofast.flow.iterations import FUNCTIONS, loop_of, mentions, stored_in, within
+from autofast.flow.iterations import FUNCTIONS, loop_of, within
+from autofast.flow.scopes import mentions, stored_in
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import reduce
 
-from autofast.flow.iterations import is_parameter
+from autofast.flow.scopes import is_parameter
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Backward, Script

@@ -16,8 +16,9 @@ from autofast.facts.gradients import left_out, parameters_of, used_parameters
 from autofast.facts.parts import parts_of
 from autofast.flow.call_sites import Attribute, Scope, Variable, calls_of
 from autofast.flow.definition_sites import argument, home_of
-from autofast.flow.iterations import FUNCTIONS, is_parameter, mentions
+from autofast.flow.iterations import FUNCTIONS
 from autofast.flow.positions import block as block_around
+from autofast.flow.scopes import is_parameter, mentions
 from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.iterations import mentions, position
+from autofast.flow.iterations import position
 from autofast.flow.provenance import assigned, only_value
+from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import block_of, function_of, parent_of, source_of, statement_of

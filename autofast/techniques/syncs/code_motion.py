@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 from autofast.edit.edits import Before, Edit, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
-from autofast.flow.iterations import declared, gate_of, in_body, is_step, loop_of, mentions, stored_in, tries_around, within, works_between
+from autofast.flow.iterations import gate_of, in_body, is_step, loop_of, tries_around, within, works_between
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
+from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
 from autofast.flow.handlers import catchers
-from autofast.flow.iterations import declared, loaded_in, loop_of, mentions, position, stored_in, within, works_between
+from autofast.flow.iterations import loop_of, position, within, works_between
 from autofast.flow.positions import block, index
+from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.model.values import Const, Tensor

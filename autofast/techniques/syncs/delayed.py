@@ -11,22 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
-from autofast.flow.iterations import (
-    Loop,
-    binds,
-    declared,
-    first_in,
-    follows,
-    gate_of,
-    is_step,
-    loop_of,
-    mentions,
-    position,
-    within,
-    works_between,
-)
+from autofast.flow.iterations import Loop, first_in, follows, gate_of, is_step, loop_of, position, within, works_between
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import is_spelled, shows_names
+from autofast.flow.scopes import binds, declared, mentions
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.model.values import Const, Ref

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.iterations import mentions
+from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.values import Func, Tensor

@@ -7,20 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.flow.handlers import catchers
-from autofast.flow.iterations import (
-    Loop,
-    binds,
-    declared,
-    functions_in,
-    gate_of,
-    in_body,
-    is_parameter,
-    leaves_early,
-    loop_of,
-    mentions,
-    within,
-)
+from autofast.flow.iterations import Loop, functions_in, gate_of, in_body, leaves_early, loop_of, within
 from autofast.flow.reflection import shows_names
+from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script

@@ -8,8 +8,9 @@ from contextlib import suppress
 
 from autofast.edit.edits import Edit
 from autofast.edit.ignores import is_spared
-from autofast.flow.iterations import Loop, gate_of, is_step, loop_of, mentions, runs_in_steps, within
+from autofast.flow.iterations import Loop, gate_of, is_step, loop_of, runs_in_steps, within
 from autofast.flow.positions import block, index
+from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
 from autofast.rule import Finding, Refusal

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.flow.iterations import Loop, binds, loop_of, mentions, position, within
+from autofast.flow.iterations import Loop, loop_of, position, within
 from autofast.flow.reflection import is_spelled
+from autofast.flow.scopes import binds, mentions
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, statement_of

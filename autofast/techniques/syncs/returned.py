@@ -6,8 +6,9 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Wrap
-from autofast.flow.iterations import is_step, loop_of, mentions, runs_in_steps
+from autofast.flow.iterations import is_step, loop_of, runs_in_steps
 from autofast.flow.positions import block
+from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script

@@ -7,7 +7,8 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.flow.iterations import Loop, binds, mentions, stored_in
+from autofast.flow.iterations import Loop
+from autofast.flow.scopes import binds, mentions, stored_in
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script

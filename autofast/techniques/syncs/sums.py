@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
 from autofast.flow.handlers import catchers
-from autofast.flow.iterations import Loop, loaded_in, loop_of, works_between
+from autofast.flow.iterations import Loop, loop_of, works_between
 from autofast.flow.positions import block, index
+from autofast.flow.scopes import loaded_in
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Tensor

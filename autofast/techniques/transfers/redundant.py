@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Remove, Rewrite
-from autofast.flow.iterations import follows, mentions, within
+from autofast.flow.iterations import follows, within
+from autofast.flow.scopes import mentions
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, parent_of, statement_of
