@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import traceback
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autofast import faults
@@ -42,13 +42,19 @@ class LeftOut:
         return f"{place}: {self.why}; the other rules go on{faults.trace(self.error)}"
 
 
-def run(rules: Iterable[Rule], script: Script, options: Options) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
+def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
+    """The options of a rule, with what is decided by itself and the rules that it uses, as far as they take part."""
+    decisions = frozenset(r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses))
+    return replace(options, decisions=decisions, requested=rule.name in options.asked)
+
+
+def run(rules: Sequence[Rule], script: Script, options: Options) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
     """All that the rules find, and those that raised: what these had found before counts for nothing."""
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
     for rule in rules:
         try:
-            found += [(rule, finding) for finding in list(rule.find(script, options))]
+            found += [(rule, finding) for finding in list(rule.find(script, seen_by(rule, rules, options)))]
         except BadInput:
             raise
         except Exception as error:
