@@ -31,6 +31,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     able = [o for o in script.optimizers if is_exact(o) and not is_decided(o.args)]
     calls = [o.node for o in able]
+    parallel_goes = options.decides(Replaced) and bool(script.calls("torch.nn.DataParallel"))
     for optimizer in able:
         message = f"runs the update of {optimizer.name} as many small kernels"
         if why := against(script, optimizer, apex_goes=apex_goes(script, options)):
@@ -41,7 +42,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
             yield Finding(optimizer.node, message, refusal=home)
-        elif isinstance(start := starts(script, optimizer, options, parallel_goes=options.decides(Replaced)), str):
+        elif isinstance(start := starts(script, optimizer, options, parallel_goes=parallel_goes), str):
             yield Finding(optimizer.node, message, refusal=start)
         else:
             made = (*edits(script, optimizer, home, options, bool(start)), *start)

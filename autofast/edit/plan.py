@@ -70,7 +70,7 @@ class Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
         options = replace(options, selected=names, asked=options.asked - {x.rule for x in left_out})
-        every, failed = run(chosen, script, options, effect)
+        every, failed = run(chosen, script, options)
         if failed:  # the others may have counted on them
             rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
             return cls._make(script, options, rest, effect, line_length, documents, (*left_out, *failed))
