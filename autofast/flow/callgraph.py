@@ -187,7 +187,7 @@ class CallGraph:
                 return f"{name}() is called by Python"
             if name == "forward" and in_class:
                 return "forward() is called by torch"
-            if any(not self._passes_on(d) for d in function.decorator_list):
+            if self.is_decorated(function):
                 return f"{name}() has a decorator that may call it"
         if (place := self._handed.get(id(function))) is not None:
             return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on line {_line(place)}"
@@ -198,6 +198,10 @@ class CallGraph:
     def handed(self, function: Function) -> ast.AST | None:
         """A place that uses a function as a value, after which anything may call it."""
         return self._handed.get(id(function))
+
+    def is_decorated(self, function: Function) -> bool:
+        """Whether a decorator may do something else than to call a function with all arguments whenever it is called itself."""
+        return any(not self._passes_on(d) for d in getattr(function, "decorator_list", ()))
 
     def unknown_calls(self, function: Function) -> list[ast.expr]:
         """What is called under the name of a function and not known, so that it may be the function."""
