@@ -38,10 +38,10 @@ class Config:
     sync_batchnorm: bool = False
 
     @property
-    def also(self) -> tuple[str, ...]:
-        """Rules that are off unless asked for, and have an option of their own."""
-        asked = {"compile": self.compile, "accumulation": self.accumulate > 0, "ddp": self.ddp, "dataparallel-to-ddp": self.ddp}
-        return tuple(name for name, wanted in asked.items() if wanted)
+    def given(self) -> tuple[str, ...]:
+        """The options that ask for rules which are off by default (:attr:`autofast.rule.Rule.option`)."""
+        asked = {"--compile": self.compile, "--accumulate": self.accumulate > 0, "--ddp": self.ddp}
+        return tuple(option for option, wanted in asked.items() if wanted)
 
 
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")

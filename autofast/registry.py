@@ -32,14 +32,14 @@ def groups() -> dict[str, tuple[str, ...]]:
     return dict(sorted(found.items()))
 
 
-def select(names: Iterable[str] = (), ignore: Iterable[str] = (), also: Iterable[str] = ()) -> list[Rule]:
+def select(names: Iterable[str] = (), ignore: Iterable[str] = (), given: Iterable[str] = ()) -> list[Rule]:
     """The rules of ``names`` (none given: those that are on by default) and ``also``, without those of ``ignore``.
 
     Each takes rule names and groups; :class:`BadInput` suggests what was probably meant.
     """
     rules = all_rules()
     wanted = _expand(names) or {name for name, rule in rules.items() if rule.default}
-    wanted |= _expand(also)
+    wanted |= {name for name, rule in rules.items() if rule.is_asked_by(given)}
     unwanted = _expand(ignore)
     chosen = [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
     if not chosen:

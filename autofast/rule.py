@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autofast.edit.edits import Edit
 from autofast.model.source import line_of, source_of
@@ -26,12 +26,13 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for.
+    """What the user asked for, and which other rules take part in the plan, as far as a rule may know.
 
     Attributes:
         precision: of autocast: auto, bf16 or fp16. target: cuda or cpu.
         selected: the names of the rules that take part in this plan.
         asked: those that are off by default and were asked for by name; they may do what they do, whatever the level of effect.
+        decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: it is in ``asked``.
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
         keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
         sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
@@ -44,15 +45,24 @@ class Options:
     accumulate: int = 0
     keep_batch: bool = False
     sync_batchnorm: bool = False
+    decisions: frozenset[type] = frozenset()
+    requested: bool = False
+
+    def decides(self, decision: type) -> bool:
+        """Whether a rule of the plan takes this decision: this rule itself, or one that it declares with ``uses=``."""
+        return decision in self.decisions
+
+
+Need = type | str | tuple[type | str | None, object]  # a string is the name of a rule: the plan puts it in the place of the decision
 
 
 @dataclass(frozen=True, eq=False)
 class Finding:
     """One place. With edits it is a fix; with ``refusal`` a place left alone, and why; with ``advice`` work for a human.
 
-    ``node`` is the call or statement to be changed. ``needs`` names rules without whose fix at the same ``key``
-    this one would be wrong (``persistent_workers`` without workers): the plan drops it when they are not applied. A rule with another
-    key is named together with it.
+    ``node`` is the call or statement to be changed. ``needs`` are decisions (see :class:`Rule`) without whose fix at the same ``key``
+    this one would be wrong (``persistent_workers`` without workers): the plan drops it when they are not applied. A decision with another
+    key stands together with it; None is the rule's own.
     """
 
     node: ast.AST
@@ -62,7 +72,7 @@ class Finding:
     advice: str = ""
     effect: Effect | None = None  # where this place differs from the rule's own effect
     key: object = None
-    needs: tuple[str | tuple[str, object], ...] = ()
+    needs: tuple[Need, ...] = ()
     rule: str = ""  # filled in by the plan
     ignored: bool = False  # by a comment of the user; filled in by the plan
 
@@ -88,7 +98,13 @@ Find = Callable[["Script", Options], Iterator[Finding]]
 class Rule:
     """A rule: ``find`` is called with the script and the options and yields findings; the card is ``rules/<name>.md``.
 
-    ``option`` asks for a rule that is off by default, where it has one of its own; ``--select NAME`` always does.
+    Attributes:
+        option: asks for a rule that is off by default, where it has one of its own; ``--select NAME`` always does.
+        decides: the class of what the rule plans (:class:`~autofast.techniques.precision.scaling.Scaling`), by which others ask for it.
+        uses: the names of the rules whose decisions it asks for.
+        relieves: what bounds a training (see :mod:`autofast.verify.diagnosis`) -> how promising the rule is then; 1 comes first.
+        lowers_precision: what it writes computes with fewer bits than float32 has.
+        several_processes: what it writes can be started in several processes.
     """
 
     name: str
@@ -98,22 +114,34 @@ class Rule:
     groups: tuple[str, ...] = ()
     default: bool = True
     option: str = ""
+    decides: type | None = None
+    uses: tuple[str, ...] = ()
+    relieves: Mapping[str, int] = field(default_factory=dict)
+    lowers_precision: bool = False
+    several_processes: bool = False
 
     @property
     def request(self) -> str:
         """How to ask for it; empty for those that are on."""
         return "" if self.default else self.option or f"--select {self.name}"
 
+    def is_asked_by(self, given: Iterable[str]) -> bool:
+        """Whether its own option is among those that the user has given (without their values)."""
+        return bool(self.option) and self.option.split()[0] in given
+
 
 REGISTRY: dict[str, Rule] = {}
 
 
-def rule(name: str, effect: Effect, *, groups: tuple[str, ...] = (), default: bool = True, option: str = "") -> Callable[[Find], Find]:
-    """Register ``find`` (a generator of findings) under ``name``; its docstring's first line is the summary."""
+def rule(name: str, effect: Effect, **properties: Any) -> Callable[[Find], Find]:
+    """Register ``find`` (a generator of findings) under ``name``; its docstring's first line is the summary.
+
+    ``properties`` are those of :class:`Rule` from ``groups`` on.
+    """
 
     def register(find: Find) -> Find:
         summary = (find.__doc__ or "").strip().splitlines()[0]
-        REGISTRY[name] = Rule(name, effect, summary, find, groups, default, option)
+        REGISTRY[name] = Rule(name, effect, summary, find, **properties)
         return find
 
     return register

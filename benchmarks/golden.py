@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast import registry
+from autofast.commands.rewriting import options_of
 from autofast.config import Config
 from autofast.edit.plan import Plan
 from autofast.model.script import Script
@@ -43,6 +44,7 @@ CONFIGS = {
     "recipe": Config(select=ALL, effect=Effect.RECIPE, accumulate=4),
     "ddp": Config(select=ALL, effect=Effect.RECIPE, ddp=True),
 }
+DERIVED = ("decisions", "requested")  # what the plan fills in
 Case = dict[str, Any]
 
 
@@ -85,10 +87,15 @@ def _case(script: Script, options: Options, rules: list[str], effect: Effect) ->
     return {
         "entry": script.entry.rel,
         "files": {rel: base64.b64encode(raw).decode() for rel, raw in sorted(files.items())},
-        "options": {**asdict(options), "selected": sorted(options.selected), "asked": sorted(options.asked)},
+        "options": _given(options),
         "rules": sorted(rules),
         "effect": int(effect),
     }
+
+
+def _given(options: Options) -> Case:
+    given = {name: value for name, value in asdict(options).items() if name not in DERIVED}
+    return {**given, "selected": sorted(options.selected), "asked": sorted(options.asked)}
 
 
 def _write(folder: Path, case: Case) -> str:
@@ -109,31 +116,20 @@ def add(folder: Path, projects: list[Path]) -> int:
         files = {p.relative_to(project).as_posix(): p.read_bytes() for p in sorted(project.rglob("*")) if p.suffix in KEPT and p.is_file()}
         files = {rel: raw for rel, raw in files.items() if rel.endswith((".py", ".ipynb"))}
         for config in CONFIGS.values():
-            rules = registry.select(config.select, config.ignore, config.also)
-            options = _options(config, rules)
+            rules = registry.select(config.select, config.ignore, config.given)
+            options = options_of(config, rules)
             _write(
                 folder,
                 {
                     "entry": entry,
                     "files": {rel: base64.b64encode(raw).decode() for rel, raw in files.items()},
-                    "options": {**asdict(options), "selected": sorted(options.selected), "asked": sorted(options.asked)},
+                    "options": _given(options),
                     "rules": sorted(rule.name for rule in rules),
                     "effect": int(config.effect),
                 },
             )
             made += 1
     return made
-
-
-def _options(config: Config, rules: list[Any]) -> Options:
-    return Options(
-        precision=config.precision,
-        target=config.target,
-        selected=frozenset(rule.name for rule in rules),
-        asked=frozenset(rule.name for rule in rules if not rule.default and rule.name in {*config.select, *config.also}),
-        accumulate=config.accumulate,
-        keep_batch=config.keep_batch,
-    )
 
 
 # ------------------------------------------------------------------------------------------------ running
@@ -184,6 +180,7 @@ def _laid_out(case: Case, root: Path) -> Script:
 def _plan(script: Script, case: Case) -> Plan:
     known = registry.all_rules()
     given = case["options"]
+    given = {name: value for name, value in given.items() if name not in DERIVED}
     options = replace(Options(), **{**given, "selected": frozenset(given["selected"]), "asked": frozenset(given["asked"])})
     return Plan.make(script, options, [known[name] for name in case["rules"]], Effect(case["effect"]))
 

@@ -20,7 +20,7 @@ MESSAGE = "looks for NaN in every operation of the backward pass, and keeps a tr
 CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer")
 
 
-@rule("anomaly-mode", Effect.EXACT, groups=("debug",))
+@rule("anomaly-mode", Effect.EXACT, groups=("debug",), relieves={"host": 4, "cpu": 4})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Switch off what was switched on to look for an error."""
     if not script.steps and not script.frameworks:

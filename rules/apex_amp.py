@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from autofast.edit.ignores import is_spared
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.apex import KEY, without_apex
+from autofast.techniques.precision.apex import KEY, Going, without_apex
 
 NAME = "apex-amp"
 MESSAGE = "apex.amp is no longer developed: torch.amp does what its opt_level O1 does, and the other rules can see through it"
 FUSED = {"FusedAdam": "torch.optim.AdamW(..., fused=True)", "FusedSGD": "torch.optim.SGD(..., fused=True)"}
 
 
-@rule(NAME, Effect.ROUNDING, groups=("precision", "modernize"), default=False)
+@rule(NAME, Effect.ROUNDING, groups=("precision", "modernize"), default=False, decides=Going)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Put torch.amp (autocast and GradScaler) in the place of apex.amp."""
     for site in script.log.each():

@@ -6,20 +6,29 @@ from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.amp import KEY, amp
+from autofast.techniques.precision.amp import KEY, Amp, amp
+from autofast.techniques.precision.scaling import Scaling
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
 MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"
 BESIDE = "this forward pass belongs to a block that autocast goes around"
 
 
-@rule("autocast", Effect.ROUNDING, groups=("precision",))
+@rule(
+    "autocast",
+    Effect.ROUNDING,
+    groups=("precision",),
+    decides=Amp,
+    lowers_precision=True,
+    relieves={"evaluation": 4, "device": 1, "cpu": 1},
+    uses=("grad-scaler",),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Run forward passes and losses in 16 bits, under autocast."""
     found = amp(script, options)
     for node, why in found.refused:
         yield Finding(node, TRAINS, refusal=why)
-    needs = ("grad-scaler",) if found.scaling is not None else ()
+    needs = (Scaling,) if found.scaling is not None else ()
     for block in found.blocks:
         for n, call in enumerate(block.region.forwards):
             message = BESIDE if n else TRAINS if block.region.trains else MEASURES

@@ -17,7 +17,7 @@ WINDOWS = "the windows of a batch are cut out of the data one by one and put tog
 BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could be taken at once"
 
 
-@rule("batched-dataset", Effect.EXACT, groups=("loader",))
+@rule("batched-dataset", Effect.EXACT, groups=("loader",), relieves={"data": 2, "evaluation": 3})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by item."""
     for loader in script.loaders:

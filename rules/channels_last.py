@@ -11,7 +11,7 @@ from autofast.techniques.layout.conversions import conversions, images, is_there
 from autofast.write.spelling import uses_gpu
 
 
-@rule("channels-last", Effect.ROUNDING, groups=("layout",))
+@rule("channels-last", Effect.ROUNDING, groups=("layout",), relieves={"device": 3, "cpu": 2})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep images and convolution weights in channels_last order."""
     if is_there(script) or (options.target == "cuda" and not uses_gpu(script)):

@@ -17,9 +17,9 @@ from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.compiling.legality import against, against_script, is_there
+from autofast.techniques.compiling.legality import Compiled, against, against_script, is_there
 from autofast.techniques.precision.apex import KEY as APEX
-from autofast.techniques.precision.apex import apex_goes
+from autofast.techniques.precision.apex import Going, apex_goes
 from autofast.write.model_setup import Place, place_of
 from autofast.write.spelling import torch_in
 
@@ -30,10 +30,17 @@ MESSAGE = "one kernel runs for each operation of {}"
 NEVER = 10**12
 
 
-@rule("compile", Effect.ROUNDING, default=False, option="--compile")
+@rule(
+    "compile",
+    Effect.ROUNDING,
+    default=False,
+    option="--compile",
+    decides=Compiled,
+    uses=("apex-amp",),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compile the model, so that forward and backward run as a few fused kernels."""
-    asked = "compile" in options.asked  # what was asked for and is not done has its reason said
+    asked = options.requested  # what was asked for and is not done has its reason said
     if there := is_there(script):
         if asked:
             yield Finding(there, MESSAGE.format("the model"), refusal="the script knows torch.compile already, perhaps behind an option")
@@ -64,7 +71,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why:
             yield Finding(place.node, _message(place.models[0]), refusal=why)
         else:
-            yield replace(_finding(script, place), needs=(("apex-amp", APEX),) if gone else ())
+            yield replace(_finding(script, place), needs=((Going, APEX),) if gone else ())
 
 
 def _node(model: Model) -> ast.AST:

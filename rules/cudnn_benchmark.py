@@ -17,7 +17,7 @@ from autofast.write.placement import setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
 
-@rule("cudnn-benchmark", Effect.ROUNDING, groups=("backend",))
+@rule("cudnn-benchmark", Effect.ROUNDING, groups=("backend",), relieves={"device": 4})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let cuDNN measure which algorithm is fastest for each convolution."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script) or _decided(script):

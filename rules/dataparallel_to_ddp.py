@@ -11,12 +11,21 @@ from autofast.model.values import Ref
 from autofast.rule import Effect, Finding, Options, Refusal, at, rule
 from autofast.techniques.accumulation.exchange import quiet
 from autofast.techniques.ddp.names import Ranks
-from autofast.techniques.ddp.planned import edits_for
+from autofast.techniques.ddp.planned import Replaced, edits_for
 
 MESSAGE = "DataParallel copies the model to every GPU at every step, in one process; DistributedDataParallel has a process for each"
 
 
-@rule("dataparallel-to-ddp", Effect.RECIPE, groups=("parallel",), default=False, option="--ddp")
+@rule(
+    "dataparallel-to-ddp",
+    Effect.RECIPE,
+    groups=("parallel",),
+    default=False,
+    option="--ddp",
+    decides=Replaced,
+    several_processes=True,
+    uses=("accumulation",),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Train in one process for each GPU instead of by DataParallel in one for all."""
     calls = _calls(script)
@@ -31,7 +40,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(call, MESSAGE, refusal=str(why))
     else:
         yield Finding(calls[0], MESSAGE + note, edits=tuple(edits), key=calls[0])
-        yield from quiet(script, options, wrapped, ("dataparallel-to-ddp", calls[0]))
+        yield from quiet(script, options, wrapped, calls[0])
 
 
 def _calls(script: Script) -> list[ast.Call]:

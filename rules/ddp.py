@@ -12,7 +12,15 @@ from autofast.techniques.ddp.planned import edits_for
 MESSAGE = "trains in one process on one device; torchrun can start one for each GPU, and each takes its part of every batch"
 
 
-@rule("ddp", Effect.RECIPE, groups=("parallel",), default=False, option="--ddp")
+@rule(
+    "ddp",
+    Effect.RECIPE,
+    groups=("parallel",),
+    default=False,
+    option="--ddp",
+    several_processes=True,
+    uses=("accumulation",),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Train in several processes, one for each GPU, with DistributedDataParallel."""
     if not script.steps and not script.frameworks:
@@ -24,4 +32,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(place, MESSAGE, refusal=str(why))
     else:
         yield Finding(place, MESSAGE + note, edits=tuple(edits), key=place)
-        yield from quiet(script, options, wrapped, ("ddp", place))
+        yield from quiet(script, options, wrapped, place)

@@ -12,7 +12,7 @@ DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
-@rule("device-creation", Effect.EXACT, groups=("transfer",))
+@rule("device-creation", Effect.EXACT, groups=("transfer",), relieves={"transfer": 3, "host": 6})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Make tensors on the device instead of copying them there in every step."""
     if options.target == "cpu" or script.calls(*DEFAULTS):

@@ -27,7 +27,7 @@ OWN_ORDER = (
 QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
-@rule("empty-cache", Effect.EXACT, groups=("sync",))
+@rule("empty-cache", Effect.EXACT, groups=("sync",), relieves={"host": 5})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not empty the allocator's cache, or wait for the GPU, in every step."""
     for site in script.calls(*EMPTY):

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.ddp.planned import Replaced
 from autofast.techniques.optimizer.fused import against, edits, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import starts
 from autofast.techniques.precision.apex import KEY as APEX
-from autofast.techniques.precision.apex import apex_goes
+from autofast.techniques.precision.apex import Going, apex_goes
 from autofast.write.arguments import room
 from autofast.write.requirements import at_least
 from autofast.write.spelling import uses_gpu
@@ -17,7 +18,13 @@ from autofast.write.spelling import uses_gpu
 ADAGRAD_CUDA = (2, 8)
 
 
-@rule("fused-optimizer", Effect.ROUNDING, groups=("optimizer",))
+@rule(
+    "fused-optimizer",
+    Effect.ROUNDING,
+    groups=("optimizer",),
+    relieves={"optimizer": 1, "host": 2, "device": 5, "cpu": 3},
+    uses=("apex-amp", "dataparallel-to-ddp"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters in a few kernels instead of one per operation."""
     if not (script.steps or script.frameworks) or (options.target == "cuda" and not uses_gpu(script)):
@@ -34,9 +41,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
             yield Finding(optimizer.node, message, refusal=home)
-        elif isinstance(start := starts(script, optimizer, options), str):
+        elif isinstance(start := starts(script, optimizer, options, parallel_goes=options.decides(Replaced)), str):
             yield Finding(optimizer.node, message, refusal=start)
         else:
             made = (*edits(script, optimizer, home, options, bool(start)), *start)
-            key, needs = (APEX, ("apex-amp",)) if "apex" in script.frameworks else (None, ())
+            key, needs = (APEX, (Going,)) if "apex" in script.frameworks else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.amp import KEY, amp
+from autofast.techniques.precision.amp import KEY, Amp, amp
+from autofast.techniques.precision.scaling import Scaling
 
 MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler beside the optimizer scales the loss and unscales them"
 
 
-@rule("grad-scaler", Effect.ROUNDING, groups=("precision",))
+@rule(
+    "grad-scaler",
+    Effect.ROUNDING,
+    groups=("precision",),
+    decides=Scaling,
+    lowers_precision=True,
+    uses=("autocast",),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Scale the loss where autocast runs in fp16, so that small gradients do not become zero."""
     found = amp(script, options)
@@ -23,8 +31,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     edits = [e for made in found.makes.values() for e in made] + found.scaling.edits
     files = {source_of(place): place for place in found.makes}
     for place in files.values():
-        yield Finding(place, MESSAGE, edits=tuple(edits), key=KEY, needs=("autocast",))
+        yield Finding(place, MESSAGE, edits=tuple(edits), key=KEY, needs=(Amp,))
     for call in found.scaling.backwards:
         if source_of(call) not in files:
             files[source_of(call)] = call  # type: ignore[assignment]
-            yield Finding(call, MESSAGE, edits=tuple(edits), key=KEY, needs=("autocast",))
+            yield Finding(call, MESSAGE, edits=tuple(edits), key=KEY, needs=(Amp,))

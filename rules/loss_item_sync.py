@@ -15,7 +15,7 @@ from autofast.write.spelling import uses_gpu
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
 
-@rule(NAME, Effect.EXACT, groups=("sync",))
+@rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script) or any(owner in script.frameworks for owner in OWNERS):

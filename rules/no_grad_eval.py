@@ -18,7 +18,7 @@ from autofast.write.spelling import torch_in
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")  # they evaluate without gradients themselves
 
 
-@rule("no-grad-eval", Effect.EXACT, groups=("evaluation",))
+@rule("no-grad-eval", Effect.EXACT, groups=("evaluation",), relieves={"evaluation": 1})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Evaluate under inference_mode, or no_grad where tensors of the evaluation are used later."""
     owners = [owner for owner in OWNERS if owner in script.frameworks]

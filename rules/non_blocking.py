@@ -11,7 +11,7 @@ from autofast.techniques.transfers.copies import Move, against, asynchronous, mo
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
 
-@rule("non-blocking", Effect.EXACT, groups=("transfer",))
+@rule("non-blocking", Effect.EXACT, groups=("transfer",), relieves={"transfer": 2})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy batches to the device without waiting for the end of each copy."""
     if options.target == "cpu":

@@ -8,11 +8,18 @@ from autofast.facts.loaders import counts, given
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.few_workers import NONE, raised
-from autofast.techniques.loading.workers import NAME, RULE, refusal, wish
+from autofast.techniques.loading.workers import NAME, refusal, wish
 from autofast.write.loader_arguments import added
+from autofast.write.worker_helper import Helped
 
 
-@rule(RULE, Effect.SAMPLING, groups=("loader",))
+@rule(
+    "num-workers",
+    Effect.SAMPLING,
+    groups=("loader",),
+    decides=Helped,
+    relieves={"data": 1, "evaluation": 2},
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Fetch and collate batches in worker processes, as many as the machine has cores for."""
     without = [x for x in script.loaders if counts(script, x) and given(x, NAME) is None]

@@ -14,7 +14,7 @@ from autofast.write.loader_arguments import Wish, added
 MESSAGE = "the worker processes are stopped and started again at every epoch"
 
 
-@rule("persistent-workers", Effect.SAMPLING, groups=("loader",))
+@rule("persistent-workers", Effect.SAMPLING, groups=("loader",), relieves={"data": 3}, uses=("num-workers",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""
     wishes: list[Wish] = []

@@ -17,7 +17,7 @@ from autofast.write.spelling import cuda_test, requires_cuda
 MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
 
 
-@rule("pin-memory", Effect.EXACT, groups=("loader", "transfer"))
+@rule("pin-memory", Effect.EXACT, groups=("loader", "transfer"), relieves={"data": 5, "transfer": 1})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep batches in page-locked memory, from which a GPU fetches them by itself."""
     if options.target == "cpu":

@@ -12,7 +12,7 @@ from autofast.rule import Effect, Finding, Options, rule
 ADVICE = "if training still waits for data, try prefetch_factor=4; it costs that many batches of memory for each worker and gains nothing otherwise"
 
 
-@rule("prefetch-factor", Effect.EXACT, groups=("loader",))
+@rule("prefetch-factor", Effect.EXACT, groups=("loader",), relieves={"data": 4})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Point out where a deeper queue of batches may smooth out slow files."""
     for loader in script.loaders:

@@ -11,7 +11,7 @@ from autofast.techniques.optimizer.zeroing import against, by_hand, explicit, re
 MESSAGE = "fills gradients with zeros, to which the next backward adds, instead of letting it write them"
 
 
-@rule("set-to-none", Effect.EXACT, groups=("optimizer",))
+@rule("set-to-none", Effect.EXACT, groups=("optimizer",), relieves={"optimizer": 2, "host": 3})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Drop gradients instead of filling them with zeros."""
     places = [*explicit(script), *by_hand(script)]

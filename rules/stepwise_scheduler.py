@@ -22,7 +22,7 @@ from autofast.write.reach import Reach, number_in
 MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
 
 
-@rule("stepwise-scheduler", Effect.RECIPE, groups=("schedule",), default=False)
+@rule("stepwise-scheduler", Effect.RECIPE, groups=("schedule",), default=False, uses=("accumulation",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Step the learning rate after every update instead of once an epoch."""
     ticks = {id(t.node): t for s in script.schedulers for t in s.ticks}

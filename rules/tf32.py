@@ -13,7 +13,7 @@ from autofast.write.placement import setup_place, trainer_place
 from autofast.write.spelling import chooses_devices_late, cuda_test, requires_cuda, torch_in, uses_gpu
 
 
-@rule("tf32", Effect.ROUNDING, groups=("backend", "precision"))
+@rule("tf32", Effect.ROUNDING, groups=("backend", "precision"), lowers_precision=True, relieves={"device": 2})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""
     if options.target == "cpu" or not uses_gpu(script) or decided(script):

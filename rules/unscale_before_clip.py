@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, amp
+from autofast.techniques.precision.scaling import Scaling
 from autofast.techniques.precision.unscaling import Known, forgotten
 
 ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
 
 
-@rule("unscale-before-clip", Effect.ROUNDING, groups=("precision",))
+@rule("unscale-before-clip", Effect.ROUNDING, groups=("precision",), uses=("grad-scaler",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Unscale gradients before they are clipped or read."""
     made = amp(script, options).scaling
     for unscale in made.unscales if made is not None else ():
-        yield Finding(unscale.node, ADDED, edits=unscale.edits, key=KEY, needs=("grad-scaler",))
+        yield Finding(unscale.node, ADDED, edits=unscale.edits, key=KEY, needs=(Scaling,))
     mine = [s for s in script.steps if s.scalers]
     if not mine:
         return

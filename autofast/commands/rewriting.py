@@ -64,7 +64,7 @@ def read(entry: Path, root: Path, raw: bytes | None = None) -> Script:
 
 def plan(script: Script, config: Config) -> Plan:
     """What the configured rules would do to ``script``."""
-    return _plan(script, config, select(config.select, config.ignore, config.also))
+    return _plan(script, config, select(config.select, config.ignore, config.given))
 
 
 def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record], list[str]]:
@@ -100,7 +100,7 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
     script = read(entry, root, raw)
-    rules = select(config.select, config.ignore, config.also)
+    rules = select(config.select, config.ignore, config.given)
     whole = chosen = _plan(script, config, rules)
     if trains_nothing(script, whole) and not script.unread:
         raise BadInput(f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains")
@@ -135,17 +135,21 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
     )
 
 
-def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
-    options = Options(
+def options_of(config: Config, rules: list[Rule]) -> Options:
+    """What the configuration says to these rules."""
+    return Options(
         precision=config.precision,
         target=config.target,
         selected=frozenset(rule.name for rule in rules),
-        asked=frozenset(rule.name for rule in rules if not rule.default and rule.name in {*config.select, *config.also}),
+        asked=frozenset(r.name for r in rules if not r.default and (r.name in config.select or r.is_asked_by(config.given))),
         accumulate=config.accumulate,
         keep_batch=config.keep_batch,
         sync_batchnorm=config.sync_batchnorm,
     )
-    return Plan.make(script, options, rules, config.effect, config.line_length)
+
+
+def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
+    return Plan.make(script, options_of(config, rules), rules, config.effect, config.line_length)
 
 
 def _within(source: Source, find: Find) -> Find:

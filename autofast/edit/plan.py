@@ -17,7 +17,7 @@ from autofast.edit.merge import Pool, file_of
 from autofast.edit.postcheck import PostConditionError
 from autofast.edit.running import LeftOut, run
 from autofast.model.source import Source, source_of
-from autofast.rule import Effect, Finding, Options, Rule
+from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
 
 if TYPE_CHECKING:
     from autofast.edit.compose import Document
@@ -70,12 +70,13 @@ class Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
         options = replace(options, selected=names, asked=options.asked - {x.rule for x in left_out})
-        every, failed = run(chosen, script, options)
+        every, failed = run(chosen, script, options, effect)
         if failed:  # the others may have counted on them
             rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
             return cls._make(script, options, rest, effect, line_length, documents, (*left_out, *failed))
         ignores = Ignores()
-        found = [ignores.apply(_stamped(f, r.name)) for r, f in every]
+        deciding = {r.decides: r.name for r in (*REGISTRY.values(), *chosen) if r.decides is not None}
+        found = [ignores.apply(_stamped(f, r.name, deciding)) for r, f in every]
         effects = {rule.name: rule.effect for rule in chosen}
         found = [_limited(f, effects[f.rule], max(effect, effects[f.rule]) if f.rule in options.asked else effect) for f in found]
         found = [_refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f for f in found]
@@ -184,8 +185,15 @@ class Plan:
 
 
 # ------------------------------------------------------------------------------------------------ from findings to fixes
-def _stamped(finding: Finding, rule: str) -> Finding:
-    return replace(finding, rule=rule, edits=tuple(replace(edit, rule=rule) for edit in finding.edits))
+def _stamped(finding: Finding, rule: str, deciding: Mapping[type, str]) -> Finding:
+    """The finding of ``rule``, with what it needs as pairs of a rule and a key."""
+
+    def named(need: Need) -> tuple[str, object]:
+        decision, key = need if isinstance(need, tuple) else (need, finding.key)
+        return (rule if decision is None else decision if isinstance(decision, str) else deciding[decision]), key
+
+    edits = tuple(replace(edit, rule=rule) for edit in finding.edits)
+    return replace(finding, rule=rule, edits=edits, needs=tuple(map(named, finding.needs)))
 
 
 def _limited(finding: Finding, of_rule: Effect, allowed: Effect) -> Finding:
@@ -212,8 +220,9 @@ def _settled(findings: Sequence[Finding]) -> tuple[list[Finding], Pool]:
 
 def _lacking(findings: Sequence[Finding]) -> dict[int, str]:
     present = {(f.rule, f.key) for f in findings if f.edits}
-    needed = {n: [need if isinstance(need, tuple) else (need, f.key) for need in f.needs] for n, f in enumerate(findings) if f.edits}
-    missing = {n: [need[0] for need in needs if need not in present] for n, needs in needed.items()}
+    missing = {
+        n: [str(need[0]) for need in f.needs if isinstance(need, tuple) and need not in present] for n, f in enumerate(findings) if f.edits
+    }
     return {n: f"needs {' and '.join(rules)} here" for n, rules in missing.items() if rules}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import traceback
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autofast import faults
 from autofast.model.source import BadInput, source_of
-from autofast.rule import Finding, Options, Rule
+from autofast.rule import Effect, Finding, Options, Rule
 
 if TYPE_CHECKING:
     from autofast.model.script import Script
@@ -42,13 +42,20 @@ class LeftOut:
         return f"{place}: {self.why}; the other rules go on{faults.trace(self.error)}"
 
 
-def run(rules: Iterable[Rule], script: Script, options: Options) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
+def seen_by(rule: Rule, rules: Iterable[Rule], options: Options, effect: Effect) -> Options:
+    """The options of a rule, with what is decided by itself and the rules that it uses, as far as they may do what they do."""
+    mine = (r for r in rules if r.name in (rule.name, *rule.uses) and (r.effect <= effect or r.name in options.asked))
+    decisions = frozenset(r.decides for r in mine if r.decides is not None)
+    return replace(options, decisions=decisions, requested=rule.name in options.asked)
+
+
+def run(rules: Sequence[Rule], script: Script, options: Options, effect: Effect) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
     """All that the rules find, and those that raised: what these had found before counts for nothing."""
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
     for rule in rules:
         try:
-            found += [(rule, finding) for finding in list(rule.find(script, options))]
+            found += [(rule, finding) for finding in list(rule.find(script, seen_by(rule, rules, options, effect)))]
         except BadInput:
             raise
         except Exception as error:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.model.source import parent_of, source_of
+from autofast.model.source import ancestors, parent_of, source_of
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
@@ -296,16 +296,14 @@ def declared(scope: ast.AST) -> frozenset[str]:
 
 
 def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
-    """Every name in the file that stands for the variable ``name`` of the code of ``scope``, also in other scopes, in the order of the text."""
+    """Every name in ``scope`` that stands for what ``name`` is in its code, also in scopes inside that share it, in the order of the text."""
     table = variables_of(scope)
     variable = table.find(name, scope)  # type: ignore[arg-type]
     if variable is None:
         return []
-    found = [
-        *table.loads(variable),
-        *(n for n in table.stores(variable) if isinstance(n, ast.Name)),
-    ]
-    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+    found = [*table.loads(variable), *(n for n in table.stores(variable) if isinstance(n, ast.Name))]
+    here = [n for n in found if any(outer is scope for outer in ancestors(n))]
+    return sorted(here, key=lambda n: (n.lineno, n.col_offset))
 
 
 def is_local(name: ast.Name) -> bool:

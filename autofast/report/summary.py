@@ -14,8 +14,6 @@ from autofast.report.style import Style, count
 from autofast.report.text import shown_path
 from autofast.rule import Effect
 
-PROCESSES = {"ddp", "dataparallel-to-ddp"}  # rules after which a script can be started in several
-
 
 def summary(result: Rewritten, to: Destination, written: Sequence[Path], style: Style) -> str:
     """Rules applied, places left alone and why, work for a person, what was written, what to run next."""
@@ -64,7 +62,7 @@ def _next(result: Rewritten, to: Destination, name: str) -> Iterator[str]:
         entry += f" {shlex.quote(str(Path(to.path) / result.script.entry.rel))}"
     elif to.mode == "in-place":
         entry = f"ORIGINAL {entry}"
-    if result.plan.applied & PROCESSES:
+    if any(rule.several_processes and rule.name in result.plan.applied for rule in result.plan.rules):
         entry += " --ddp" * (to.mode == "diff") + ' --launch-rewritten "torchrun --nproc-per-node=2"'
     yield f"To verify: autofast verify {entry}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autofast.registry import all_rules
 from autofast.verify.estimates import fmean, median
 from autofast.verify.record import PHASES, Run
 from autofast.verify.result import Diagnosis
@@ -11,19 +12,6 @@ from autofast.verify.speed import window
 
 LARGE = 0.25  # a phase besides computing that takes this share of a step is what to look at first
 IDLE, FULL_LOAD = 60.0, 85.0  # GPU utilisation in per cent
-
-RULES: Mapping[str, tuple[str, ...]] = {
-    "data": ("num-workers", "batched-dataset", "persistent-workers", "prefetch-factor", "pin-memory"),
-    "transfer": ("pin-memory", "non-blocking", "device-creation"),
-    "evaluation": ("no-grad-eval", "num-workers", "batched-dataset", "autocast"),
-    "optimizer": ("fused-optimizer", "set-to-none"),
-    "communication": (),
-    "host": ("loss-item-sync", "fused-optimizer", "set-to-none", "anomaly-mode", "empty-cache", "device-creation"),
-    "device": ("autocast", "tf32", "channels-last", "cudnn-benchmark", "fused-optimizer"),
-    "cpu": ("autocast", "channels-last", "fused-optimizer", "anomaly-mode"),
-    "unknown": (),
-}
-"""What bounds a script, and the rules that can change it, the most promising first."""
 
 _SAID = {
     "data": "waits for data {share} of a step",
@@ -75,6 +63,12 @@ def bound_of(share: Mapping[str, float], utilisation: float | None, gpu: bool) -
     return "host" if utilisation < IDLE else "device"
 
 
+def rules_for(bound: str) -> tuple[str, ...]:
+    """The rules that can change what bounds a script, the most promising first."""
+    ranked = [(rule.relieves[bound], name) for name, rule in all_rules().items() if bound in rule.relieves]
+    return tuple(name for _, name in sorted(ranked))
+
+
 def _per_cent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
@@ -103,4 +97,4 @@ def diagnose(runs_a: Sequence[Run], runs_b: Sequence[Run] = ()) -> Diagnosis:
     if after:
         left = bound_of(after, used_after, gpu)
         sentence += f"; the rewritten script {_sentence(left, after, used_after)}" if (left, left) != (bound, "unknown") else ""
-    return Diagnosis(before, after, bound, sentence + ".", RULES[bound])
+    return Diagnosis(before, after, bound, sentence + ".", rules_for(bound))

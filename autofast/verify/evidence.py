@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from autofast.registry import all_rules
 from autofast.verify.ranks import compared
 from autofast.verify.record import FULL, Detail, Run, Step
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
 SEEDED = Detail(gradients=True, batches=True)
 DOUBLE = replace(FULL, double=True)
-HALF_RULES = frozenset({"autocast", "grad-scaler", "tf32"})
 HALF_STEP, SINGLE_STEP = 2.0**-8, 2.0**-23  # spacing of bfloat16 and of float32 around 1: the size of one rounding
 
 
@@ -80,7 +80,7 @@ def gather(
             if run.ok:
                 good[name].setdefault(run.seed, run)
     special = [r for r in runs if r.arm == ORIGINAL and r.ok and r not in plain]
-    half = None if rules is None else bool(HALF_RULES & set(rules))
+    half = None if rules is None else any(rule.lowers_precision for name, rule in all_rules().items() if name in rules)
     return Evidence(
         effect,
         tuple(r for r in arms[ORIGINAL] if r.seed == 0),

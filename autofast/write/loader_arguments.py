@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
 from autofast.model.script import Loader, Script
-from autofast.rule import Effect, Finding
+from autofast.rule import Effect, Finding, Need
 from autofast.write.arguments import Home, room
 
 
@@ -19,7 +19,7 @@ class Wish:
     loader: Loader
     make: Callable[[Home], tuple[str, tuple[Edit, ...]]]  # the value at a home, and what else it needs there
     effect: Effect | None = None
-    needs: tuple[str, ...] = ()  # rules without whose fix at ``key`` this would be wrong
+    needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
     key: ast.AST | None = None  # the place of that fix; None for the home itself
 
 

@@ -64,8 +64,8 @@ def accumulated(script: Script, options: Options) -> list[Accumulated]:
 
 
 def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | None:
-    """What ``accumulation`` makes of a loop in the same plan, for rules that count updates; None where it does nothing there."""
-    if "accumulation" not in options.selected or options.accumulate < 2:
+    """What becomes of a loop in the same plan, for rules that count updates; None where it does nothing there."""
+    if not options.decides(Accumulated) or options.accumulate < 2:
         return None
     return next((a for a in accumulated(script, options) if a.step.loop is loop and a.edits), None)
 

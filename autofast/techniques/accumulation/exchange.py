@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.model.script import Script
-from autofast.rule import Finding, Options, Refusal
+from autofast.rule import Finding, Need, Options, Refusal
 from autofast.techniques.accumulation import accumulated, existing, no_sync
 
 EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
 
 
-def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: tuple[str, object]) -> Iterator[Finding]:
+def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: object) -> Iterator[Finding]:
     """Where the gradients of several batches are gathered, the processes exchange them once a window.
 
-    ``wrapped`` are the names by which the calls of models call them now, ``beside`` the rule and the key of the finding that names them so.
+    ``wrapped`` are the names by which the calls of models call them now, ``beside`` the key of the finding that names them so.
     """
     for step in script.steps:
         calls = [s.node for s in step.forwards if isinstance(s.node, ast.Call) and id(s.node) in wrapped]
@@ -25,13 +25,13 @@ def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: tup
         name = wrapped[id(calls[0])]
         planned = accumulated.planned(script, options, step.loop)
         edits: list[Edit] = []
-        needs: tuple[tuple[str, object], ...] = (beside,)
+        needs: tuple[Need, ...] = ((None, beside),)
         try:
             if planned is not None and planned.window is not None and planned.turn is not None:
                 condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
                 backwards = [e.node for e in planned.turn.of("backward")]
                 edits = no_sync.no_sync(planned.turn.loop, backwards, condition, planned.edits, calls, name, always=False)
-                needs = (beside, ("accumulation", step.loop))
+                needs = ((None, beside), (accumulated.Accumulated, step.loop))
             elif (test := no_sync.last_of_window(script, step)) is not None:
                 assert isinstance(step.loop, ast.For)
                 backwards = [b.node for b in step.backwards]

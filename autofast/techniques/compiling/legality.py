@@ -56,6 +56,10 @@ def is_there(script: Script) -> ast.AST | None:
     return next((node for source in script.sources for node in ast.walk(source.tree) if _compiles(node)), None)
 
 
+class Compiled:
+    """The decision that models are compiled."""
+
+
 def _compiles(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         named = isinstance(node.value, ast.Name) and node.value.id in ("re", "regex", "sre")

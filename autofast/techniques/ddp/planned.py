@@ -30,6 +30,10 @@ FRAMEWORKS = {
 STARTS = ("torch.distributed.init_process_group", "torch.distributed.launch", "horovod.torch.init", "deepspeed.init_distributed")
 
 
+class Replaced:
+    """The decision that DistributedDataParallel takes the place of DataParallel."""
+
+
 def edits_for(
     script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
 ) -> tuple[list[Edit], str, dict[int, str]]:

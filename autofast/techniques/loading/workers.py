@@ -12,10 +12,7 @@ from autofast.model.source import source_of
 from autofast.rule import Options
 from autofast.write.arguments import Home, room
 from autofast.write.loader_arguments import Wish
-from autofast.write.worker_helper import helper
-
-RULE = "num-workers"
-
+from autofast.write.worker_helper import Helped, helper
 
 NAME = "num_workers"
 
@@ -35,8 +32,8 @@ def wish(script: Script, loader: Loader, options: Options, template: str = "{}")
 
 def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
     """What another rule wishes for a loader that gets its workers from this one; ``{}`` stands for their number."""
-    if RULE not in options.selected or refusal(script, loader):
+    if not options.decides(Helped) or refusal(script, loader):
         return None
     calls = [x.node for x in script.loaders if counts(script, x) and given(x, NAME) is None and not refusal(script, x)]
     home = room(script, loader.args, NAME, calls)
-    return None if isinstance(home, str) else replace(wish(script, loader, options, template), effect=None, needs=(RULE,), key=home.node)
+    return None if isinstance(home, str) else replace(wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node)

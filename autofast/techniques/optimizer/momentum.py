@@ -49,7 +49,7 @@ def has_momentum(script: Script, optimizer: Optimizer) -> bool:
     return _is_said(script, "momentum")
 
 
-def starts(script: Script, optimizer: Optimizer, options: Options) -> tuple[Edit, ...] | str:
+def starts(script: Script, optimizer: Optimizer, options: Options, *, parallel_goes: bool) -> tuple[Edit, ...] | str:
     """What lets momentum start at zero where fused SGD could not start it by itself, nothing where it can; a reason where neither holds."""
     if not has_momentum(script, optimizer):
         return ()
@@ -57,7 +57,7 @@ def starts(script: Script, optimizer: Optimizer, options: Options) -> tuple[Edit
     late = "" if trouble else _late(script, optimizer)
     if not trouble and not late:
         return ()
-    why = _against(script, optimizer, options)
+    why = _against(script, optimizer, parallel_goes)
     return f"{trouble or late}, and {why}" if why else _edits(optimizer)
 
 
@@ -84,14 +84,14 @@ def _late(script: Script, optimizer: Optimizer) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ whether it can start at zero
-def _against(script: Script, optimizer: Optimizer, options: Options) -> str:
+def _against(script: Script, optimizer: Optimizer, parallel_goes: bool) -> str:
     """Why buffers cannot be made, filled with zeros, before the steps of the optimizer."""
     args = optimizer.args
     if args.open or not args.get(3, "dampening") <= {Const(0), Const(0.0)} or _is_said(script, "dampening"):
         return "with dampening, its momentum cannot start at zero"
     if any(f in FRAMEWORKS for f in script.frameworks):
         return "the framework may take another optimizer in its place"
-    if "dataparallel-to-ddp" in options.asked:
+    if parallel_goes:
         return "DataParallel, for which it would be, goes"
     if _is_said(script, "momentum_buffer") or any(_reads_state(script, optimizer, s.tree) for s in script.sources):
         return "the script handles the optimizer's state itself"

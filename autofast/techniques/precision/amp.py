@@ -61,7 +61,7 @@ _KNOWN: WeakKeyDictionary[Script, dict[tuple[str, str, bool], Amp]] = WeakKeyDic
 
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
-    with_scaler = "grad-scaler" in options.selected
+    with_scaler = options.decides(Scaling)
     key = options.precision, options.target, with_scaler
     known = _KNOWN.setdefault(script, {})
     if key not in known:

@@ -49,8 +49,8 @@ _KNOWN: WeakKeyDictionary[Script, dict[str, Going | None]] = WeakKeyDictionary()
 
 
 def apex_goes(script: Script, options: Options) -> bool:
-    """Whether the rule ``apex-amp`` takes part in this plan and puts torch.amp in the place of apex."""
-    going = without_apex(script, options) if "apex-amp" in options.selected else None
+    """Whether torch.amp is put in the place of apex in this plan."""
+    going = without_apex(script, options) if options.decides(Going) else None
     return going is not None and not going.refusal
 
 

@@ -15,12 +15,12 @@ from autofast.techniques.trainers.spots import flag
 WORDS = {"amp": "mixed precision", "channels-last": "channels_last order", "compile": "torch.compile"}
 
 
-def find(script: Script, options: Options) -> Iterator[Finding]:
+def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Finding]:
     """Advice for each option that is in the way of a technique."""
     if not script.steps:
         return
     said: set[int] = set()
-    for technique, sites in _sites(script, options):
+    for technique, sites in _sites(script, options, compiles):
         ways = [_switch(script, o) for site in sites for o in site]
         switches = {id(w.node): w for w in ways if w is not None}
         if not ways or None in ways or len(switches) != 1 or said & switches.keys():
@@ -31,12 +31,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(option.node, f"{WORDS[technique]} is an option that is off by default", advice=f"run it with {flag(option)}{where}")
 
 
-def _sites(script: Script, options: Options) -> Iterator[tuple[str, list[Site]]]:
+def _sites(script: Script, options: Options, compiles: bool) -> Iterator[tuple[str, list[Site]]]:
     if options.target == "cuda":
         made = [s for s in script.calls(*AUTOCAST, *SCALER) if isinstance(s.node, ast.Call)]
         yield "amp", [s for s in made if isinstance(s.node, ast.Call) and len(script.values(s.node.func)) == 1]
     yield "channels-last", [s for s in script.log.of("move_model") if any(_to_channels_last(o) for o in s)]
-    if "compile" in options.asked:
+    if compiles:
         yield "compile", script.calls("torch.compile")
 
 
