@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autofast.flow.callgraph import CallGraph
+from autofast.flow import callgraph
 from autofast.flow.cfg import Function
 from autofast.flow.positions import block, index, nodes_of
-from autofast.flow.scopes import Variable, is_parameter, variables_of
+from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, statement_of
 from autofast.model.values import Inst, Thing
@@ -87,13 +87,13 @@ class _Search:
             self.scopes[id(variable.scope)] = variable.scope
             self.names[name.id] = None
             self.stores.update((id(s), s) for s in stores)
-        elif is_parameter(variable.scope, name.id):
+        elif isinstance(variable.scope, FUNCTIONS) and is_parameter(variable.scope, name.id):
             self._arguments(variable.scope, name.id)
         else:
             self.refusal = f"where `{name.id}` comes from is not known"
 
-    def _arguments(self, function: Function, name: str) -> None:
-        given = self.script.analysis(CallGraph).arguments(function, name)
+    def _arguments(self, function: callgraph.Function, name: str) -> None:
+        given = self.script.analysis(callgraph.CallGraph).arguments(function, name)
         if not given:
             self.refusal = f"nothing in this project calls {getattr(function, 'name', 'the lambda')}(), which gets `{name}`"
         for call, expr in given:

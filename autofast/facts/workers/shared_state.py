@@ -121,7 +121,8 @@ class _Sides:
     def of(self, loader: Loader, names: tuple[str, ...], beside: str = "") -> Side:
         key = id(loader), names
         if key not in self.made:
-            self.made[key] = Side(self.script, [t for n in names for t in _argument(loader, n)], _argument(loader, beside) if beside else ())
+            roots = [t for n in names for t in _argument(loader, n)]
+            self.made[key] = Side(self.script, roots, _argument(loader, beside) if beside else ())
         return self.made[key]
 
 
