@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, is_none_test
-from autofast.flow.call_sites import calls_of
+from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
@@ -284,7 +284,7 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
     found: dict[int, ast.AST] = {}
     todo: list[ast.AST] = [node]
     seen: set[tuple[int, str]] = set()
-    calls = calls_of(script)
+    calls = script.analysis(CallGraph)
     while todo:
         part = _whole(todo.pop())
         parent = parent_of(part)
@@ -299,7 +299,7 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
             function = function_of(parent)
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(function) not in found:
                 found[id(function)] = function
-                todo += calls.of(function)
+                todo += calls.sites(function)
         for target in targets:
             for name in ast.walk(target):
                 if isinstance(name, ast.Attribute) and strict:
@@ -412,7 +412,7 @@ def _is_dead(script: Script, node: ast.AST) -> bool:
 
 
 def _dead(script: Script) -> dict[int, bool]:
-    calls = calls_of(script)
+    calls = script.analysis(CallGraph)
     trained = script.log.of(".backward", ".manual_backward")
     trains = {id(f.func.node) for site in trained for o in site for f in o.stack if isinstance(f, CallFrame)}
     found: dict[int, bool] = {}
@@ -420,5 +420,6 @@ def _dead(script: Script) -> dict[int, bool]:
         for node in ast.walk(source.tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 special = node.name.startswith("__") or node.name in ("forward", "backward") or bool(node.decorator_list)
-                found[id(node)] = not (special or id(node) in trains or calls.of(node) or calls.elsewhere(node) is not None)
+                used = calls.sites(node) or calls.handed(node) is not None or calls.unknown_calls(node)
+                found[id(node)] = not (special or id(node) in trains or used)
     return found

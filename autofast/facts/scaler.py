@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from autofast.flow.call_sites import calls_of
 from autofast.model.events import CallFrame, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of
@@ -469,9 +468,8 @@ _ENTERED: dict[int, tuple[Script, dict[int, tuple[ast.AST, list[Function]]]]] = 
 
 def _entered(script: Script) -> dict[int, tuple[ast.AST, list[Function]]]:
     """For each node the functions that are run there: the calls, and whatever else the reader has followed (callbacks, properties)."""
-    calls = calls_of(script)
-    if id(calls) in _ENTERED and _ENTERED[id(calls)][0] is script:
-        return _ENTERED[id(calls)][1]
+    if id(script) in _ENTERED and _ENTERED[id(script)][0] is script:
+        return _ENTERED[id(script)][1]
     found: dict[int, tuple[ast.AST, dict[int, Function]]] = {}
     for source in script.sources:
         for node in ast.walk(source.tree):
@@ -486,7 +484,7 @@ def _entered(script: Script) -> dict[int, tuple[ast.AST, list[Function]]]:
                     found.setdefault(id(frame.node), (frame.node, {}))[1].setdefault(id(frame.func.node), frame.func.node)
     known = {key: (node, list(functions.values())) for key, (node, functions) in found.items()}
     _ENTERED.clear()
-    _ENTERED[id(calls)] = script, known
+    _ENTERED[id(script)] = script, known
     return known
 
 

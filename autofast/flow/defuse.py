@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.flow.accesses import Access, Kind, accesses
-from autofast.flow.cfg import Function, Graph, Node, graph_of
+from autofast.flow.cfg import PLACES, Function, Graph, Node, graph_of
 from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.source import parent_of, statement_of
@@ -115,6 +115,37 @@ class DefUse:
             found += [n for n in self._class_reads if n.id == variable.name]
         found = [n for n in found if definition in self.reaching(n)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    def uses_after(self, variable: Variable, code: ast.AST) -> list[ast.Name]:
+        """The places that may read what a variable holds while or after ``code`` of this function runs, before it gets another value.
+
+        This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound. In the order of the text.
+        """
+        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n))
+        found: list[ast.Name] = [*self.table.loads(variable), *stores]
+        if variable in self._local and variable not in self._shared:
+            read = self._read_after(variable, code)
+            found = [n for n in found if id(n) in read or id(n) not in self._inline]
+        return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    def _read_after(self, variable: Variable, code: ast.AST) -> set[int]:
+        places = {id(self.graph.place(n)) for n in ast.walk(code) if n is code or isinstance(n, PLACES)}
+        todo = [n for p in places for start in self.graph.copies.get(p, ()) for n in self.graph.out(start)]
+        found: set[int] = set()
+        seen: set[Node] = set()
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            lost = False
+            for access, other in self._accesses.get(node, ()):
+                if other == variable and access.kind is not Kind.USE:
+                    lost = lost or access.sure
+                elif other == variable and not lost:
+                    found.add(id(access.node))
+            todo += self.graph.raises.get(node, ()) if lost else self.graph.out(node)
+        return found
 
     @cached_property
     def _class_reads(self) -> list[ast.Name]:

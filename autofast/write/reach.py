@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterable
 
 from autofast.edit.edits import Edit, Parameter
-from autofast.flow.call_sites import Scope, Variable
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Function as Scope
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.iterations import FUNCTIONS
 from autofast.flow.positions import block
-from autofast.flow.scopes import binds, mentions
+from autofast.flow.scopes import Variable, binds, mentions
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of
@@ -149,9 +150,7 @@ def _done(script: Script, store: ast.stmt, stores: set[int], stack: Stack, node:
         return False
     if function.name == "__init__":
         return True  # ``self`` is there, and not from inside its __init__
-    from autofast.flow.call_sites import calls_of
-
-    return any(_done(script, statement_of(c), {id(statement_of(c))}, stack, node, seen) for c in calls_of(script).of(function))
+    return any(_done(script, statement_of(c), {id(statement_of(c))}, stack, node, seen) for c in script.analysis(CallGraph).sites(function))
 
 
 def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None:

@@ -15,10 +15,10 @@ from autofast.edit.order import Rank
 from autofast.facts.batch.scopes import Kind
 from autofast.facts.updates.cadence import jumps
 from autofast.facts.updates.events import Event, Turn, clears
-from autofast.flow.call_sites import Variable, calls_of
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
-from autofast.flow.scopes import mentions, stored_in
+from autofast.flow.scopes import Variable, mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.rule import Refusal, at
@@ -280,7 +280,7 @@ class Body:
     def _check_callers(self) -> None:
         functions = self._outer_functions()
         for function in functions:
-            for call in calls_of(self.script).of(function):  # type: ignore[arg-type]
+            for call in self.script.analysis(CallGraph).sites(function):  # type: ignore[arg-type]
                 if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
                     raise Refusal(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
 

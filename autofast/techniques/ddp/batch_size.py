@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.flow.call_sites import calls_of
-from autofast.flow.definition_sites import argument
+from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.scopes import mentions
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
@@ -70,8 +69,7 @@ def _of_name(script: Script, name: ast.Name) -> Iterator[ast.expr]:
         if isinstance(node.ctx, ast.Load) and node is not name and script.reached(node) and not _in_loader(script, node):
             yield node
     if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and home is function and _is_parameter(function, name.id):
-        for call in calls_of(script).of(function):
-            passed = argument(call, function, name.id)
+        for _, passed in script.analysis(CallGraph).arguments(function, name.id):
             if passed is not None:
                 yield from _uses(script, passed)
 
@@ -164,7 +162,8 @@ def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Func | B
     if isinstance(node, ast.Lambda):
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    mine = [n for n in names if (e := argument(call, node, n)) is not None and any(x is use for x in ast.walk(e))]
+    given = {n: e for c in code_of(callee) for n in names if (e := script.analysis(CallGraph).argument(call, c, n)) is not None}
+    mine = [n for n, e in given.items() if any(x is use for x in ast.walk(e))]
     if not mine:
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     for name in mine:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.facts.gradients import left_out, parameters_of, used_parameters
 from autofast.facts.parts import parts_of
-from autofast.flow.call_sites import Attribute, Scope, Variable, calls_of
-from autofast.flow.definition_sites import argument, home_of
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Function
+from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.iterations import FUNCTIONS
 from autofast.flow.positions import block as block_around
-from autofast.flow.scopes import is_parameter, mentions
+from autofast.flow.scopes import Variable, is_parameter, mentions
 from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
@@ -295,7 +296,7 @@ def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str])
 class _Bring:
     """Brings the wrapper to the places that call the model, by an argument where the function has one for the model."""
 
-    def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Scope | None):
+    def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Function | None):
         self.script, self.mine, self.way, self.name, self.scope = script, mine, way, name, scope
         self.edits: dict[int, Edit] = {}
         self.things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
@@ -312,22 +313,22 @@ class _Bring:
         self.edits[id(func)] = Rewrite(func, text)
         return text
 
-    def _name(self, function: Scope) -> str:
+    def _name(self, function: Function) -> str:
         name = self.way.to(function)
         if name is None:
             raise Refusal(f"the model cannot be brought to {at(function)}: {self.way.refusal}")
         return name
 
-    def _is_given(self, function: Scope, name: str) -> bool:
+    def _is_given(self, function: Function, name: str) -> bool:
         """The function gets the model by a parameter that can hold the wrapper instead: then all its calls give that."""
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not is_parameter(function, name):
             return False
         if not all(self._is_light(n) for n in mentions(function, name)):
             return False
-        calls = calls_of(self.script)
-        if calls.elsewhere(function) is not None or not calls.of(function):
+        calls = self.script.analysis(CallGraph)
+        if calls.complete(function):
             return False
-        given = [(call, argument(call, function, name)) for call in calls.of(function)]
+        given = calls.arguments(function, name)
         if any(expr is None or not self.script.values(expr) for _, expr in given):
             return False
         mine = [(c, e) for c, e in given if e is not None and any(id(t) in self.things for t in self.script.values(e))]
@@ -349,7 +350,7 @@ class _Bring:
 
 
 # ------------------------------------------------------------------------------------------------ where it is made
-def _beside_variable(script: Script, mine: Trained, scope: Scope, stores: Iterable[ast.stmt]) -> None:
+def _beside_variable(script: Script, mine: Trained, scope: Function, stores: Iterable[ast.stmt]) -> None:
     """Directly before the statement, in the block of the model's variable, that leads to the training."""
     stores = list(stores)
     here = _block_with(stores)
@@ -409,7 +410,7 @@ def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:
     return next((mine[id(n)] for n in (node, *ancestors(node)) if id(n) in mine), None)  # type: ignore[return-value]
 
 
-def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Scope, place: int) -> None:
+def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Function, place: int) -> None:
     """Nothing moves or converts the model after the wrapper is made."""
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     order = {id(s): n for n, s in enumerate(here)}

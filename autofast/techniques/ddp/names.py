@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Helper, Import
-from autofast.flow.call_sites import Scope
+from autofast.flow.cfg import Function
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
@@ -162,7 +162,7 @@ class Training:
     optimizers: list[Thing]
     setup: ast.stmt
     end: ast.stmt
-    flow: Scope
+    flow: Function
     epochs: ast.AST | None = None
     wrapped: dict[int, str] = field(default_factory=dict)
     reductions: dict[int, str] = field(default_factory=dict)

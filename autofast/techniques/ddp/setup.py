@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
-from autofast.flow.call_sites import Scope
+from autofast.flow.cfg import Function
 from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
@@ -36,7 +36,7 @@ class Flow:
         first: before it the group is made. last: after it (before it, where it is a ``return``) the group is left.
     """
 
-    scope: Scope
+    scope: Function
     block: list[ast.stmt]
     first: ast.stmt
     last: ast.stmt
@@ -46,7 +46,7 @@ class Flow:
         return in_block(self.block, self.scope, stack, node)
 
 
-def in_block(block: list[ast.stmt], scope: Scope, stack: Stack, node: ast.AST) -> ast.stmt | None:
+def in_block(block: list[ast.stmt], scope: Function, stack: Stack, node: ast.AST) -> ast.stmt | None:
     """The statement of ``block`` (in the code of ``scope``) below which the script comes to ``node``; None where it is not below it."""
     here = place_in(scope, stack, node)
     if here is None:
@@ -55,7 +55,7 @@ def in_block(block: list[ast.stmt], scope: Scope, stack: Stack, node: ast.AST) -
     return next((mine[id(n)] for n in (here, *ancestors(here)) if id(n) in mine), None)
 
 
-def place_in(scope: Scope, stack: Stack, node: ast.AST) -> ast.AST | None:
+def place_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
     """The node in the code of ``scope`` at which the script is when it comes to ``node``."""
     calls = [f for f in stack if isinstance(f, CallFrame)]
     start = 0
@@ -79,7 +79,7 @@ def flow_of(script: Script, happenings: Iterable[Happening]) -> Flow:
         while n < min(len(common), len(other)) and common[n].node is other[n].node and common[n].func.node is other[n].func.node:
             n += 1
         common = common[:n]
-    scope: Scope = script.entry.tree
+    scope: Function = script.entry.tree
     if common:
         scope = common[-1].func.node
         _check_once(stacks, common[-1])
@@ -100,7 +100,7 @@ def _check_once(stacks: list[Stack], flow: CallFrame) -> None:
                 raise Refusal(f"{flow.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})")
 
 
-def _block_of(scope: Scope, stacks: list[Stack]) -> list[ast.stmt]:
+def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
     """The body of the flow: below the main guard where everything is there."""
     if isinstance(scope, ast.Lambda):
         raise Refusal(f"the training is started by a lambda ({at(scope)})")
@@ -112,7 +112,7 @@ def _block_of(scope: Scope, stacks: list[Stack]) -> list[ast.stmt]:
     return body
 
 
-def _first(script: Script, scope: Scope, block: list[ast.stmt]) -> ast.stmt:
+def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
     order = {id(s): n for n, s in enumerate(block)}
     first = len(block)
     for (kind, _), site in script.log.each():
@@ -134,7 +134,7 @@ def _matters(occurrence: Occurrence) -> bool:
     return not (isinstance(occurrence.this, Ext) and occurrence.this.name.startswith(("argparse.", "builtins.")))
 
 
-def _last(scope: Scope, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
+def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
     """The last statement of the block: the last one of the module is below the main guard, where the training is there."""
     last = block[-1]
     guards = {id(f.node) for stack in stacks for f in stack if isinstance(f, GuardFrame)}
