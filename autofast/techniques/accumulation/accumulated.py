@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Edit
 from autofast.facts.batch.losses import Losses
-from autofast.facts.batch.scopes import Kind, Scope, Shape
+from autofast.facts.batch.samples import Activation, Kind, Shape
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Turn, check_order, turn_of
 from autofast.model.events import CallFrame, Stack
@@ -137,16 +137,16 @@ def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, 
     batch = frozenset(n.id for n in ast.walk(turn.loop.target) if isinstance(n, ast.Name)) - counters
     kinds: dict[int, Kind] = {}
     for event in turn.of("backward"):
-        scope = Scope(function_of(turn.loop), {}, turn.loop, batch)
+        run = Activation(function_of(turn.loop), {}, turn.loop, batch)
         for call in event.calls:
-            scope = Scope(call.func.node, {n: _given(losses, g.expr, scope) for n, g in call.given.items() if g.expr is not None})
+            run = Activation(call.func.node, {n: _given(losses, g.expr, run) for n, g in call.given.items() if g.expr is not None})
         assert event.backward is not None
-        kinds[id(event)] = losses.of(whole(event.backward), scope)
+        kinds[id(event)] = losses.of(whole(event.backward), run)
     return kinds
 
 
-def _given(losses: Losses, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
-    return lambda: losses.shape(expr, scope)
+def _given(losses: Losses, expr: ast.expr, run: Activation) -> Callable[[], Shape]:
+    return lambda: losses.shape(expr, run)
 
 
 def _has_batch_norm(script: Script, step: Step) -> bool:

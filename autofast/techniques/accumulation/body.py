@@ -12,7 +12,7 @@ from textwrap import indent
 
 from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap
 from autofast.edit.order import Rank
-from autofast.facts.batch.scopes import Kind
+from autofast.facts.batch.samples import Kind
 from autofast.facts.updates.cadence import jumps
 from autofast.facts.updates.events import Event, Turn, clears
 from autofast.flow.call_sites import Variable, calls_of
