@@ -7,17 +7,17 @@ written down before the first: every way that the script comes to an update must
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from autofast.flow.iterations import FUNCTIONS
-from autofast.flow.positions import block, index
+from autofast.flow.cfg import LOOPS, Loop
+from autofast.flow.positions import block, index, shared, statement_at
+from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Frame, GuardFrame, LoopFrame, Occurrence, Stack, WithFrame, below
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import parent_of, statement_of
 from autofast.model.values import Const, Dict, Ext, Inst, Thing, const
-from autofast.read.recover.steps import LOOPS
 from autofast.rule import Refusal, at
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
@@ -43,7 +43,7 @@ class Pace:
         gone: the statement that steps the scheduler now. guard: it does so only where there is a scheduler.
     """
 
-    epochs: ast.AST
+    epochs: Loop
     loop: ast.For
     loader: ast.expr
     loaders: list[Thing]
@@ -73,9 +73,9 @@ def pace_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Pace:
         if not isinstance(parent_of(update.node), (ast.Expr, ast.Assign)):
             raise Refusal(f"the step on {at(update.node)} is part of an expression")
     epochs = _epochs(tick)
-    gone, guard = _at_epoch_end(tick, epochs)
+    gone, guard = _at_epoch_end(script, tick, epochs)
     loop = _batches(script, updates, epochs)
-    _in_order(tick, updates, epochs)
+    _in_order(script, tick, updates, epochs)
     anchor, branch = _anchor(script, updates, loop)
     loader, loaders = _loader(script, loop, updates)
     window = _window(script, branch, loop, loaders) if branch is not None else None
@@ -102,8 +102,8 @@ def _turning(frame: Frame) -> bool:
     return isinstance(frame, LoopFrame) and not frame.unrolled
 
 
-def _epochs(tick: Tick) -> ast.AST:
-    found = {}
+def _epochs(tick: Tick) -> Loop:
+    found: dict[int, Loop] = {}
     for occurrence in tick.site:
         loop = next((f.node for f in reversed(occurrence.stack) if _turning(f)), None)
         if not isinstance(loop, LOOPS):
@@ -136,7 +136,7 @@ def _straight(frames: Stack, words: str) -> None:
         raise Refusal(f"{words} {why} ({at(frame.node)})")
 
 
-def _at_epoch_end(tick: Tick, epochs: ast.AST) -> tuple[ast.stmt, bool]:
+def _at_epoch_end(script: Script, tick: Tick, epochs: Loop) -> tuple[ast.stmt, bool]:
     """The statement of a step that every epoch makes once, and whether it asks first whether there is a scheduler."""
     ways = {}
     for occurrence in tick.site:
@@ -144,7 +144,7 @@ def _at_epoch_end(tick: Tick, epochs: ast.AST) -> tuple[ast.stmt, bool]:
         guarded = [f for f in rest if isinstance(f, BranchFrame) and _asks_for(f, tick.scheduler)]
         _straight(tuple(f for f in rest if f not in guarded), "its step")
         ways[_way(rest)] = occurrence
-        _no_way_out(rest, tick.node, epochs, "its step may be left out")
+        _no_way_out(script, rest, tick.node, epochs, "its step may be left out")
     if len(ways) != 1:
         raise Refusal("it is stepped more than once in an epoch")
     statement = statement_of(tick.node)
@@ -166,50 +166,44 @@ def _is_test_of(test: ast.expr, scheduler: ast.expr) -> bool:
     return ast.dump(test) == ast.dump(scheduler)
 
 
-def _in_order(tick: Tick, updates: list[Update], epochs: ast.AST) -> None:
+def _in_order(script: Script, tick: Tick, updates: list[Update], epochs: ast.AST) -> None:
     """The updates of an epoch come before its step of the scheduler."""
+    graphs = script.analysis(Flow)
     for update in updates:
         for first in update.site:
             for second in tick.site:
                 a, b = below(first.stack, epochs), below(second.stack, epochs)
-                n = 0
-                while n < min(len(a), len(b)) and a[n].node is b[n].node and getattr(a[n], "arm", 0) == getattr(b[n], "arm", 0):
-                    n += 1
-                mine = statement_of(a[n].node if n < len(a) else update.node)
-                theirs = statement_of(b[n].node if n < len(b) else tick.node)
-                here = block(theirs)
-                if mine is theirs or index(here, mine) < 0:
+                depth = shared(a, b)
+                mine, theirs = statement_at(a, update.node, depth), statement_at(b, tick.node, depth)
+                graph = graphs.graph(theirs)
+                if mine is theirs or not (graph.dominates(mine, theirs) or graph.dominates(theirs, mine)):
                     raise Refusal(f"whether it is stepped after the updates of the epoch is not clear ({at(theirs)})")
-                if index(here, mine) > index(here, theirs):
+                if graph.dominates(theirs, mine):
                     raise Refusal("it is stepped before the updates of the epoch")
 
 
-def _no_way_out(frames: Stack, node: ast.AST, loop: ast.AST, words: str) -> None:
-    """Nothing before ``node`` ends the turn of ``loop``, or a function on the way from there."""
-    scope: ast.AST = loop
-    for frame in (*(f for f in frames if isinstance(f, CallFrame)), None):
-        here = node if frame is None else frame.node
-        for jump in jumps(scope):
-            only_this_turn = isinstance(jump, ast.Continue) if scope is loop else isinstance(jump, ast.Return)
-            if only_this_turn and jump.lineno < getattr(here, "lineno", 0):
-                raise Refusal(f"{words}: {at(jump)} leaves before it")
-        if frame is not None:
-            scope = frame.func.node
+def _no_way_out(script: Script, frames: Stack, node: ast.AST, loop: Loop, words: str) -> None:
+    """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from there."""
+    scope: Loop | None = loop
+    for here in (*(f.node for f in frames if isinstance(f, CallFrame)), node):
+        if (exit_ := cut_short(script, here, scope)) is not None:
+            raise Refusal(f"{words}: {at(exit_)} leaves before it")
+        scope = None
 
 
-def jumps(scope: ast.AST) -> Iterator[ast.stmt]:
-    """What leaves a turn of a loop (``continue``, ``break``) or the function around (``return``) from inside ``scope``."""
-    todo: list[tuple[ast.AST, bool]] = [(child, False) for child in getattr(scope, "body", ()) if isinstance(child, ast.stmt)]
-    while todo:
-        node, in_loop = todo.pop()
-        if isinstance(node, ast.Return) or (isinstance(node, (ast.Continue, ast.Break)) and not in_loop):
-            yield node
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            todo += [(child, in_loop or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
+def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | None:
+    """A ``continue`` that may end the iteration of ``loop``, or without one a ``return`` that may end the function, before ``node``."""
+    found = script.analysis(Flow).graph(node).leaving_before(node, loop)
+    return next((s for s in found if isinstance(s, ast.Return if loop is None else ast.Continue)), None)
+
+
+def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
+    """The ``break`` and ``return`` statements that end a loop."""
+    return [s for s in script.analysis(Flow).graph(loop).exits(loop) if isinstance(s, (ast.Break, ast.Return))]
 
 
 # ------------------------------------------------------------------------------------------------ the batches
-def _batches(script: Script, updates: list[Update], epochs: ast.AST) -> ast.For:
+def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     """The one loop over batches that makes all updates of an epoch."""
     steps = {id(s.loop) for s in script.steps}
     found: dict[int, ast.AST] = {}
@@ -225,16 +219,15 @@ def _batches(script: Script, updates: list[Update], epochs: ast.AST) -> ast.For:
             loop = rest[cut].node
             found[id(loop)] = loop
             _straight(rest[:cut], "the training of an epoch")
-            _no_way_out(rest[:cut], loop, epochs, "the training of an epoch may be left out")
+            _no_way_out(script, rest[:cut], loop, epochs, "the training of an epoch may be left out")
             ways[_way(rest[:cut])] = occurrence
     if len(found) != 1 or len(ways) != 1:
         raise Refusal("the optimizer is stepped in several loops of an epoch")
     loop = next(iter(found.values()))
     if not isinstance(loop, ast.For):
         raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
-    for jump in jumps(loop):
-        if not isinstance(jump, ast.Continue):
-            raise Refusal(f"{at(jump)} may end the loop over batches early")
+    for jump in ends_of(script, loop):
+        raise Refusal(f"{at(jump)} may end the loop over batches early")
     return loop
 
 
@@ -244,7 +237,7 @@ def _anchor(script: Script, updates: list[Update], loop: ast.For) -> tuple[ast.s
     for update in updates:
         for occurrence in update.site:
             rest = below(occurrence.stack, loop)
-            _no_way_out(rest, update.node, loop, "not every batch ends in an update")
+            _no_way_out(script, rest, update.node, loop, "not every batch ends in an update")
             way = tuple((id(f.node), getattr(f, "arm", False)) for f in rest)
             places[id(update.node), way] = (update.node, rest)
     anchor, branch = _once(list(places.values()))
@@ -422,17 +415,13 @@ class Counter:
 
     def _is_length(self, expr: ast.expr) -> bool:
         if isinstance(expr, ast.Name):
-            made = [
-                parent_of(n)
-                for n in ast.walk(function_of(self.loop))
-                if isinstance(n, ast.Name) and n.id == expr.id and isinstance(n.ctx, ast.Store)
-            ]
-            if len(made) == 1 and isinstance(made[0], ast.Assign):
-                expr = made[0].value
+            found = self.script.analysis(Flow).reaching(expr)
+            value = next(iter(found)).value if len(found) == 1 else None
+            expr = value if value is not None else expr
         if not isinstance(expr, ast.Call) or not isinstance(expr.func, ast.Name) or expr.func.id != "len" or len(expr.args) != 1:
             return False
-        found = self.script.values(expr.args[0])
-        return bool(found) and all(any(t is x for x in self.loaders) for t in found)
+        things = self.script.values(expr.args[0])
+        return bool(things) and all(any(t is x for x in self.loaders) for t in things)
 
 
 def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script) -> int | None:

@@ -13,7 +13,7 @@ from textwrap import indent
 from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.batch.samples import Kind
-from autofast.facts.updates.cadence import jumps
+from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Turn, clears
 from autofast.flow.call_sites import Variable, calls_of
 from autofast.flow.iterations import within
@@ -43,7 +43,7 @@ class Body:
         ends = self._units([e for e in self.turn.events if e.at_end or self._comes_after(e)])
         starts = self._units([e for e in self.turn.events if e.kind == "zero" and not self._comes_after(e)])
         ends = closed(ends, self.turn)
-        self._check_jumps([*ends, *starts])
+        self._check_exits([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
         for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):  # those in other functions first: they name the condition
@@ -288,24 +288,12 @@ class Body:
         return list({id(c.func.node): c.func.node for e in self.turn.events for c in e.calls}.values())
 
     # ------------------------------------------------------------------------------------------------ what must hold
-    def _check_jumps(self, units: list[Unit]) -> None:
-        """Nothing ends the turn of a batch, or a function on the way, before its last unit."""
-        last: dict[int, int] = {}
-        scopes: dict[int, ast.AST] = {}
-        for node in [u.statement for u in units] + [e.node for e in self.turn.of("backward")]:
-            scope: ast.AST = self.loop if within(node, self.loop) else function_of(node)
-            scopes[id(scope)] = scope
-            last[id(scope)] = max(last.get(id(scope), 0), getattr(node, "lineno", 0))
-        for event in self.turn.events:
-            for call in event.calls:
-                scope = self.loop if within(call.node, self.loop) else function_of(call.node)
-                scopes[id(scope)] = scope
-                last[id(scope)] = max(last.get(id(scope), 0), getattr(call.node, "lineno", 0))
-        for key, scope in scopes.items():
-            for jump in jumps(scope):
-                wanted = ast.Continue if scope is self.loop else ast.Return
-                if isinstance(jump, wanted) and jump.lineno < last[key]:
-                    raise Refusal(f"{at(jump)} may end the turn of a batch before its update")
+    def _check_exits(self, units: list[Unit]) -> None:
+        """Nothing ends the iteration of a batch, or a function on the way, before one of its units."""
+        calls = [c.node for e in self.turn.events for c in e.calls]
+        for node in [*(u.statement for u in units), *(e.node for e in self.turn.of("backward")), *calls]:
+            if (leaving := cut_short(self.script, node, self.loop if within(node, self.loop) else None)) is not None:
+                raise Refusal(f"{at(leaving)} may end the turn of a batch before its update")
 
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""

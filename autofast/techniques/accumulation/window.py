@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Helper, Wrap
-from autofast.facts.updates.cadence import BARS, Counter, check_loader, jumps
+from autofast.facts.updates.cadence import BARS, Counter, check_loader, ends_of
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -96,7 +96,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if not isinstance(loop, ast.For):
         raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
     loader, things = loader_of(script, step, loop)
-    flags = list(dict.fromkeys(f for jump in jumps(loop) for f in _flags(script, jump, loop)))
+    flags = list(dict.fromkeys(f for jump in ends_of(script, loop) for f in _flags(script, jump, loop)))
     if loop.orelse:
         raise Refusal("the loop has an `else`")
     changed = {name for statement in loop.body for name in stored_in(statement)}
@@ -113,8 +113,6 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
 
 def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
     """Options that are off and, where they are on, end the loop early (``if args.dry_run: break``): each batch is a window then."""
-    if isinstance(jump, ast.Continue):
-        return
     for outer in (jump, *ancestors(jump)):
         if outer is loop:
             break

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Rewrite, Wrap
 from autofast.facts.updates.rates import counts_batches
+from autofast.flow.callgraph import code_of
+from autofast.flow.scopes import stored_in
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.values import Bound, Const, Func, Inst, Seq, Thing, Values, const, one
+from autofast.model.values import Bound, Const, Func, Seq, Thing, Values, const, one
 from autofast.rule import Refusal, at
 from autofast.write.spelling import spelled
 
@@ -239,16 +241,15 @@ MATH = frozenset("cos sin tan exp sqrt pow tanh atan acos asin fabs cosh sinh pi
 
 def _of_function(thing: Thing) -> tuple[bool, bool]:
     """Whether a function of the project may be asked between two epochs, and whether it then gives other values."""
-    function = thing.func if isinstance(thing, Bound) else thing
-    assert isinstance(function, Func)
-    node = function.node
-    args = node.args.args[1:] if isinstance(thing, Bound) and isinstance(thing.this, Inst) else node.args.args
-    if len(args) != 1 or node.args.vararg or node.args.kwonlyargs:
+    (callee,) = code_of(thing)
+    node = callee.function
+    taken = [*node.args.posonlyargs, *node.args.args][int(callee.is_bound) :]
+    if len(taken) != 1 or node.args.vararg or node.args.kwonlyargs:
         return False, False
+    known = {taken[0].arg}
     if isinstance(node, ast.Lambda):
-        return _is_smooth(node.body, {args[0].arg}), _changes_between(node.body, {args[0].arg})
-    known = {args[0].arg}
-    local = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return _is_smooth(node.body, known), _changes_between(node.body, known)
+    local = stored_in(node)
     changes = False
     for statement in _statements(node.body):
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
