@@ -121,7 +121,6 @@ def f(xs, c):
     assert leaving(13, None) == [12]
 
 
-
 def test_postdominance():
     source = parse(ORDER)
     graph = graph_at(source)

@@ -735,12 +735,15 @@ nce = InfoNCE()
 
 def test_what_a_condition_binds_reaches_its_arms():
     """The sum that the test makes of the mean is what is returned: it needs no share of the window."""
-    head = HEAD.replace("torch.set_default", """def cost(out, y):
+    head = HEAD.replace(
+        "torch.set_default",
+        """def cost(out, y):
     loss = F.cross_entropy(out, y)
     if (loss := loss * len(y)) is not None:
         return loss
 
-torch.set_default""")
+torch.set_default""",
+    )
     text = done(LOOP.replace("criterion(model(x), y)", "cost(model(x), y)"), head=head, steps=(3,), keep=False)
     assert "share_of_window" not in text
 
