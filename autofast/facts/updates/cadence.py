@@ -17,7 +17,7 @@ from autofast.model.events import BranchFrame, CallFrame, Frame, GuardFrame, Loo
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
 from autofast.model.source import parent_of, statement_of
-from autofast.model.values import Const, Dict, Ext, Inst, Thing, const
+from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal, at
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
@@ -293,12 +293,10 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
             break
         if isinstance(expr, ast.Subscript) and any(isinstance(t, Dict) for t in script.values(expr.value)):
             break
-        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
-        plain = all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found)
-        (step,) = inner.values() if len(inner) == 1 else (None,)
-        if not found or not plain or step is None:
+        inner = inside_bar(found)
+        if inner is None:
             raise Refusal(unknown)
-        expr = step
+        expr = inner
     for scheduled in loaders.values():
         loader = next((x for x in script.loaders if any(t is scheduled for t in x.things)), None)
         if loader is None:
@@ -307,6 +305,14 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
     if not loaders or not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
         raise Refusal(unknown)
     return expr, list(loaders.values())
+
+
+def inside_bar(found: Values) -> ast.expr | None:
+    """What a progress bar or a counter goes over, as it is written; None where something else is among these values."""
+    inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+    if len(inner) != 1 or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
+        return None
+    return next(iter(inner.values()))
 
 
 def check_loader(script: Script, loader: Loader, thing: Thing) -> None:

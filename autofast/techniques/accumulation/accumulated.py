@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Edit
 from autofast.facts.batch.losses import Losses
@@ -51,16 +50,22 @@ class Accumulated:
         return all(any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in way) for way in ways)
 
 
-_KNOWN: WeakKeyDictionary[Script, dict[tuple[int, bool], list[Accumulated]]] = WeakKeyDictionary()
+class _All:
+    """What becomes of the training loops of a script, for each number of batches and whether the batches stay as large, found once."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self._known: dict[tuple[int, bool], list[Accumulated]] = {}
+
+    def of(self, steps: int, keep: bool) -> list[Accumulated]:
+        if (steps, keep) not in self._known:
+            self._known[steps, keep] = [_of(self.script, step, steps, keep) for step in self.script.steps]
+        return self._known[steps, keep]
 
 
 def accumulated(script: Script, options: Options) -> list[Accumulated]:
     """One for each training loop."""
-    key = options.accumulate, options.keep_batch
-    known = _KNOWN.setdefault(script, {})
-    if key not in known:
-        known[key] = [_of(script, step, *key) for step in script.steps]
-    return known[key]
+    return script.analysis(_All).of(options.accumulate, options.keep_batch)
 
 
 def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Turn
-from autofast.flow.iterations import functions_in, within
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.iterations import within
 from autofast.flow.rare_branches import rare
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
@@ -145,12 +146,10 @@ def _is_shown(node: ast.AST) -> bool:
 
 def _code(script: Script, turn: Turn) -> Iterator[ast.AST]:
     """What runs in a turn."""
-    yield from ast.walk(turn.loop)
-    functions = functions_in(script, turn.loop)
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if id(node) in functions:
-                yield from ast.walk(node)
+    graph = script.analysis(CallGraph)
+    functions = {id(f): f for n in ast.walk(turn.loop) for e in graph.entered(n) for f in graph.runs(e)}
+    for code in (turn.loop, *functions.values()):
+        yield from ast.walk(code)
 
 
 def _check_intervals(script: Script, turn: Turn, steps: int) -> None:
@@ -170,8 +169,7 @@ def _check_intervals(script: Script, turn: Turn, steps: int) -> None:
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:
-    found = script.values(call.func)
-    if any(isinstance(t, (Func, Bound)) for t in found):
+    if any(isinstance(t, (Func, Bound)) for t in script.values(call.func)):
         return True
     given = [call.func, *call.args, *(k.value for k in call.keywords)]
     return any(is_module(t) or is_optimizer(t) for g in given for n in ast.walk(g) for t in script.values(n))

@@ -15,14 +15,16 @@ from autofast.edit.order import Rank
 from autofast.facts.batch.samples import Kind
 from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Turn, clears
-from autofast.flow.call_sites import Variable, calls_of
+from autofast.flow.call_sites import Variable
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
-from autofast.flow.scopes import mentions, stored_in
+from autofast.flow.program import Flow
+from autofast.flow.scopes import loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.rule import Refusal, at
-from autofast.techniques.accumulation.statements import Unit, again, closed, code_of, outermost, stands_after, top_of
+from autofast.techniques.accumulation.statements import Unit, again, closed, code_of, outermost, top_of
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 
@@ -200,8 +202,7 @@ class Body:
     def _clear_first(self, statement: ast.stmt) -> None:
         """What may be there when the first window begins is cleared before the loop."""
         if block(statement) is self.loop.body:
-            loads = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - stored_in(statement)
-            if stored_in(self.loop) - stored_in(statement) & loads:
+            if stored_in(self.loop) - stored_in(statement) & loaded_in(statement):
                 raise Refusal(f"what clears gradients on {at(statement)} is made in the loop")
             if not self._is_cleared_before(statement):
                 code, holes = again(statement)
@@ -280,11 +281,11 @@ class Body:
     def _check_callers(self) -> None:
         functions = self._outer_functions()
         for function in functions:
-            for call in calls_of(self.script).of(function):  # type: ignore[arg-type]
+            for call in self.script.analysis(CallGraph).sites(function):
                 if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
                     raise Refusal(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
 
-    def _outer_functions(self) -> list[ast.AST]:
+    def _outer_functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
         return list({id(c.func.node): c.func.node for e in self.turn.events for c in e.calls}.values())
 
     # ------------------------------------------------------------------------------------------------ what must hold
@@ -297,7 +298,7 @@ class Body:
 
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""
-        inside = nodes_of([u.statement for u in units])
+        inside, graph = nodes_of([u.statement for u in units]), self.script.analysis(Flow).graph(self.loop)
         for gate in (e.gate for u in units for e in u.events if e.gate is not None):
             for asked in (n for n in ast.walk(gate.test) if isinstance(n, ast.Name)):
                 for node in mentions(function_of(gate), asked.id):
@@ -309,7 +310,7 @@ class Body:
                 for node in mentions(scope, name):
                     if not isinstance(node.ctx, ast.Load) or id(node) in inside:
                         continue
-                    if scope is self.home and not within(node, self.loop) and not self.window.drop and stands_after(node, self.loop):
+                    if scope is self.home and not within(node, self.loop) and not self.window.drop and graph.may_follow(node, self.loop):
                         continue
                     raise Refusal(f"`{name}` is asked for on {at(node)}, and known only after an update")
             for target in (n for n in ast.walk(unit.statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)):

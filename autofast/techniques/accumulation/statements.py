@@ -92,7 +92,3 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
 def code_of(text: str) -> str:
     """Plain code inside a template."""
     return text.replace("{", "{{").replace("}", "}}")
-
-
-def stands_after(node: ast.AST, loop: ast.AST) -> bool:
-    return getattr(node, "lineno", 0) > (getattr(loop, "end_lineno", 0) or 0)
