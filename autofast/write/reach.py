@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from autofast.edit.edits import Edit, Parameter
 from autofast.flow import call_sites
@@ -136,7 +136,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
 
 
 # ------------------------------------------------------------------------------------------------ before
-def _done(script: Script, store: ast.stmt, stores: list[ast.stmt], stack: Stack, node: ast.AST, seen: set[int]) -> bool:
+def _done(script: Script, store: ast.stmt, stores: Sequence[ast.stmt], stack: Stack, node: ast.AST, seen: set[int]) -> bool:
     """Whether one of ``stores`` was certainly carried out when the script comes to ``node``."""
     if id(store) in seen:
         return False

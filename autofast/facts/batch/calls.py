@@ -12,7 +12,7 @@ from autofast.rule import Refusal, at
 OLD = ("size_average", "reduce")
 
 
-class Calls(Shapes):
+class TorchCalls(Shapes):
     """Methods of tensors, functions and losses of torch."""
 
     def _method(self, expr: ast.Call, run: Activation) -> Shape:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from autofast.facts.batch.calls import Calls
+from autofast.facts.batch.calls import TorchCalls
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
 from autofast.facts.batch.samples import ROWS, Activation, Kind, Shape, is_all, is_layer, joined, unknown, words
 from autofast.flow.callgraph import Callee, CallGraph, code_of
@@ -28,7 +28,7 @@ from autofast.model.values import Bound, Dict, Ext, Func, Inst, Method, Ref, Seq
 from autofast.rule import Refusal, at
 
 
-class Losses(Calls):
+class Losses(TorchCalls):
     """Asks for the losses of one training loop. ``whole``: batches may become smaller, so that nothing may depend on their size."""
 
     def __init__(self, script: Script, whole: bool):
@@ -270,7 +270,7 @@ class Losses(Calls):
         if isinstance(callee, Ref):
             return self._function(callee.name, expr, run)
         if isinstance(callee, (Func, Bound)):
-            return self._inline(*code_of(callee), expr, run)
+            return self._inline(code_of(callee)[0], expr, run)
         if is_module(callee):
             return self._module(callee, expr, run)
         if self._is_free(expr):

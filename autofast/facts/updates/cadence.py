@@ -25,7 +25,7 @@ FRAMEWORKS = ("accelerate", "lightning", "hf-trainer", "deepspeed", "fabric", "i
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class Interval:
     """The optimizer is stepped after every ``every`` batches; ``last`` where also after a shorter rest at the end of an epoch."""
 
     every: ast.expr
@@ -33,12 +33,12 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Pace:
+class Cadence:
     """The updates of one epoch.
 
     Attributes:
         epochs, loop: the loop over epochs, and the one over batches. loader: what the latter goes over, without counters and bars.
-        loaders: the loaders that this may be. window: where not every batch ends in an update.
+        loaders: the loaders that this may be. interval: where not every batch ends in an update.
         anchor: the statement after which an update is done. updates: their places.
         gone: the statement that steps the scheduler now. guard: it does so only where there is a scheduler.
     """
@@ -47,7 +47,7 @@ class Pace:
     loop: ast.For
     loader: ast.expr
     loaders: list[Thing]
-    window: Window | None
+    interval: Interval | None
     anchor: ast.stmt
     updates: list[Update]
     tick: Tick
@@ -56,12 +56,12 @@ class Pace:
 
     @property
     def stacks(self) -> list[Stack]:
-        """The ways to the updates and to the scheduler's step."""
+        """The paths to the updates and to the scheduler's step."""
         return [o.stack for u in self.updates for o in u.site] + [o.stack for o in self.tick.site]
 
 
-def pace_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Pace:
-    """The pace of the updates below ``tick``; raises :class:`Refusal`."""
+def cadence_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Cadence:
+    """The cadence of the updates below ``tick``; raises :class:`Refusal`."""
     _check_tick(script, tick, schedulers)
     updates = list({id(u.node): u for s in schedulers for u in s.updates}.values())
     wanted = {id(t) for s in schedulers for t in s.optimizers}
@@ -78,8 +78,8 @@ def pace_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Pace:
     _in_order(script, tick, updates, epochs)
     anchor, branch = _anchor(script, updates, loop)
     loader, loaders = _loader(script, loop, updates)
-    window = _window(script, branch, loop, loaders) if branch is not None else None
-    return Pace(epochs, loop, loader, loaders, window, anchor, updates, tick, gone, guard)
+    window = _interval(script, branch, loop, loaders) if branch is not None else None
+    return Cadence(epochs, loop, loader, loaders, window, anchor, updates, tick, gone, guard)
 
 
 def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None:
@@ -114,8 +114,8 @@ def _epochs(tick: Tick) -> Loop:
     return next(iter(found.values()))
 
 
-def _way(frames: Stack) -> tuple[object, ...]:
-    """What tells two ways through an epoch apart."""
+def _path(frames: Stack) -> tuple[object, ...]:
+    """What tells two paths through an epoch apart."""
     return tuple((id(f.node), f.turn if isinstance(f, LoopFrame) else 0) for f in frames if isinstance(f, (CallFrame, LoopFrame)))
 
 
@@ -138,14 +138,14 @@ def _straight(frames: Stack, words: str) -> None:
 
 def _at_epoch_end(script: Script, tick: Tick, epochs: Loop) -> tuple[ast.stmt, bool]:
     """The statement of a step that every epoch makes once, and whether it asks first whether there is a scheduler."""
-    ways = {}
+    paths = {}
     for occurrence in tick.site:
         rest = below(occurrence.stack, epochs)
         guarded = [f for f in rest if isinstance(f, BranchFrame) and _asks_for(f, tick.scheduler)]
         _straight(tuple(f for f in rest if f not in guarded), "its step")
-        ways[_way(rest)] = occurrence
-        _no_way_out(script, rest, tick.node, epochs, "its step may be left out")
-    if len(ways) != 1:
+        paths[_path(rest)] = occurrence
+        _not_left_before(script, rest, tick.node, epochs, "its step may be left out")
+    if len(paths) != 1:
         raise Refusal("it is stepped more than once in an epoch")
     statement = statement_of(tick.node)
     around = parent_of(statement)
@@ -182,7 +182,7 @@ def _in_order(script: Script, tick: Tick, updates: list[Update], epochs: ast.AST
                     raise Refusal("it is stepped before the updates of the epoch")
 
 
-def _no_way_out(script: Script, frames: Stack, node: ast.AST, loop: Loop, words: str) -> None:
+def _not_left_before(script: Script, frames: Stack, node: ast.AST, loop: Loop, words: str) -> None:
     """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from there."""
     scope: Loop | None = loop
     for here in (*(f.node for f in frames if isinstance(f, CallFrame)), node):
@@ -207,7 +207,7 @@ def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     """The one loop over batches that makes all updates of an epoch."""
     steps = {id(s.loop) for s in script.steps}
     found: dict[int, ast.AST] = {}
-    ways: dict[tuple[object, ...], Occurrence] = {}
+    paths: dict[tuple[object, ...], Occurrence] = {}
     for update in updates:
         for occurrence in update.site:
             if not any(f.node is epochs for f in occurrence.stack):
@@ -219,9 +219,9 @@ def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
             loop = rest[cut].node
             found[id(loop)] = loop
             _straight(rest[:cut], "the training of an epoch")
-            _no_way_out(script, rest[:cut], loop, epochs, "the training of an epoch may be left out")
-            ways[_way(rest[:cut])] = occurrence
-    if len(found) != 1 or len(ways) != 1:
+            _not_left_before(script, rest[:cut], loop, epochs, "the training of an epoch may be left out")
+            paths[_path(rest[:cut])] = occurrence
+    if len(found) != 1 or len(paths) != 1:
         raise Refusal("the optimizer is stepped in several loops of an epoch")
     loop = next(iter(found.values()))
     if not isinstance(loop, ast.For):
@@ -237,7 +237,7 @@ def _anchor(script: Script, updates: list[Update], loop: ast.For) -> tuple[ast.s
     for update in updates:
         for occurrence in update.site:
             rest = below(occurrence.stack, loop)
-            _no_way_out(script, rest, update.node, loop, "not every batch ends in an update")
+            _not_left_before(script, rest, update.node, loop, "not every batch ends in an update")
             way = tuple((id(f.node), getattr(f, "arm", False)) for f in rest)
             places[id(update.node), way] = (update.node, rest)
     anchor, branch = _once(list(places.values()))
@@ -345,7 +345,7 @@ def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ windows of several batches
-def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Thing]) -> Window:
+def _interval(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Thing]) -> Interval:
     if not isinstance(branch.node, ast.If):
         raise Refusal(f"the optimizer is stepped under a condition ({at(branch.node)})")
     test, arm = branch.node.test, branch.arm
@@ -360,7 +360,7 @@ def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Th
     every, from_start = windows[0]
     if from_start and lasts:
         raise Refusal(f"the windows of the condition on {at(test)} overlap")
-    return Window(every, from_start or bool(lasts))
+    return Interval(every, from_start or bool(lasts))
 
 
 class Counter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.updates.cadence import Pace
+from autofast.facts.updates.cadence import Cadence
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.iterations import within
 from autofast.flow.program import Flow
@@ -21,7 +21,7 @@ SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
 FINE = ("step", "state_dict", *SHOWS)
 
 
-def check_rates(script: Script, pace: Pace, schedulers: list[Scheduler]) -> None:
+def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -> None:
     """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the rates as well."""
     wanted = {id(t) for s in schedulers for t in s.things}
     rates = {id(t) for s in schedulers for t in s.optimizers}
@@ -47,16 +47,16 @@ def check_rates(script: Script, pace: Pace, schedulers: list[Scheduler]) -> None
             raise Refusal(f"{at(test)} decides by the learning rate")
 
 
-def log_between(script: Script, pace: Pace) -> str:
+def log_between(script: Script, cadence: Cadence) -> str:
     """A note on lines that show the learning rate after the updates of an epoch, and before the step that is moved away."""
-    wanted = {id(t) for t in pace.tick.things}
-    flow, tick, epochs = script.analysis(Flow), pace.tick.node, pace.epochs
+    wanted = {id(t) for t in cadence.tick.things}
+    flow, tick, epochs = script.analysis(Flow), cadence.tick.node, cadence.epochs
     graph = flow.graph(tick)
-    in_order = flow.graph(pace.loop) is graph
+    in_order = flow.graph(cadence.loop) is graph
     lines = []
     for node in (n for n in [*_rates(script), *_shown(script, wanted)] if flow.graph(n) is graph and within(n, epochs)):
-        if not within(node, pace.loop) and not graph.may_follow(node, tick, epochs):
-            if not in_order or graph.may_follow(node, pace.loop, epochs):
+        if not within(node, cadence.loop) and not graph.may_follow(node, tick, epochs):
+            if not in_order or graph.may_follow(node, cadence.loop, epochs):
                 lines.append(node.lineno)
     return f" (the rate that line {lines[0]} shows is then the next epoch's)" if lines else ""
 

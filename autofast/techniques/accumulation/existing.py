@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
 from autofast.flow.iterations import within
+from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
@@ -207,7 +208,7 @@ def _follows(script: Script, call: ast.Call, window: Existing) -> bool:
     if isinstance(window.every, ast.Constant):
         return False
     todo: list[ast.AST] = [n for e in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(e)]
-    seen = set()
+    seen: set[Definition] = set()
     while todo:
         node = todo.pop()
         if isinstance(node, ast.expr) and _alike(node, window.every):

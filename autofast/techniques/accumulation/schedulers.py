@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Wrap
-from autofast.facts.updates.events import Event, Turn
+from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.scopes import mentions, owner, variables_of
 from autofast.model.kinds import is_loader
 from autofast.model.script import Scheduler, Script
@@ -38,14 +38,14 @@ class Horizons:
     """The edits for all schedulers of a loop. ``keep``: the number of updates stays what it was, that of batches does not."""
 
     script: Script
-    turn: Turn
+    iteration: Iteration
     window: Window
     keep: bool
     edits: list[Edit] = field(default_factory=list)
     _done: set[int] = field(default_factory=set)
 
     def build(self) -> list[Edit]:
-        for event in self.turn.of("schedule"):
+        for event in self.iteration.of("schedule"):
             schedulers = [s for s in self.script.schedulers if any(t is x for t in s.things for x in event.things)]
             if not schedulers:
                 raise Refusal(f"which scheduler is stepped on {at(event.node)} is not known")
@@ -178,7 +178,7 @@ class Horizons:
 
     def _is_loader(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)
-        mine = {id(t) for s in self.turn.step.loaders for t in (s,)}
+        mine = {id(t) for s in self.iteration.step.loaders for t in (s,)}
         return bool(found) and all(id(t) in mine for t in found)
 
     def _number(self, expr: ast.Call) -> None:

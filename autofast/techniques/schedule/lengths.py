@@ -56,7 +56,7 @@ ABSOLUTE = ("LambdaLR", "CosineAnnealingWarmRestarts")  # set the rate from its 
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class Conversion:
     """The edits of one scheduler. ``uses`` tells how often they need the number of updates, ``lasting`` whether they ask for it later."""
 
     scheduler: Scheduler
@@ -127,11 +127,11 @@ def _may_be(scheduler: Scheduler, items: tuple[Values, ...]) -> bool:
     return any(t is x for item in items for x in item for t in scheduler.things)
 
 
-def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
+def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
     """What makes ``scheduler`` count updates, of which an epoch has ``count``; raises :class:`Refusal`."""
     form = FORMS[scheduler.name]
     if not form.kind:
-        return Change(scheduler, (), form.smooth, 0)
+        return Conversion(scheduler, (), form.smooth, 0)
     args, call = scheduler.args, scheduler.node
     given = args.given(form.index, form.name)
     expr = spelled(call, given)
@@ -141,24 +141,24 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
     if expr is None:
         if given is not None or not form.default or args.dicts:
             raise Refusal(f"`{form.name}` of {scheduler.name} does not stand in its call ({at(call)})")
-        return Change(scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1)
+        return Conversion(scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1)
     if form.kind == "times":
         if scheduler.name != "CosineAnnealingLR":
             _whole(script, expr)
-        return Change(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
+        return Conversion(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
     if form.kind == "each":
         if isinstance(expr, (ast.List, ast.Tuple)) and not any(isinstance(e, ast.Starred) for e in expr.elts):
             for e in expr.elts:
                 _whole(script, e)
-            return Change(scheduler, tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts), form.smooth, len(expr.elts))
+            return Conversion(scheduler, tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts), form.smooth, len(expr.elts))
         _whole(script, expr)
-        return Change(scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2)
+        return Conversion(scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2)
     if form.kind == "root":
         _positive(script, expr)
-        return Change(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
+        return Conversion(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
     functions = [f for part in _listed(expr) for f in [_function(script, part, factor, form.kind)]]
     edits = tuple(e for made, _ in functions for e in made)
-    return Change(scheduler, edits, any(smooth for _, smooth in functions), 2, lasting=True)
+    return Conversion(scheduler, edits, any(smooth for _, smooth in functions), 2, lasting=True)
 
 
 def _listed(expr: ast.expr) -> list[ast.expr]:
