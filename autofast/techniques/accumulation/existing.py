@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
-from autofast.flow.iterations import within
 from autofast.flow.defuse import Definition
+from autofast.flow.iterations import within
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
