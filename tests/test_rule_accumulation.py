@@ -733,6 +733,12 @@ nce = InfoNCE()
     assert "f.T" in refused(loop)
 
 
+def test_another_enumerate():
+    """It need not be called in this function to be another one."""
+    head = HEAD + "\n\ndef enumerate(things):\n    return [(thing, thing) for thing in things]\n"
+    assert "`enumerate` is something else here" in refused(LOOP, head=head)
+
+
 def test_what_a_condition_binds_reaches_its_arms():
     """The sum that the test makes of the mean is what is returned: it needs no share of the window."""
     head = HEAD.replace(

@@ -176,15 +176,8 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
         root = root.value
     here, there = function_of(place), function_of(expr)
     value = const(script.values(expr))
-    variables, graph = variables_of(place), script.analysis(Flow).graph(place)
-    if isinstance(root, ast.Name) and source_of(place) is source_of(expr):
-        variable = variables.find(root.id, here)
-        if variable is not None and variable == variables.of(root):
-            stores = [statement_of(n) for n in variables.stores(variable)]
-            if isinstance(variable.scope, ast.Module) and variable.scope is not here:
-                return ast.unparse(expr)
-            if is_parameter(here, root.id) or graph.one_dominates(stores, place):
-                return ast.unparse(expr)
+    if isinstance(root, ast.Name) and _means_the_same(script, root, place):
+        return ast.unparse(expr)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(root, ast.Name) and root is not expr:
@@ -194,14 +187,37 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
             known = _parameters({id(t) for t in objects}, [*ways, *stacks])
             if id(here) in known:
                 return known[id(here)] + rest
-            for variable in sorted((Variable(n, here) for n in variables.bound(here)), key=lambda v: v.name):
-                loads = [n for n in variables.loads(variable) if script.values(n)]
-                if loads and all(script.values(n) == script.values(root) for n in loads):
-                    if graph.one_dominates(map(statement_of, variables.stores(variable)), place):
-                        return variable.name + rest
+            if name := _name_of(script, script.values(root), place):
+                return name + rest
     if isinstance(expr, ast.Name) and is_parameter(there, expr.id) and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id)):
         frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
         given = {id(g.expr): g.expr for f in frames if (g := f.given.get(expr.id)) is not None and g.expr is not None}
         if len(given) == 1 and all(expr.id in f.given for f in frames):
             return number_in(script, next(iter(given.values())), place, ways, stacks)
     raise Refusal(f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}")
+
+
+def _means_the_same(script: Script, name: ast.Name, place: ast.stmt) -> bool:
+    """Whether a name stands for the same variable right before ``place``, and has a value there."""
+    variables, here = variables_of(place), function_of(place)
+    variable = variables.find(name.id, here)
+    if variable is None or source_of(place) is not source_of(name) or variable != variables.of(name):
+        return False
+    if variable.scope is not here:
+        return isinstance(variable.scope, ast.Module)
+    return is_parameter(here, name.id) or _has_value(script, variable, place)
+
+
+def _name_of(script: Script, values: Values, place: ast.stmt) -> str:
+    """A variable of the function of ``place`` that certainly is one of ``values`` there; empty where there is none."""
+    variables, here = variables_of(place), function_of(place)
+    for variable in (Variable(n, here) for n in sorted(variables.bound(here))):
+        found = [v for n in variables.loads(variable) if (v := script.values(n))]
+        if found and all(v == values for v in found) and _has_value(script, variable, place):
+            return variable.name
+    return ""
+
+
+def _has_value(script: Script, variable: Variable, place: ast.stmt) -> bool:
+    stores = [statement_of(n) for n in variables_of(place).stores(variable)]
+    return script.analysis(Flow).graph(place).one_dominates(stores, place)
