@@ -62,6 +62,65 @@ def test_dominance():
     assert graph.dominates(at(source, 9), at(source, 10).targets[0])  # type: ignore[attr-defined]
 
 
+def test_one_of_several_dominates():
+    """Each arm does it: no single statement dominates what follows."""
+    source = parse(ORDER)
+    graph = graph_at(source)
+
+    def one(lines: tuple[int, ...], line: int | None) -> bool:
+        return graph.one_dominates([at(source, n) for n in lines], at(source, line) if line else None)
+
+    assert one((4, 8), 9) and not one((4,), 9) and not one((8,), 9)
+    assert one((2,), None) and one((6, 9), None) and not one((9,), None)  # one way returns on line 6
+    assert one((13, 15), 16) and not one((12, 13), 16)  # line 12 may raise, and then line 13 is not run
+    assert not one((9,), 9) and not one((), 9)
+
+
+def test_order_in_one_iteration():
+    source = parse("""
+def f(xs):
+    for x in xs:
+        a = x
+        if a:
+            continue
+        b = a
+""")
+    graph = graph_at(source)
+    loop = at(source, 2)
+    assert isinstance(loop, ast.For)
+    first, last = at(source, 3), at(source, 6)
+    assert graph.may_follow(last, first, loop) and graph.may_follow(first, last)
+    assert not graph.may_follow(first, last, loop)
+
+
+def test_what_leaves_before_a_place():
+    source = parse("""
+def f(xs, c):
+    for x in xs:
+        if c:
+            continue
+        else:
+            a = x
+        for y in x:
+            if y:
+                break
+        b = a
+        if b:
+            return b
+        c = b
+        continue
+""")
+    graph = graph_at(source)
+    loop = at(source, 2)
+    assert isinstance(loop, ast.For)
+
+    def leaving(line: int, of: ast.For | None = loop) -> list[int]:
+        return [s.lineno for s in graph.leaving_before(at(source, line), of)]
+
+    assert leaving(6) == [] and leaving(10) == [4] and leaving(13) == [4, 12]
+    assert leaving(13, None) == [12]
+
+
 def test_postdominance():
     source = parse(ORDER)
     graph = graph_at(source)
