@@ -18,15 +18,13 @@ from autofast.model.source import statement_of
 from autofast.model.values import const
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.guards import Host, run, short
-from autofast.techniques.ddp.names import Ranks, Training
-from autofast.techniques.ddp.uniformity.follow import followed
+from autofast.techniques.ddp.names import Ranks
 
 NOTHING_BACK = frozenset({"builtins.print", "torch.save", "builtins.input"})
 
 
-def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
+def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:
     """The edits by which each effect happens once; raises :class:`Refusal`."""
-    host, _ = followed(script, training)
     made: list[Edit] = []
     for first, last in {(id(a), id(b)): (a, b) for a, b in host.guards.values()}.values():
         made.append(Around(first, last, f"if {ranks.first(first)}:"))

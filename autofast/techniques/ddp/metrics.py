@@ -18,7 +18,6 @@ from autofast.rule import Refusal, at
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
 from autofast.techniques.ddp.uniformity.calls import ADDERS
-from autofast.techniques.ddp.uniformity.follow import followed
 from autofast.techniques.ddp.uniformity.state import Note
 from autofast.techniques.ddp.uniformity.walk import Walk
 
@@ -58,9 +57,8 @@ def {name}(value):
 READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze", "mean", "sum"})
 
 
-def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
+def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Walk) -> list[Edit]:
     """The edits by which every number means what it meant; raises :class:`Refusal`."""
-    host, walk = followed(script, training)
     walk.check_uses()
     _check_followed(script, host, walk)
     words = _Words(ranks)

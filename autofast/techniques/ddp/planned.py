@@ -16,6 +16,7 @@ from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained
 from autofast.techniques.ddp.names import Ranks, Training
 from autofast.techniques.ddp.setup import Extent, Happening
+from autofast.techniques.ddp.uniformity.follow import followed
 
 FRAMEWORKS = {
     "accelerate": "Accelerate distributes it: start it with `accelerate launch --num_processes N`",
@@ -60,8 +61,9 @@ def edits_for(
     edits += parallel(ranks) if parallel is not None else []
     wrappers, wrapped = model.edits(script, ranks, models, options, seeds=True)
     training = _training(script, models, loaders, extent, wrapped, reductions)
-    edits += host.edits(script, ranks, training)  # first: who downloads stands before the dataset
-    edits += metrics.edits(script, ranks, training)
+    outside, walk = followed(script, training)
+    edits += host.edits(script, ranks, outside)  # first: who downloads stands before the dataset
+    edits += metrics.edits(script, ranks, training, outside, walk)
     edits += wrappers
     for loader in loaders:
         edits += data.share(script, ranks, loader)
