@@ -98,7 +98,7 @@ PLAIN = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Effect:
+class HostEffect:
     """What a call does: ``guard`` (in one process only), ``writer`` (makes an object that writes), ``bar``, ``file`` (opens one for writing),
     ``read`` or ``ask`` (a file, the file system), ``download``, ``forbidden``, ``unknown``. ``name`` is the function as the library calls it."""
 
@@ -107,7 +107,7 @@ class Effect:
     name: str
 
 
-def effects(script: Script) -> Iterator[Effect]:
+def effects(script: Script) -> Iterator[HostEffect]:
     """The calls of the script that do something outside their process, or may do."""
     for source in script.sources:
         for node in ast.walk(source.tree):
@@ -115,18 +115,18 @@ def effects(script: Script) -> Iterator[Effect]:
                 yield found
 
 
-def effect_of(script: Script, call: ast.Call) -> Effect | None:
+def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
     """What a call does outside its process; None where it is nothing, or where the project's own code does it."""
     callee = script.values(call.func)
     if not callee:
         return None
-    worst: Effect | None = None
+    worst: HostEffect | None = None
     for name in sorted({name_of(thing) for thing in callee}):
         kind = _kind(script, call, name) if name else ""
         if kind:
-            found = Effect(call, kind, name)
+            found = HostEffect(call, kind, name)
             if worst is not None and worst.kind != kind:
-                return Effect(call, "unknown", name)
+                return HostEffect(call, "unknown", name)
             worst = found
     return worst
 

@@ -22,7 +22,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Backward, Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const
+from autofast.model.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const, one
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 
@@ -240,9 +240,9 @@ class Loss:
             if values and all(_is_plain(t) for t in values):
                 return Kind.NUMBER
             if isinstance(outer.value, ast.Call) and (place := _index(whole, store)) is not None:
-                callees = self.calls.callees(outer.value)
-                if len(callees) == 1 and not self.calls.may_run_others(outer.value) and callees[0].makes is None:
-                    return self._function(outer.value, callees[0], scope, env, place)
+                callee = one(self.script.values(outer.value.func))
+                if isinstance(callee, (Func, Bound)):
+                    return self._function(outer.value, code_of(callee)[0], scope, env, place)
             return self.kind(outer.value, scope, env)
         return self._by_values(load) if isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension)) else None
 

@@ -172,7 +172,9 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
         f"    {name}.wait()\n"
         f"    {dist}.destroy_process_group()"
     )
-    edits.append(Before(extent.last, end) if isinstance(extent.last, ast.Return) or _leaves(script, extent.last) else After(extent.last, end))
+    edits.append(
+        Before(extent.last, end) if isinstance(extent.last, ast.Return) or _leaves(script, extent.last) else After(extent.last, end)
+    )
     return edits
 
 

@@ -172,9 +172,9 @@ class Stores(Values):
                 empty = old.items is not None and not old.items
                 self.state["v", id(self._scope_of(root)), root.id] = what if empty else join(old.whole, what)
             elif isinstance(root, ast.Attribute):
-                for thing in self.things(root.value):
-                    if isinstance(thing, Inst):
-                        key = ("a", id(thing), root.attr)
+                for inst in self.things(root.value):
+                    if isinstance(inst, Inst):
+                        key = ("a", id(inst), root.attr)
                         old = self.state.get(key, of())
                         self.state[key] = what if old.items == () else join(old.whole, what)
 

@@ -30,7 +30,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
 
 
 class Followed:
-    """What the parts of the walk share; :class:`_ddp_walk.Walk` has it all."""
+    """What the parts of the walk share; :class:`.walk.Walk` has it all."""
 
     script: Script
     training: Training

@@ -9,7 +9,7 @@ from dataclasses import replace
 from autofast.facts.host_io import IMAGES, effect_of
 from autofast.flow.callgraph import Callee, code_of
 from autofast.model.kinds import is_module
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Ref, Tensor, Thing, Unknown, const
+from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Reason, Ref, Tensor, Thing, Unknown, const
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -34,7 +34,7 @@ from autofast.techniques.ddp.uniformity.tensors import is_tensor
 
 
 class Values(LibraryCalls):
-    """What expressions are; statements and functions are :class:`_ddp_walk.Walk`'s."""
+    """What expressions are; statements and functions are :class:`.walk.Walk`'s."""
 
     def ev(self, node: ast.expr | None) -> Kind:
         if node is None:
@@ -223,7 +223,7 @@ class Values(LibraryCalls):
 
     # -------------------------------------------------------------------------------------------- parts
     def _attribute(self, node: ast.Attribute) -> Kind:
-        """Of an object of a library: what the object is, since what differs by process comes from calls (``_ddp_calls.DRAWN``)."""
+        """Of an object of a library: what the object is, since what differs by process comes from calls (``calls.DRAWN``)."""
         receiver = self.ev(node.value)
         found: Kind | None = None
         for thing in self.things(node.value):
@@ -235,7 +235,7 @@ class Values(LibraryCalls):
         if found is not None:
             return self._inside(node, found)
         kind = receiver.whole
-        if node.attr == "index" and (ast.unparse(node.value).endswith("device") or any(_is_device(t) for t in self.things(node.value))):
+        if node.attr == "index" and any(_may_be_device(t) for t in self.things(node.value)):
             return NEAR  # each process has a GPU of its own
         if node.attr in ("device", "dtype", "ndim", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"):
             return EQUAL
@@ -510,7 +510,9 @@ def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
     return {id(expr): kind for expr, kind in zip(given, (*args, *named.values()), strict=True)}
 
 
-def _is_device(thing: Thing) -> bool:
+def _may_be_device(thing: Thing) -> bool:
+    if isinstance(thing, Unknown):
+        return thing.reason not in (Reason.RESULT, Reason.METHOD)  # a library's functions give no devices
     return isinstance(thing, Ext) and thing.name == "torch.device"
 
 

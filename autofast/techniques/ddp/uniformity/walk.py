@@ -1,6 +1,6 @@
 """Follows a training through its statements, in order, and notes where the numbers of one process must become those of all.
 
-Every variable, attribute and container has a kind (:mod:`_ddp_kinds`) at every point; loops are followed until nothing changes, functions
+Every variable, attribute and container has a kind (:mod:`.kinds`) at every point; loops are followed until nothing changes, functions
 wherever they are called. Numbers are read where a tensor becomes one of the host: there a mean or a sum over processes is taken, which all
 processes must come to equally often. So whatever decides about that must be the same in all: a condition on numbers that may differ
 in their last bits (an evaluation) is decided by the first process for all, one on anything else is refused.
@@ -12,6 +12,7 @@ import ast
 from collections.abc import Callable, Iterable
 
 from autofast.flow.callgraph import Callee
+from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.values import Thing, const
@@ -264,8 +265,9 @@ class Walk(Notes):
     def _each(self, node: ast.For | ast.AsyncFor) -> list[Kind] | None:
         """The values of a loop over a few parts, each of its own kind."""
         kind = self.kinds.get(id(node.iter), EQUAL)
-        if kind.name == "equal" and kind.items and len({*kind.items}) > 1 and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
-            return list(kind.items)
+        if kind.name == "equal" and kind.items and len({*kind.items}) > 1:
+            exits = self.script.analysis(Flow).graph(node).exits(node)
+            return None if any(isinstance(s, ast.Break) for s in exits) else list(kind.items)
         return None
 
     def _pass(self, node: ast.For | ast.AsyncFor | ast.While, control: Kind) -> None:
