@@ -293,8 +293,10 @@ class Own(nn.Module):
         return F.cross_entropy(out - out.mean(0), y), out
 model = Own()
 """
-    text = HEAD.replace("optimizer =", head + "optimizer =") + LOOP.replace("loss = F.cross_entropy(model(x), y)", "loss, out = model(x, y)")
-    assert "go over the samples" in found(text).refusal
+    text = HEAD.replace("optimizer =", head + "optimizer =") + LOOP.replace(
+        "loss = F.cross_entropy(model(x), y)", "loss, out = model(x, y)"
+    )
+    assert "the model computes its loss itself" in found(text).refusal
 
 
 def test_a_parameter_that_gets_another_value_under_a_condition():
@@ -431,6 +433,23 @@ def test_the_last_short_batch_is_left_out_as_before():
     made, world = done(text, same=False)
     assert "DistributedSampler(data, drop_last=True)" in made.text
     assert world.ranks[0].steps == 3 * (47 // 8)
+
+
+def test_arguments_that_a_function_is_given_stay_those_of_the_caller():
+    made = """
+def shuffled(data, given):
+    return DataLoader(data, **given)
+given = dict(batch_size=8, shuffle=True)
+loader = shuffled(data, given)
+"""
+    old = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+    assert "= dict(given)\n" in apply("ddp", HEAD.replace(old, made) + LOOP).text
+    own = made.replace("given):", "size):").replace("    return", "    given = dict(batch_size=size, shuffle=True)\n    return")
+    own = own.replace("given = dict(batch_size=8, shuffle=True)\nloader", "loader").replace(
+        "shuffled(data, given)\n", "shuffled(data, 8)\n"
+    )
+    text = apply("ddp", HEAD.replace(old, own) + LOOP).text
+    assert 'given["batch_size"] //= WORLD_SIZE' in text and "dict(given)" not in text
 
 
 def test_in_order():
