@@ -12,7 +12,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Reason, Ref, Seq, Tensor, Thing, Unknown, Values, const
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal, at
 
@@ -157,7 +157,7 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
     """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not known; else, in words, what it is."""
     if groups := _of_groups(script, expr):
         return groups
-    mine = frozenset(t for t in script.values(expr) if not (isinstance(t, Unknown) and t.why.endswith("is not defined here")))
+    mine = frozenset(t for t in script.values(expr) if not (isinstance(t, Unknown) and t.reason is Reason.UNDEFINED))
     words = f"the gradient of `{ast.unparse(expr)}`, which is not known to be a parameter"
     if not mine or not all(isinstance(t, Tensor) and t.param == "param" for t in mine):
         return _of_part(script, expr) or words

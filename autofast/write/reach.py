@@ -79,9 +79,7 @@ class Reach:
             free = next(n for n in (f"{self.what}", f"the_{self.what}", *(f"{self.what}_{k}" for k in range(2, 99))) if n not in taken)
             self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known, free)
             name = [self._name(self._way, s) for s in self._scopes][-1]
-        if isinstance(self._way.origin, Variable) and not any(
-            isinstance(e, Parameter) and e.function is scope for e in self._way.edits
-        ):
+        if isinstance(self._way.origin, Variable) and not any(isinstance(e, Parameter) and e.function is scope for e in self._way.edits):
             for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
                 if inner is self._way.origin.scope:
                     break

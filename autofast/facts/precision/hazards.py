@@ -461,7 +461,7 @@ def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
 
 def _may_be(contexts: Values) -> bool:
     """A context that is autocast on one branch, or one that is not known at all."""
-    return any(isinstance(t, Unknown) and "autocast" in t.why for t in contexts)
+    return any(isinstance(t, Unknown) and "autocast" in t.name for t in contexts)
 
 
 def _in_function_below(node: ast.AST, statements: list[ast.AST]) -> bool:
