@@ -15,8 +15,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from functools import cached_property
+from itertools import takewhile
 
-from autofast.model.source import ancestors, parent_of
+from autofast.model.source import ancestors, block_of, parent_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -200,6 +201,23 @@ class Graph:
         """
         found = [s for body in loop.body for s in _leaving(body, inner=False)]
         return [s for s in found if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))]
+
+    def leaving_before(self, node: ast.AST, loop: Loop | None = None) -> list[ast.stmt]:
+        """The ``return`` statements, with a ``loop`` the :meth:`exits` of its iterations, that may come in place of ``node``.
+
+        They stand in a statement before it, in its block or a block around it. Whether a condition or a loop around ``node`` leads to it is
+        not asked here (the other arm of such a condition is not "before"), nor where an exception does not.
+        """
+        found = self.exits(loop) if loop is not None else [s for n in self.nodes if isinstance(s := n.ast, ast.Return)]
+        path = [p for p in (self.place(node), *ancestors(node)) if isinstance(p, ast.stmt) and self.place(p) is p]
+        found = sorted(dict.fromkeys(found), key=lambda s: (s.lineno, s.col_offset))
+        return [s for s in found if any(self._stands_before(s, p) for p in path)]
+
+    def _stands_before(self, a: ast.AST, b: ast.stmt) -> bool:
+        """Whether ``a`` stands in an earlier statement of the block of ``b``."""
+        around = {id(a), *map(id, ancestors(a))}
+        earlier = takewhile(lambda s: s is not b, block_of(b))
+        return any(id(s) in around for s in earlier)
 
     def frequency(self, node: ast.AST, loop: Loop) -> Frequency:
         """In how many iterations of ``loop`` the statement of ``node`` runs."""

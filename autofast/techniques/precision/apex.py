@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Edit, Header, Remove, Replace, Rewrite
 from autofast.model.events import BranchFrame, LoopFrame, TryFrame
@@ -45,7 +44,11 @@ class Going:
     refusal: str = ""
 
 
-_KNOWN: WeakKeyDictionary[Script, dict[str, Going | None]] = WeakKeyDictionary()
+class _Made(dict[str, Going | None]):
+    """``script.analysis(_Made)``: how apex goes, by the target."""
+
+    def __init__(self, script: Script):
+        super().__init__()
 
 
 def apex_goes(script: Script, options: Options) -> bool:
@@ -56,7 +59,7 @@ def apex_goes(script: Script, options: Options) -> bool:
 
 def without_apex(script: Script, options: Options) -> Going | None:
     """How torch.amp takes the place of apex.amp; None where the script does not use it."""
-    known = _KNOWN.setdefault(script, {})
+    known = script.analysis(_Made)
     if options.target not in known:
         known[options.target] = _without(script, options)
     return known[options.target]
