@@ -199,7 +199,7 @@ class Graph:
 
         A ``raise`` that a handler in the iteration certainly catches is none of them.
         """
-        found = [s for body in loop.body for s in _leaving(body, inner=False)]
+        found = [s for body in loop.body for s in leaving(body)]
         return [s for s in found if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))]
 
     def leaving_before(self, node: ast.AST, loop: Loop | None = None) -> list[ast.stmt]:
@@ -255,15 +255,15 @@ def _is_body(part: ast.AST, function: ast.AST) -> bool:
     return part is function.body if isinstance(function, ast.Lambda) else isinstance(part, ast.stmt)
 
 
-def _leaving(stmt: ast.AST, inner: bool) -> Iterator[ast.stmt]:
-    """The statements in ``stmt`` that may leave the loop around it; ``inner`` where they stand in a loop inside that one."""
+def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
+    """The statements in ``stmt`` that may leave the iteration around it; ``inner`` where they stand in a loop inside that one."""
     if isinstance(stmt, (ast.Return, ast.Raise)) or (isinstance(stmt, (ast.Break, ast.Continue)) and not inner):
         yield stmt
     elif isinstance(stmt, LOOPS):
-        yield from (s for child in stmt.body for s in _leaving(child, True))
-        yield from (s for child in stmt.orelse for s in _leaving(child, inner))
+        yield from (s for child in stmt.body for s in leaving(child, True))
+        yield from (s for child in stmt.orelse for s in leaving(child, inner))
     elif not isinstance(stmt, (*FUNCTIONS, ast.expr)):
-        yield from (s for child in ast.iter_child_nodes(stmt) for s in _leaving(child, inner))
+        yield from (s for child in ast.iter_child_nodes(stmt) for s in leaving(child, inner))
 
 
 def _is_caught(stmt: ast.Raise, loop: Loop) -> bool:

@@ -90,6 +90,18 @@ class DefUse:
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
 
+    def objects(self, load: ast.Name) -> frozenset[Definition]:
+        """The reaching definitions, with those that ``x += ...`` was applied to in place of it: an object that is changed stays the same."""
+        found: set[Definition] = set()
+        todo = list(self.reaching(load))
+        while todo:
+            definition = todo.pop()
+            if definition not in found:
+                found.add(definition)
+                if definition.is_augmented and isinstance(definition.node, ast.Name):
+                    todo += self.reaching(definition.node)
+        return frozenset(d for d in found if not d.is_augmented)
+
     def may_be_unbound(self, load: ast.Name) -> bool:
         """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""
         variable = self.table.of(load)

@@ -14,6 +14,7 @@ from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import against_scaler, free_parameters, taps, use_of
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, Ledger
+from autofast.flow.cfg import leaving
 from autofast.flow.definition_sites import Home, after_all, home_of
 from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, inside
@@ -235,7 +236,7 @@ class _Builder:
             raise Refusal(f"all updates of an iteration depend on conditions ({at(statements[0])})")
         last = here[max(order)]
         for statement in here[min(order) : max(order) + 1]:
-            if (jump := _jump(statement)) is not None:
+            for jump in (s for s in leaving(statement) if not isinstance(s, ast.Raise)):
                 raise Refusal(f"{at(jump)} may leave the iteration between two updates")
         return [last]
 
@@ -466,19 +467,6 @@ def _is_inside(step: Step, other: Step) -> bool:
     return step.loop is not other.loop and any(
         inside(o.stack, other.loop) for b in step.backwards for o in b.site if inside(o.stack, step.loop)
     )
-
-
-def _jump(statement: ast.stmt) -> ast.stmt | None:
-    """A ``continue``, ``break`` or ``return`` that leaves the iteration which ``statement`` is part of."""
-    todo: list[tuple[ast.AST, bool]] = [(statement, False)]
-    while todo:
-        node, in_loop = todo.pop()
-        if isinstance(node, ast.Return) or (isinstance(node, (ast.Continue, ast.Break)) and not in_loop):
-            return node
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            continue
-        todo += [(child, in_loop or isinstance(node, (ast.For, ast.While))) for child in ast.iter_child_nodes(node)]
-    return None
 
 
 def _parameter_owners(script: Script, expr: ast.expr) -> list[Thing]:
