@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.parts import parts_of
+from autofast.facts.parts import held, parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
@@ -15,7 +15,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, const
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal, at
 
@@ -275,9 +275,9 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute) and node.attr in GIVES:
         return True
     if isinstance(node, ast.Subscript):
-        return const(script.values(node.slice)) == "params"
-    held = _inside(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
-    return any(isinstance(t, Tensor) and t.param == "param" for t in held)
+        return bool(const(script.values(node.slice)) == "params")
+    found = held(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+    return any(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
 def free_parameters(script: Script) -> set[str]:
@@ -368,7 +368,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
     ids: set[int] = set()
     for given in (*call.args, *(k.value for k in call.keywords)):
         value = given.value if isinstance(given, ast.Starred) else given
-        for thing in _inside(script.values(value)):
+        for thing in held(script.values(value)):
             for optimizer in script.optimizers:
                 if any(thing is t for t in optimizer.things):
                     if any(isinstance(t, Unknown) for t in callees):
@@ -379,17 +379,6 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
                 ):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None
-
-
-def _inside(found: Values) -> Iterator[Thing]:
-    todo, seen = list(found), set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) not in seen:
-            seen.add(id(thing))
-            yield thing
-            if isinstance(thing, (Seq, Dict)):
-                todo.extend(thing.any())
 
 
 def _is_harmless(callee: Thing) -> bool:

@@ -223,7 +223,7 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
 def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
     """An earlier statement may leave the function of this call, or the iteration."""
     graph = script.analysis(Flow).graph(call)
-    loop = step.loop if any(outer is step.loop for outer in loops_around(call)) else None
+    loop = next((outer for outer in loops_around(call) if outer is step.loop), None)
     return any(not isinstance(s, ast.Raise) for s in graph.leaving_before(call, loop))
 
 

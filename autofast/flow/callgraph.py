@@ -198,7 +198,7 @@ class CallGraph:
         """The calls that run a function directly, in the order of the files."""
         return self._sites.get(id(function), [])
 
-    def entries(self, function: Function) -> list[ast.AST]:
+    def entries(self, function: Function | ast.Module) -> list[ast.AST]:
         """The nodes at which a function is run: its sites, and where the reader has followed it besides (see :meth:`entered`)."""
         return self._entries.get(id(function), [])
 

@@ -99,7 +99,7 @@ class Memory:
 
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
-        given = [*call.args, *(k.value for k in call.keywords)]
+        given = [a for a in (*call.args, *(k.value for k in call.keywords)) if not isinstance(a, ast.Constant)]
         if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
             return given
         for thing in self.script.values(call.func):

@@ -19,13 +19,20 @@ NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})  # kinds of 
 
 
 # ------------------------------------------------------------------------------------------------ names in a file
-def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
-    """The name of the module ``torch`` in a file, and the import that is needed for it."""
+def torch_name(source: Source) -> str:
+    """What the module ``torch`` is called in a file; empty where it is not imported."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import) and isinstance(function_of(node), ast.Module):
             for alias in node.names:
                 if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
-                    return alias.asname or "torch", ()
+                    return alias.asname or "torch"
+    return ""
+
+
+def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+    """The name of the module ``torch`` in a file, and the import that is needed for it."""
+    if known := torch_name(source):
+        return known, ()
     name = "torch" if _is_starred(source) else source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
 

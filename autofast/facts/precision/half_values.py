@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.parts import held
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.scopes import mentions, scope_of
 from autofast.model.kinds import is_loss, is_module
@@ -327,16 +328,7 @@ class Half:
 
     def is_half(self, found: Values) -> bool:
         """Whether a value may be, or hold, a model's output that no fp32 loss has been made of."""
-        todo, seen = list(found), set()
-        while todo:
-            thing = todo.pop()
-            if isinstance(thing, Tensor):
-                if thing.models and not thing.loss and thing.dtype != "int":
-                    return True
-            elif isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
-                seen.add(id(thing))
-                todo.extend(thing.any())
-        return False
+        return any(isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int" for t in held(found))
 
 
 def _floats_of(target: ast.expr, value: ast.AST) -> ast.expr:
