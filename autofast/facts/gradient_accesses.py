@@ -90,7 +90,7 @@ def _is_of(thing: Thing, library: str) -> bool:
     return isinstance(thing, (Ref, Ext)) and thing.name.split(".")[0] == library
 
 
-def taps(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
+def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
     """What is done to ``.grad``: at its nodes, and after statements.
 
     Where it is no parameter's, :class:`Refusal` is raised; that is left out where this is not ``strict``.

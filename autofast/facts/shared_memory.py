@@ -96,7 +96,7 @@ def _lives(script: Script, base: ast.expr, call: ast.Call, names: frozenset[str]
 def _held(script: Script, base: ast.Name, call: ast.Call, definitions: DefUse) -> bool:
     """``x = x.view(...)``: whether the old ``x`` has another name."""
     memory, statement = script.analysis(Memory), statement_of(call)
-    for definition in definitions.objects(base):
+    for definition in (d for d in definitions.origins(base) if not d.is_augmented):
         value = getattr(definition.statement, "value", None)
         if definition.statement is statement:
             continue

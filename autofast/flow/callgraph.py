@@ -193,6 +193,11 @@ class CallGraph:
         spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords) or bool(kept.open)
         return not spread and parameter not in kept.named and self.argument(call, callee, parameter) is None
 
+    def arguments(self, function: Function, parameter: str) -> list[tuple[ast.Call, ast.expr | None]]:
+        """The sites of a function, each with what it gives for a parameter (see :meth:`argument`)."""
+        sites = ((call, c) for call in self.sites(function) for c in self.callees(call) if c.function is function)
+        return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
+
     # ------------------------------------------------------------------------------------------ from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:
         """The calls that run a function directly, in the order of the files."""
@@ -204,16 +209,6 @@ class CallGraph:
 
     def complete(self, function: Function) -> str:
         """Why :meth:`sites` may not be all calls of a function, in words; empty where they certainly are."""
-        if why := self._runs_besides(function):
-            return why
-        return "" if self.sites(function) else f"nothing in this project calls {getattr(function, 'name', 'the lambda')}()"
-
-    def is_unused(self, function: Function) -> bool:
-        """Whether nothing runs a function, as far as the files of the project say: it is not called, not handed around, not a hook."""
-        return not self.entries(function) and not self._runs_besides(function)
-
-    def _runs_besides(self, function: Function) -> str:
-        """What may run a function other than the sites, in words."""
         name = getattr(function, "name", "the lambda")
         in_class = isinstance(parent_of(function), ast.ClassDef)
         if not isinstance(function, ast.Lambda):
@@ -221,14 +216,30 @@ class CallGraph:
                 return f"{name}() is called by Python"
             if name == "forward" and in_class:
                 return "forward() is called by torch"
-            if any(not self._passes_on(d) for d in function.decorator_list):
+            if self.is_decorated(function):
                 return f"{name}() has a decorator that may call it"
         if (place := self._handed.get(id(function))) is not None:
             return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on line {_line(place)}"
-        for unknown in self._unread.get(name, ()):
-            if isinstance(unknown, ast.Attribute) == in_class:
-                return f"line {_line(unknown)} may call {name}()"
-        return ""
+        for unknown in self.unknown_calls(function):
+            return f"line {_line(unknown)} may call {name}()"
+        return "" if self.sites(function) else f"nothing in this project calls {name}()"
+
+    def handed(self, function: Function) -> ast.AST | None:
+        """A place that uses a function as a value, after which anything may call it."""
+        return self._handed.get(id(function))
+
+    def is_decorated(self, function: Function) -> bool:
+        """Whether a decorator may do something else than to call a function with all arguments whenever it is called itself."""
+        return any(not self._passes_on(d) for d in getattr(function, "decorator_list", ()))
+
+    def unknown_calls(self, function: Function) -> list[ast.expr]:
+        """What is called under the name of a function and not known, so that it may be the function."""
+        name, in_class = getattr(function, "name", ""), isinstance(parent_of(function), ast.ClassDef)
+        return [f for f in self._unread.get(name, ()) if isinstance(f, ast.Attribute) == in_class]
+
+    def is_unused(self, function: Function) -> bool:
+        """Whether nothing in the project runs a function or hands it around; Python and torch run some by their names (``forward``)."""
+        return not (self.entries(function) or self.handed(function) or self.is_decorated(function) or self.unknown_calls(function))
 
     def _passes_on(self, decorator: ast.expr) -> bool:
         """``@torch.no_grad()``, ``@staticmethod`` and their like call what they decorate when they are called, with all arguments."""

@@ -90,17 +90,15 @@ class DefUse:
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
 
-    def objects(self, load: ast.Name) -> frozenset[Definition]:
-        """The reaching definitions, with those that ``x += ...`` was applied to in place of it: an object that is changed stays the same."""
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """All definitions that the value at ``load`` is made of: those that reach it and, where one is ``x += ...``, those that reach that."""
         found: set[Definition] = set()
-        todo = list(self.reaching(load))
+        todo = [load]
         while todo:
-            definition = todo.pop()
-            if definition not in found:
-                found.add(definition)
-                if definition.is_augmented and isinstance(definition.node, ast.Name):
-                    todo += self.reaching(definition.node)
-        return frozenset(d for d in found if not d.is_augmented)
+            new = self.reaching(todo.pop()) - found
+            found |= new
+            todo += [d.node for d in new if d.is_augmented and isinstance(d.node, ast.Name)]
+        return frozenset(found)
 
     def may_be_unbound(self, load: ast.Name) -> bool:
         """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""

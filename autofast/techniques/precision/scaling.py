@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import After, Before, DictItem, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
-from autofast.facts.gradient_accesses import against_scaler, free_parameters, taps, use_of
+from autofast.facts.gradient_accesses import accesses, against_scaler, free_parameters, use_of
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, Ledger
 from autofast.flow.cfg import leaving
@@ -83,10 +83,7 @@ class _Builder:
         self._check()
         if why := against_scaler(self.script):
             raise Refusal(why)
-        try:
-            self.taps, self.zeroed = taps(self.script)
-        except Refusal as tapped:
-            raise Refusal(str(tapped)) from None
+        self.accesses, self.zeroed = accesses(self.script)
         objects = [t for u in self.updates for t in u.things]
         home = home_of(self.script, [u.optimizer for u in self.updates], objects)
         if isinstance(home, str):
@@ -123,7 +120,7 @@ class _Builder:
 
     def _follow(self, made: Scaling, ends: list[ast.stmt]) -> None:
         """Go every way through the training, with what the scaler would hold on it."""
-        events = [*self.taps]
+        events = [*self.accesses]
         events += [Event("backward", b.node) for b in self.backwards]
         events += [Event("step", u.node, frozenset(map(id, u.things))) for u in self.updates]
         events += zeros(self.script)

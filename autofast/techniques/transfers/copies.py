@@ -133,7 +133,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone")):
             return True
         case ast.Name():
-            objects = script.analysis(Flow).definitions(expr).objects(expr)
+            objects = [d for d in script.analysis(Flow).definitions(expr).origins(expr) if not d.is_augmented]
             made = [d.value for d in objects if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))]
             return bool(made) and all(not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made)
     return False
