@@ -355,3 +355,61 @@ def test_the_entry_file_ends_the_life_of_its_variables(tmp_path: Path):
     shared = read(tmp_path / "b", code, {"other.py": "import train\ng = 1\n"})
     live = [s.analysis(Flow).definitions(s.entry.tree).live_after(s.entry.tree.body[2]) for s in (alone, shared)]
     assert live == [frozenset(), {"g", "t"}]
+
+
+LEAVING = """
+def f(a, b, xs):
+    if a:
+        return 0
+    for x in xs:
+        if x:
+            continue
+        for y in x:
+            if y:
+                break
+        if b:
+            use(x)
+        else:
+            return 1
+        if y:
+            raise ValueError
+        last(x)
+    return 2
+"""
+
+
+def test_what_leaves_before_a_place_in_a_loop():
+    source = parse(LEAVING)
+    graph, loop = graph_at(source), at(source, 4)
+    assert isinstance(loop, ast.For)
+    lines = {line: [s.lineno for s in graph.leaving_before(at(source, line))] for line in (11, 13, 16, 17)}
+    assert lines == {11: [3], 13: [3], 16: [3, 13], 17: [3, 13]}
+    assert [s.lineno for s in graph.leaving_before(at(source, 11), loop)] == [6]
+    assert [s.lineno for s in graph.leaving_before(at(source, 16), loop)] == [6, 13, 15]
+
+
+BOUND = """
+def f(a, xs):
+    if a:
+        one = two = 1
+    else:
+        one = 2
+    for x in xs:
+        use(x)
+    try:
+        three = g()
+    except ValueError:
+        three = 0
+    del one
+    global four
+    four = 5
+    use()
+"""
+
+
+def test_variables_that_are_bound_at_a_place():
+    source = parse(BOUND)
+    definitions = DefUse(source.tree.body[0])
+    names = ("a", "one", "two", "x", "three", "four", "nothing")
+    bound = {line: {n for n in names if definitions.is_bound_at(at(source, line), n)} for line in (3, 6, 7, 12, 15)}
+    assert bound == {3: {"a"}, 6: {"a", "one"}, 7: {"a", "one", "x"}, 12: {"a", "one", "three"}, 15: {"a", "three", "four"}}

@@ -90,12 +90,36 @@ class DefUse:
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """All definitions that the value at ``load`` is made of: those that reach it and, where one is ``x += ...``, those that reach that."""
+        found: set[Definition] = set()
+        todo = [load]
+        while todo:
+            new = self.reaching(todo.pop()) - found
+            found |= new
+            todo += [d.node for d in new if d.is_augmented and isinstance(d.node, ast.Name)]
+        return frozenset(found)
+
     def may_be_unbound(self, load: ast.Name) -> bool:
         """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""
         variable = self.table.of(load)
         if variable not in self._local or variable in self._shared or id(load) not in self._inline:
             return True
         return bool(self._reaching.get(id(load), 0) & self._unbound[variable])
+
+    def is_bound_at(self, place: ast.AST, name: str) -> bool:
+        """Whether a variable of the code of the function certainly has a value when the statement of ``place`` begins.
+
+        For another scope's: whether this function has given it one.
+        """
+        variable = self.table.find(name, self.function)
+        if variable is None:
+            return False
+        if variable not in self._local or variable in self._shared:
+            stores = [n for n in self.table.stores(variable) if not isinstance(getattr(n, "ctx", None), ast.Del)]
+            return any(self.graph.place(n) is not self.graph.place(place) and self.graph.dominates(n, place) for n in stores)
+        states = [self._states.get(n, 0) for n in self.graph.starts(place)]
+        return bool(states) and not any(s & self._unbound[variable] for s in states)
 
     def all(self, variable: Variable) -> frozenset[Definition]:
         """All definitions of a variable, wherever they are."""
@@ -242,7 +266,7 @@ class DefUse:
         def raised(node: Node, state: int) -> int:
             return state | effects.get(node, nothing)[2]
 
-        before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
+        self._states = before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
         found: dict[int, int] = defaultdict(int)
         for node, state in before.items():
             for access, variable in self._accesses.get(node, ()):
