@@ -51,7 +51,7 @@ def test_card(rule: Rule) -> None:
     assert all(parts.values()), f"empty: {[heading for heading, text in parts.items() if not text]}"
     named = {word for word in EFFECTS if re.search(rf"\b{word}\b", parts["Effect"])}
     assert rule.effect.name.lower() in named, "the section Effect names the rule's effect"
-    assert "```" in parts["Example"], "the example is code"
+    assert parts["Example"].count("```diff\n") == 1, "the example is a diff, which tests/test_card_examples.py executes"
     assert parts["References"].startswith("- ")
 
 

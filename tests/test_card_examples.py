@@ -1,0 +1,183 @@
+"""The example of every card is what its rule writes today: before and after, in a script of ``tests/card_examples`` that runs.
+
+The example is a diff of parts of the script, in the order of the script. A line of ``...`` skips lines: between two parts where it is
+unchanged, else in a block that is shown up to there. Blank lines do not count, nor how far the card is indented.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from autofast import registry
+from autofast.rule import Effect
+from tests.harness import HARNESS, HAVE_TORCH, Job, Run, compare
+from tests.onerule import Applied, apply
+from tests.test_cards import sections
+
+pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="the scripts are executed")
+
+SCRIPTS = Path(__file__).with_name("card_examples")
+PRETEND = {"apex_o1.py": str(Path(__file__).with_name("pretend") / "apex.py")}
+SHOWN = {  # script -> the rules whose cards show parts of it
+    "amp.py": "legacy-amp-api unscale-before-clip",
+    "apex_o1.py": "apex-amp",
+    "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
+    "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
+    "parallel.py": "dataparallel-to-ddp",
+    "table.py": "accumulation batched-dataset ddp loss-item-sync stepwise-scheduler",
+    "trainer.py": "trainer-args",
+    "variable.py": "variable-api",
+    "workers.py": "persistent-workers prefetch-factor",
+}
+SCRIPT = {rule: script for script, rules in SHOWN.items() for rule in rules.split()}
+WITH = {"grad-scaler": "autocast grad-scaler"}  # which has nothing to do without the other
+ACCUMULATE = {"accumulation": 4}
+ADVICE = {"prefetch-factor"}  # what a person may write, as the rule does not
+ONE_PROCESS = {"ddp", "dataparallel-to-ddp"}  # what these change, they change under torchrun
+
+
+@dataclass
+class Part:
+    """Lines that stand together in the script, before and after."""
+
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+
+def parts(example: str) -> list[Part]:
+    """The parts of the script that the diff of ``example`` shows."""
+    (diff,) = re.findall(r"^```diff\n(.*?)^```", example, re.DOTALL | re.MULTILINE)
+    found = [Part()]
+    for line in diff.splitlines():
+        sign, text = line[:1], line[1:]
+        assert sign in ("", " ", "+", "-"), f"a line of a diff starts with a blank, + or -: {line}"
+        if sign == " " and text.strip() == "...":
+            found.append(Part())
+        elif text.strip():
+            found[-1].before += [text] * (sign != "+")
+            found[-1].after += [text] * (sign != "-")
+    return found
+
+
+def indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def end_of(shown: Sequence[str], lines: Sequence[str], start: int) -> int | None:
+    """Where the lines end that ``shown`` shows, if they start at ``start`` of ``lines``."""
+    deeper = indentation(lines[start]) - indentation(shown[0])
+    at = start
+    for line in shown:
+        first, column = at, indentation(line) + deeper
+        if line.strip() == "...":
+            while at < len(lines) and indentation(lines[at]) >= column:
+                at += 1
+        elif at < len(lines) and lines[at] == " " * column + line.strip():
+            at += 1
+        if at == first:
+            return None
+    return at
+
+
+def rest(text: str, shown: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of ``text`` without those that are ``shown``.
+
+    Where there is something among ``others``, too, a mark says where the lines stood and how far they were indented.
+    """
+    lines, left, done = [line for line in text.splitlines() if line.strip()], [], 0
+    for number, (part, other) in enumerate(zip(shown, others, strict=True)):
+        if not part:
+            continue
+        ends = ((start, end_of(part, lines, start)) for start in range(done, len(lines)))
+        start, end = next(((start, end) for start, end in ends if end is not None), (-1, -1))
+        assert end > 0, "not in the script:\n" + "\n".join(part) + "\n\n" + text
+        mark = f"part {number}, indented by {indentation(lines[start]) - indentation(part[0])}"
+        left += lines[done:start] + [mark] * bool(other)
+        done = end
+    return left + lines[done:]
+
+
+def check(example: str, before: str, after: str) -> None:
+    """``example`` shows all that was changed from ``before`` to ``after``, as it is there."""
+    found = parts(example)
+    olds, news = [part.before for part in found], [part.after for part in found]
+    assert rest(before, olds, news) == rest(after, news, olds), "something changes that the card does not show:\n" + after
+
+
+def by_hand(example: str, text: str) -> str:
+    """``text`` with what ``example`` shows: one line in the place of another."""
+    (part,) = parts(example)
+    (old,), (new,) = part.before, part.after
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+def rewritten(name: str) -> Applied:
+    """The script of a card after the rule of the card."""
+    text = (SCRIPTS / SCRIPT[name]).read_text("utf-8")
+    return apply(WITH.get(name, name), text, asked=not registry.all_rules()[name].default, accumulate=ACCUMULATE.get(name, 0))
+
+
+def effect(name: str, made: Applied) -> Effect:
+    """The strongest of the fixes, in one process on a CPU."""
+    rules = registry.all_rules()
+    return Effect.EXACT if name in ONE_PROCESS else max(rules[f.rule].effect if f.effect is None else f.effect for f in made.fixes)
+
+
+def differences(before: Run, after: Run, effect: Effect) -> Iterator[str]:
+    """What must not be different, one line each."""
+    if effect < Effect.RECIPE:
+        yield from compare(before, after, effect)
+    elif after.error or len(before.losses) != len(after.losses) or not all(map(math.isfinite, after.losses)):
+        yield f"other batches: {len(before.losses)} losses became {after.losses} {after.traceback}"
+
+
+def test_every_card_has_a_script() -> None:
+    assert sorted(SCRIPT) == list(registry.all_rules())
+    assert sorted(path.name for path in SCRIPTS.glob("*.py")) == list(SHOWN)
+
+
+@pytest.mark.parametrize("name", SCRIPT)
+def test_example(name: str, tmp_path: Path) -> None:
+    """The rule changes in the script what the card shows and nothing else, and the script goes on giving the same numbers."""
+    example, made = sections(registry.card(name))["Example"], rewritten(name)
+    if name in ADVICE:
+        assert made.text == made.before and made.advice and not made.fixes
+        text, allowed = by_hand(example, made.before), registry.all_rules()[name].effect
+    else:
+        text, allowed = made.text, effect(name, made)
+        check(example, made.before, text)
+    (tmp_path / "train.py").write_text(made.before, "utf-8")
+    original = Job(tmp_path, before=PRETEND.get(SCRIPT[name], ""))
+    before, after = HARNESS.run_many([original, Job(tmp_path, files={"train.py": text.encode()})])
+    assert before.ok and before.losses, before.traceback
+    assert list(differences(before, after, allowed)) == []
+
+
+BEFORE = "import a\n\ndef f():\n    x = a.b()\n    y = 2\n    z = 3\n"
+
+
+@pytest.mark.parametrize(
+    ("diff", "after"),
+    [
+        ("-x = a.b()\n+x = a.c()", BEFORE.replace("b()", "c()")),
+        ("+import d\n ...\n x = a.b()\n-y = 2", BEFORE.replace("    y = 2\n", "").replace("import a", "import d\nimport a")),
+        (
+            "+def g():\n+    ...\n ...\n-y = 2\n+y = g()",
+            "import a\ndef g():\n    if a:\n        return 2\n" + BEFORE[9:].replace("2", "g()"),
+        ),
+    ],
+)
+def test_what_a_card_shows(diff: str, after: str) -> None:
+    example = f"```diff\n{diff}\n```"
+    check(example, BEFORE, after)
+    wrong = (after + "    w = 4\n", after.replace("z = 3", "z = 4"), after.replace("    y", "        y").replace("    x", "      x"))
+    for other in (*wrong, BEFORE):
+        with pytest.raises(AssertionError):
+            check(example, BEFORE, other)
