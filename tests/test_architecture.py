@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from autofast import registry
+
 ROOT = Path(__file__).parents[1]
 
 # layer -> the layers that it may import besides itself
@@ -161,3 +163,77 @@ def test_a_cycle_would_be_seen() -> None:
 
 def test_rules_hold_nothing_but_rules() -> None:
     assert not [p.name for p in (ROOT / "rules").glob("_*.py") if p.name != "__init__.py"]
+
+
+# ---------------------------------------------------------------------------------------------- rules
+WORDS = {
+    "accumulation",
+    "compile",
+    "ddp",
+    "autocast",
+    "tf32",
+    "channels-last",
+}  # names of rules that are words of torch or of frameworks, too
+ALLOWED: dict[str, tuple[str, ...]] = {"is_parameter": ("aliases.py",), "reaching": ("losses.py",)}  # of values; of a run of a function
+RULES = sorted(p for p in (ROOT / "rules").glob("*.py") if p.name != "__init__.py")
+
+
+def test_rules_are_short() -> None:
+    lengths = sorted(p.read_text(encoding="utf-8").count("\n") for p in RULES)
+    assert lengths[-1] <= 200
+    assert lengths[len(lengths) // 2] <= 100
+
+
+def names_of_rules(path: Path, names: set[str]) -> Iterator[str]:
+    """The names of rules that code mentions outside of ``@rule(...)``, and of ``NAME = "..."``, the name under which users spare a place."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    said = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "rule"]
+    said += [n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "NAME"]
+    declared = {id(n) for declaration in said for n in ast.walk(declaration)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in names and id(node) not in declared:
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+
+
+def test_only_declarations_name_rules() -> None:
+    names = set(registry.all_rules()) - WORDS
+    paths = [p for name, p in KNOWN.items() if layer(name) not in ("__init__", "__main__")]
+    assert not [place for path in paths for place in names_of_rules(path, names)], "ask for a decision (`uses=`, `options.decides`)"
+
+
+def test_what_a_rule_uses_is_decided_by_another() -> None:
+    rules = registry.all_rules()
+    for rule in rules.values():
+        assert all(name in rules and rules[name].decides is not None for name in rule.uses), rule.name
+    deciding = [rule.decides for rule in rules.values() if rule.decides is not None]
+    assert len(deciding) == len(set(deciding)), "two rules decide the same"
+
+
+def defined(path: Path) -> Iterator[tuple[str, str]]:
+    """(what, name) of the functions and exception classes of a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield "function", node.name.strip("_")
+        elif isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Exception" for base in node.bases):
+            yield "exception", node.name
+
+
+ABOVE_FLOW = [p for name, p in KNOWN.items() if layer(name) in ("facts", "write", "techniques", "rules")]
+
+
+@pytest.mark.parametrize(
+    "name", ["reaching", "dominates", "postdominates", "may_follow", "is_parameter", "declared", "binds", "callees", "at", "line"]
+)
+def test_questions_about_the_program_are_answered_in_flow(name: str) -> None:
+    assert not [
+        p.relative_to(ROOT).as_posix() for p in ABOVE_FLOW if ("function", name) in set(defined(p)) and p.name not in ALLOWED.get(name, ())
+    ]
+
+
+def test_one_exception_says_that_a_place_stays_as_it_is() -> None:
+    found = {name for p in ABOVE_FLOW for what, name in defined(p) if what == "exception"}
+    assert found <= {"_Circular"}  # of a fixpoint in techniques/ddp/loss.py, never seen outside of it
+
+
+def test_no_cache_beside_the_script() -> None:
+    assert not [p.relative_to(ROOT).as_posix() for p in KNOWN.values() if "WeakKeyDictionary[Script" in p.read_text(encoding="utf-8")]
