@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.model.script import Script
-from autofast.model.values import Ref
 from autofast.rule import Effect, Finding, Options, Refusal, at, rule
 from autofast.techniques.accumulation.exchange import quiet
 from autofast.techniques.ddp.names import Ranks
@@ -28,7 +27,7 @@ MESSAGE = "DataParallel copies the model to every GPU at every step, in one proc
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Train in one process for each GPU instead of by DataParallel in one for all."""
-    calls = _calls(script)
+    calls = [s.node for s in script.calls("torch.nn.DataParallel") if isinstance(s.node, ast.Call)]
     if not calls:
         return
     try:
@@ -41,18 +40,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     else:
         yield Finding(calls[0], MESSAGE + note, edits=tuple(edits), key=calls[0])
         yield from quiet(script, options, wrapped, calls[0])
-
-
-def _calls(script: Script) -> list[ast.Call]:
-    """The places where DataParallel is put around a model."""
-    found = []
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and any(
-                isinstance(t, Ref) and t.name == "torch.nn.DataParallel" for t in script.values(node.func)
-            ):
-                found.append(node)
-    return found
 
 
 def _check(script: Script, call: ast.Call) -> None:

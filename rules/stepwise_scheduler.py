@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Remove
 from autofast.edit.order import Rank
-from autofast.facts.updates.cadence import Pace, pace_of
+from autofast.facts.updates.cadence import Cadence, cadence_of
 from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, log_between
 from autofast.flow.positions import block, index
 from autofast.model.events import LoopFrame
@@ -16,7 +16,7 @@ from autofast.model.source import ancestors, function_of, source_of, statement_o
 from autofast.rule import Effect, Finding, Options, Refusal, at, rule
 from autofast.techniques.accumulation.accumulated import planned
 from autofast.techniques.accumulation.window import Window
-from autofast.techniques.schedule.lengths import Change, changed, check, every_part
+from autofast.techniques.schedule.lengths import Conversion, changed, check, every_part
 from autofast.write.reach import Reach, number_in
 
 MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
@@ -51,60 +51,62 @@ def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Schedu
         check(scheduler, every)
         parts.append(every)
     flat = list({id(p): p for every in parts for p in every}.values())
-    pace = pace_of(script, tick, schedulers)
-    windows = _windows(script, options, pace)
-    check_rates(script, pace, flat)
-    edits: list[Edit] = [Remove(pace.gone)]
+    cadence = cadence_of(script, tick, schedulers)
+    windows = _windows(script, options, cadence)
+    check_rates(script, cadence, flat)
+    edits: list[Edit] = [Remove(cadence.gone)]
     name = tick.scheduler
-    if function_of(pace.anchor) is function_of(name):
+    if function_of(cadence.anchor) is function_of(name):
         text = source_of(name).segment(name)
     else:
-        way = Reach(script, "scheduler", name, tick.things, pace.stacks)
-        text = way.to(function_of(pace.anchor))
+        way = Reach(script, "scheduler", name, tick.things, cadence.stacks)
+        text = way.to(function_of(cadence.anchor))
         edits += way.edits
-    edits.append(_followed(pace, text))
-    made, smooth = _horizons(script, pace, flat, windows)
+    edits.append(_followed(cadence, text))
+    made, smooth = _horizons(script, cadence, flat, windows)
     if not smooth:
         names = ", ".join(dict.fromkeys(s.name for s in schedulers))
         raise Refusal(f"{names} would give the same learning rates: they change at the ends of epochs only")
-    return edits + made, log_between(script, pace)
+    return edits + made, log_between(script, cadence)
 
 
-def _windows(script: Script, options: Options, pace: Pace) -> Window | None:
+def _windows(script: Script, options: Options, cadence: Cadence) -> Window | None:
     """The windows of several batches that the rule ``accumulation`` makes in the same plan."""
-    found = planned(script, options, pace.loop)
+    found = planned(script, options, cadence.loop)
     if found is None:
         return None
     if found.window is None:
         raise Refusal("the number of batches in an update changes, too: make one change after the other")
-    if not found.guards(pace.anchor, [o.stack for u in pace.updates for o in u.site]):
+    if not found.guards(cadence.anchor, [o.stack for u in cadence.updates for o in u.site]):
         raise Refusal("where an update of several batches is done is not one place: gather the gradients first, then step the scheduler")
     return found.window
 
 
-def _horizons(script: Script, pace: Pace, parts: list[Scheduler], windows: Window | None) -> tuple[list[Edit], bool]:
+def _horizons(script: Script, cadence: Cadence, parts: list[Scheduler], windows: Window | None) -> tuple[list[Edit], bool]:
     """The edits where the schedulers are made, and whether any of them then changes within epochs."""
-    loader = Reach(script, "loader", pace.loader, pace.loaders, [*pace.stacks, *(way for p in parts for way in p.ways)])
+    loader = Reach(script, "loader", cadence.loader, cadence.loaders, [*cadence.stacks, *(way for p in parts for way in p.ways)])
     by_scope: dict[int, list[Scheduler]] = {}
     for part in parts:
         by_scope.setdefault(id(function_of(part.node)), []).append(part)
     edits: list[Edit] = []
     smooth = False
     for group in by_scope.values():
-        made, changes = _in_one_scope(script, pace, group, loader, windows)
+        made, changes = _in_one_scope(script, cadence, group, loader, windows)
         edits += made
         smooth |= changes
     return edits + list(loader.edits), smooth
 
 
-def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Reach, windows: Window | None) -> tuple[list[Edit], bool]:
+def _in_one_scope(
+    script: Script, cadence: Cadence, parts: list[Scheduler], loader: Reach, windows: Window | None
+) -> tuple[list[Edit], bool]:
     scope = function_of(parts[0].node)
     for part in parts:
-        if any(isinstance(f, LoopFrame) and f.node is pace.epochs for way in part.ways for f in way):
+        if any(isinstance(f, LoopFrame) and f.node is cadence.epochs for way in part.ways for f in way):
             raise Refusal("it is made anew in every epoch")
         loader.check_made(part.node, part.ways)
-    count = _count(script, pace, parts, loader.to(scope), windows)
-    plain = pace.window is None and windows is None
+    count = _count(script, cadence, parts, loader.to(scope), windows)
+    plain = cadence.interval is None and windows is None
     trial = [changed(script, p, count) for p in parts]
     uses = sum(c.uses for c in trial)
     if uses == 0 or (plain and uses == 1):
@@ -117,19 +119,19 @@ def _in_one_scope(script: Script, pace: Pace, parts: list[Scheduler], loader: Re
     return [Before(first, f"{name} = {count}"), *(e for c in changes for e in c.edits)], any(c.smooth for c in changes)
 
 
-def _count(script: Script, pace: Pace, parts: list[Scheduler], loader: str, windows: Window | None) -> str:
+def _count(script: Script, cadence: Cadence, parts: list[Scheduler], loader: str, windows: Window | None) -> str:
     """The number of updates in an epoch."""
     if windows is not None:
         count = windows.count(parts[0].node, f"len({loader})")
         return f"max(1, {count})" if windows.drop else count
-    if pace.window is None:
+    if cadence.interval is None:
         return f"len({loader})"
     ways = [way for p in parts for way in p.ways]
-    every = number_in(script, pace.window.every, statement_of(parts[0].node), ways, pace.stacks)
-    return f"(len({loader}) + {every} - 1) // {every}" if pace.window.last else f"max(1, len({loader}) // {every})"
+    every = number_in(script, cadence.interval.every, statement_of(parts[0].node), ways, cadence.stacks)
+    return f"(len({loader}) + {every} - 1) // {every}" if cadence.interval.last else f"max(1, len({loader}) // {every})"
 
 
-def _first_of(changes: list[Change]) -> ast.stmt:
+def _first_of(changes: list[Conversion]) -> ast.stmt:
     """The first statement, in a block around all that need the number."""
     statements = [statement_of(c.scheduler.node) for c in changes if c.uses]
     for outer in (statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))):
@@ -142,9 +144,9 @@ def _first_of(changes: list[Change]) -> ast.stmt:
     raise Refusal(f"the schedulers are made in different places ({at(statements[0])})")
 
 
-def _followed(pace: Pace, scheduler: str) -> Edit:
+def _followed(cadence: Cadence, scheduler: str) -> Edit:
     """The scheduler's step in its new place; ``scheduler`` is its name there."""
     code = f"{scheduler}.step()"
-    if pace.guard:
+    if cadence.guard:
         code = f"if {scheduler} is not None:\n    {code}"
-    return After(pace.anchor, code, rank=Rank.SCHEDULE)
+    return After(cadence.anchor, code, rank=Rank.SCHEDULE)

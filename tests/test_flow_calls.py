@@ -240,3 +240,26 @@ def test_what_a_library_calls_back(tmp_path: Path):
     graph = script.analysis(CallGraph)
     place = call(script, "net(torch.zeros(3))")
     assert graph.callees(place) == [] and names(graph.entered(place)) == ["forward"]
+
+
+def given(script: Script, text: str) -> list[list[str]]:
+    graph = script.analysis(CallGraph)
+    node = call(script, text)
+    return [graph.given_to(node, graph.callees(node)[0], a) for a in (*node.args, *(k.value for k in node.keywords))]
+
+
+def test_the_parameters_that_an_argument_is_given_to(tmp_path):
+    script = project(tmp_path)
+    assert given(script, "Net(4)") == [["width"]]
+    assert given(script, "train(net, [1], verbose=True, colour=3)") == [["model"], ["data"], ["verbose"], ["more"]]
+    assert given(script, "train(*[net, 2], **{'lr': 1})") == [["model", "data", "lr", "rest"], ["model", "data", "lr", "verbose", "more"]]
+    assert given(script, "part([3])") == [["data"]]
+    assert given(script, "meter(8)") == [["value"]]
+
+
+def test_functions_that_nothing_runs(tmp_path):
+    script = project(tmp_path)
+    graph = script.analysis(CallGraph)
+    names = ("used", "handed", "never", "decorated", "helper", "forward")
+    assert [n for n in names if graph.is_unused(function(script, n))] == ["never"]
+    assert graph.entries(function(script, "used")) == graph.sites(function(script, "used")) != []

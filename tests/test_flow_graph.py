@@ -62,6 +62,65 @@ def test_dominance():
     assert graph.dominates(at(source, 9), at(source, 10).targets[0])  # type: ignore[attr-defined]
 
 
+def test_one_of_several_dominates():
+    """Each arm does it: no single statement dominates what follows."""
+    source = parse(ORDER)
+    graph = graph_at(source)
+
+    def one(lines: tuple[int, ...], line: int | None) -> bool:
+        return graph.one_dominates([at(source, n) for n in lines], at(source, line) if line else None)
+
+    assert one((4, 8), 9) and not one((4,), 9) and not one((8,), 9)
+    assert one((2,), None) and one((6, 9), None) and not one((9,), None)  # one way returns on line 6
+    assert one((13, 15), 16) and not one((12, 13), 16)  # line 12 may raise, and then line 13 is not run
+    assert not one((9,), 9) and not one((), 9)
+
+
+def test_order_in_one_iteration():
+    source = parse("""
+def f(xs):
+    for x in xs:
+        a = x
+        if a:
+            continue
+        b = a
+""")
+    graph = graph_at(source)
+    loop = at(source, 2)
+    assert isinstance(loop, ast.For)
+    first, last = at(source, 3), at(source, 6)
+    assert graph.may_follow(last, first, loop) and graph.may_follow(first, last)
+    assert not graph.may_follow(first, last, loop)
+
+
+def test_what_leaves_before_a_place():
+    source = parse("""
+def f(xs, c):
+    for x in xs:
+        if c:
+            continue
+        else:
+            a = x
+        for y in x:
+            if y:
+                break
+        b = a
+        if b:
+            return b
+        c = b
+        continue
+""")
+    graph = graph_at(source)
+    loop = at(source, 2)
+    assert isinstance(loop, ast.For)
+
+    def leaving(line: int, of: ast.For | None = loop) -> list[int]:
+        return [s.lineno for s in graph.leaving_before(at(source, line), of)]
+
+    assert leaving(6) == [] and leaving(10) == [4] and leaving(13) == [4, 12]
+    assert leaving(13, None) == [12]
+
+
 def test_postdominance():
     source = parse(ORDER)
     graph = graph_at(source)
@@ -249,7 +308,7 @@ def test_scopes():
     assert is_parameter(function, "more") and not is_parameter(function, "a") and not is_parameter(source.tree, "g")
     assert list(defaults(function)) == ["p", "q"] and defaults(function)["p"] is None
     assert [n.lineno for n in mentions(function, "a")] == [6, 9, 10, 17]
-    assert [n.lineno for n in mentions(function, "g")] == [2, 3, 5, 14]
+    assert [n.lineno for n in mentions(function, "g")] == [3, 5, 14]  # those in the function, whoever owns it
     assert "z" not in {n.id for n in own_nodes(function) if isinstance(n, ast.Name)}
     assert 17 in {n.lineno for n in own_nodes(function) if isinstance(n, ast.Name) and n.id == "a"}
     assert stored_in(function) == {"f", "g", "a", "e", "inner", "K", "m", "h"}
@@ -296,3 +355,61 @@ def test_the_entry_file_ends_the_life_of_its_variables(tmp_path: Path):
     shared = read(tmp_path / "b", code, {"other.py": "import train\ng = 1\n"})
     live = [s.analysis(Flow).definitions(s.entry.tree).live_after(s.entry.tree.body[2]) for s in (alone, shared)]
     assert live == [frozenset(), {"g", "t"}]
+
+
+LEAVING = """
+def f(a, b, xs):
+    if a:
+        return 0
+    for x in xs:
+        if x:
+            continue
+        for y in x:
+            if y:
+                break
+        if b:
+            use(x)
+        else:
+            return 1
+        if y:
+            raise ValueError
+        last(x)
+    return 2
+"""
+
+
+def test_what_leaves_before_a_place_in_a_loop():
+    source = parse(LEAVING)
+    graph, loop = graph_at(source), at(source, 4)
+    assert isinstance(loop, ast.For)
+    lines = {line: [s.lineno for s in graph.leaving_before(at(source, line))] for line in (11, 13, 16, 17)}
+    assert lines == {11: [3], 13: [3], 16: [3, 13], 17: [3, 13]}
+    assert [s.lineno for s in graph.leaving_before(at(source, 11), loop)] == [6]
+    assert [s.lineno for s in graph.leaving_before(at(source, 16), loop)] == [6, 13, 15]
+
+
+BOUND = """
+def f(a, xs):
+    if a:
+        one = two = 1
+    else:
+        one = 2
+    for x in xs:
+        use(x)
+    try:
+        three = g()
+    except ValueError:
+        three = 0
+    del one
+    global four
+    four = 5
+    use()
+"""
+
+
+def test_variables_that_are_bound_at_a_place():
+    source = parse(BOUND)
+    definitions = DefUse(source.tree.body[0])
+    names = ("a", "one", "two", "x", "three", "four", "nothing")
+    bound = {line: {n for n in names if definitions.is_bound_at(at(source, line), n)} for line in (3, 6, 7, 12, 15)}
+    assert bound == {3: {"a"}, 6: {"a", "one"}, 7: {"a", "one", "x"}, 12: {"a", "one", "three"}, 15: {"a", "three", "four"}}

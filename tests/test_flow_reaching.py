@@ -119,3 +119,30 @@ def test_uses_are_the_other_side():
             for name in (n for n in reads(source) if function_around(n) is function):
                 for definition in flow.reaching(name):
                     assert name in flow.uses(definition), (ast.unparse(source.tree), spot(name), definition)
+
+
+CHANGED = """
+    def f(n):
+        rows = []
+        use(rows)
+        for i in range(n):
+            use(rows)  # after
+            rows.append(i)
+            later = lambda: use(rows)  # after
+        use(rows)  # after
+        if n:
+            rows += [n]  # after
+            use(rows)
+        rows = []
+        use(rows)
+    """
+
+
+def test_what_reads_an_object_that_was_changed():
+    source = parse(CHANGED)
+    (change,) = (n for n in ast.walk(source.tree) if isinstance(n, ast.Call) and ast.unparse(n) == "rows.append(i)")
+    flow = DefUse(function_around(change))
+    variable = flow.table.find("rows", flow.function)
+    assert variable is not None
+    lines = {n.lineno for n in flow.uses_after(variable, change)} - {change.lineno}
+    assert lines == {n for n, line in enumerate(source.text.splitlines(), 1) if line.endswith("# after")}

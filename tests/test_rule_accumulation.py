@@ -733,6 +733,33 @@ nce = InfoNCE()
     assert "f.T" in refused(loop)
 
 
+def test_another_enumerate():
+    """It need not be called in this function to be another one."""
+    head = HEAD + "\n\ndef enumerate(things):\n    return [(thing, thing) for thing in things]\n"
+    assert "`enumerate` is something else here" in refused(LOOP, head=head)
+
+
+def test_what_a_condition_binds_reaches_its_arms():
+    """The sum that the test makes of the mean is what is returned: it needs no share of the window."""
+    head = HEAD.replace(
+        "torch.set_default",
+        """def cost(out, y):
+    loss = F.cross_entropy(out, y)
+    if (loss := loss * len(y)) is not None:
+        return loss
+
+torch.set_default""",
+    )
+    text = done(LOOP.replace("criterion(model(x), y)", "cost(model(x), y)"), head=head, steps=(3,), keep=False)
+    assert "share_of_window" not in text
+
+
+def test_a_factor_under_a_condition():
+    """A mean or a sum, depending on the batch: neither rewrite is right for both."""
+    loop = LOOP.replace("        loss.backward()", "        if x.sum() > 0:\n            loss *= len(x)\n        loss.backward()")
+    assert "depends on the samples of a batch is not known" in refused(loop)
+
+
 def test_a_state_that_is_carried_from_batch_to_batch():
     loop = LOOP.replace("for epoch", "hidden = torch.zeros(2)\nfor epoch", 1).replace(
         "loss = criterion(model(x), y)", "out = model(x) + hidden\n        hidden = out[-1].detach()\n        loss = criterion(out, y)"

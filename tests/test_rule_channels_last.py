@@ -224,6 +224,8 @@ WRITES = "writes through a view"
         "flat = torch.flatten(x, 1)\nflat[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
         "flat = x.contiguous()\nflat[:, 0] = 1\nreturn self.c(torch.flatten(x, 1))",
         "y = x\nx = x.view(x.size(0), -1)\nx[:, 0] = 1\nreturn self.c(torch.flatten(y, 1))",
+        "flat = x.view(x.size(0), -1)\nfirst = flat[:, 0]\nfirst += 1\nreturn self.c(torch.flatten(x, 1))",
+        "y = x\nflat = x.view(x.size(0), -1)\ny.mul_(0.5)\nreturn self.c(flat)",
     ],
 )
 def test_a_view_that_is_written_through_keeps_the_layout(body: str) -> None:
@@ -241,6 +243,8 @@ def test_a_view_that_is_written_through_keeps_the_layout(body: str) -> None:
         "x = F.relu(x, inplace=True)\nx = x.view(x.size(0), -1)\nx = self.c(x)\nreturn x",
         "x = x.view(x.size(0), -1)\nx = F.dropout(x, 0.0, True, inplace=True)\nreturn self.c(x)",
         "flat = x.view(x.size(0), -1)\nout = self.c(flat)\nout *= 0.5\nreturn out",
+        "flat = x.view(x.size(0), -1)\nflat = self.c(flat)\nflat *= 0.5\nreturn flat",
+        "flat = x.view(x.size(0), -1)\nx = x + 1\nx *= 2\nreturn self.c(flat)",
     ],
 )
 def test_writes_that_nobody_else_sees_are_no_matter(body: str) -> None:

@@ -254,6 +254,8 @@ def with_loss(loss: str, head: str = "") -> str:
         "loss = F.cross_entropy(model(x), y)\nloss = loss / 2 + 1",
         "loss = 0\nfor _ in range(2):\n    loss = loss + F.cross_entropy(model(x), y)",
         "loss = 0.0\nloss += F.cross_entropy(model(x), y)",
+        "loss = 0\nfor _ in range(2):\n    out = model(x)\n    loss = loss + F.cross_entropy(out, y)\n    loss += out.pow(2).mean()",
+        "criterion = lambda out, y: F.cross_entropy(out, y)\nloss = criterion(model(x), y)",
         "losses = [F.cross_entropy(model(x), y), F.cross_entropy(model(x) * 2, y)]\nloss = sum(losses)",
         "loss = F.cross_entropy(model(x), y)\nfor p in model.parameters():\n    loss = loss + 0.01 * p.pow(2).sum()",
         "loss = F.cross_entropy(model(x), y) + 0.01 * sum(p.norm() for p in model.parameters())",
@@ -278,6 +280,35 @@ def step(model, x, y, scale=1.0):
         multiplied(with_loss("loss, hits = step(model, x, y)", head.replace("(out, y)", '(out, y, reduction="sum")'))) == "{} * WORLD_SIZE"
     )
     assert found(with_loss("_, loss = step(model, x, y)\nloss = loss.float()", head)).refusal
+
+
+def test_a_model_that_gives_its_loss_beside_other_results():
+    head = """
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(5, 3)
+    def forward(self, x, y):
+        out = self.a(x)
+        return F.cross_entropy(out - out.mean(0), y), out
+model = Own()
+"""
+    text = HEAD.replace("optimizer =", head + "optimizer =") + LOOP.replace(
+        "loss = F.cross_entropy(model(x), y)", "loss, out = model(x, y)"
+    )
+    assert "the model computes its loss itself" in found(text).refusal
+
+
+def test_a_parameter_that_gets_another_value_under_a_condition():
+    head = """
+def scaled(loss, y, often=True):
+    if often:
+        loss = loss * len(y)
+    return loss
+"""
+    loss = "loss = scaled(F.cross_entropy(model(x), y), y)"
+    assert "not known" in found(with_loss(loss, head)).refusal
+    assert multiplied(with_loss(loss, head.replace("    if often:\n    ", ""))) == "{} * WORLD_SIZE"
 
 
 @pytest.mark.parametrize(
@@ -402,6 +433,23 @@ def test_the_last_short_batch_is_left_out_as_before():
     made, world = done(text, same=False)
     assert "DistributedSampler(data, drop_last=True)" in made.text
     assert world.ranks[0].steps == 3 * (47 // 8)
+
+
+def test_arguments_that_a_function_is_given_stay_those_of_the_caller():
+    made = """
+def shuffled(data, given):
+    return DataLoader(data, **given)
+given = dict(batch_size=8, shuffle=True)
+loader = shuffled(data, given)
+"""
+    old = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+    assert "= dict(given)\n" in apply("ddp", HEAD.replace(old, made) + LOOP).text
+    own = made.replace("given):", "size):").replace("    return", "    given = dict(batch_size=size, shuffle=True)\n    return")
+    own = own.replace("given = dict(batch_size=8, shuffle=True)\nloader", "loader").replace(
+        "shuffled(data, given)\n", "shuffled(data, 8)\n"
+    )
+    text = apply("ddp", HEAD.replace(old, own) + LOOP).text
+    assert 'given["batch_size"] //= WORLD_SIZE' in text and "dict(given)" not in text
 
 
 def test_in_order():
@@ -615,6 +663,7 @@ model = Net()
         (changed(STEP, "        value = loss.item()\n        if value > 9:\n            break\n" + STEP), "depends on the batch"),
         (changed(STEP, "        import random\n        if random.random() < 0.5:\n            loss.backward()\n"), "is drawn at random"),
         (changed("model = nn", "names = list(set('a b'.split()))\nmodel = nn"), "order of the set"),
+        (changed("model = nn", "names = list(set('a b'.split()))\nif len(names) > 1:\n    names.sort()\nmodel = nn"), "order of the set"),
         (changed("model = nn", "ids = {w: i for i, w in enumerate(set('a b'.split()))}\nmodel = nn"), "order of the set"),
         (changed("model = nn", "import numpy as np\nrng = np.random.default_rng()\nmodel = nn"), "has no seed"),
         (changed("optimizer.step()\n", "optimizer.step()\n        with torch.no_grad():\n            for p in model.parameters():\n                p.add_(torch.randn_like(p))\n"), "random numbers"),
@@ -634,6 +683,7 @@ model = Net()
         (changed(STEP, "        grads = torch.autograd.grad(loss, model.parameters(), retain_graph=True)\n" + STEP), "torch.autograd.grad"),
         (changed("loss.backward()", "loss.backward(create_graph=True)"), "gradients of gradients"),
         (changed("    for x, y in loader:\n", "    for p in model[0].parameters():\n        p.requires_grad = epoch > 0\n    for x, y in loader:\n"), "frozen or freed"),
+        (changed("    for x, y in loader:\n", "    freeze(epoch > 0)\n    for x, y in loader:\n").replace("optimizer =", "def freeze(on):\n    for p in model[0].parameters():\n        p.requires_grad = on\noptimizer =", 1), "frozen or freed"),
         (changed("import torch\n", "import os\nimport torch\n").replace("model = nn", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\ntorch.cuda.is_available()\ndevice = torch.device('cuda')\nmodel = nn"), "CUDA_VISIBLE_DEVICES"),
         (changed("optimizer =", "model.to('cuda:1' if torch.cuda.is_available() else 'cpu')\noptimizer ="), "cuda:1"),
         (changed("model = nn", "import torch.distributed as dist\ndist.init_process_group('gloo', init_method='tcp://x')\nmodel = nn"), "distributed already"),
@@ -660,6 +710,7 @@ def test_refusals(text: str, words: str):
         ("torch.cuda.get_device_properties(0).total_memory > 5", True),
         ("torch.cuda.current_device() == 1", True),
         ("next(model.parameters()).device.index == 0", True),
+        ("of_no_device.index == 0", False),
         ("platform.node() == 'x'", True),
         ("platform.system() == 'Linux'", False),
         ("torch.cuda.is_available()", False),
@@ -667,7 +718,7 @@ def test_refusals(text: str, words: str):
     ],
 )
 def test_what_differs_by_process_is_decided_by_the_first(test: str, first: bool):
-    head = "import datetime, math, platform, time\n"
+    head = "import datetime, math, platform, time, types\nof_no_device = types.SimpleNamespace(index=len(platform.__name__))\n"
     edits = found(head + changed("    for x, y in loader:\n", f"    if {test}:\n        break\n    for x, y in loader:\n")).edits
     assert edits and first == any(isinstance(e, Wrap) and "from_rank_0(" in e.template for e in edits)
 
@@ -677,6 +728,7 @@ def test_what_differs_by_process_is_decided_by_the_first(test: str, first: bool)
     [
         changed("model = nn", "names = sorted(set('a b'.split()))\nsizes = [n for n in {1, 2, 3}]\nmodel = nn"),
         changed("model = nn", "import numpy as np\nrng = np.random.default_rng(0)\nmodel = nn"),
+        changed("model = nn", "names = list(set('a b'.split()))\nprint('names')\nnames.sort()\nmodel = nn"),
         changed(STEP, STEP + "        if epoch == 1:\n            break\n"),
         changed(STEP, "        try:\n            loss.backward()\n        except KeyboardInterrupt:\n            break\n"),
         changed("optimizer.step()\n", "optimizer.step()\n        for p in model.parameters():\n            p.data.clamp_(-1, 1)\n"),

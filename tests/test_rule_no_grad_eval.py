@@ -245,6 +245,23 @@ def test_used_by_training_afterwards() -> None:
     )
 
 
+def test_kept_by_a_list_of_the_module_that_another_function_trains_with() -> None:
+    kept = """\
+bank = []
+def collect():
+    with torch.no_grad():
+        out = model(data.tensors[0].to(device))
+    bank.append(out)
+collect()
+def distance(x):
+    return F.mse_loss(model(x), bank[0][:8])
+"""
+    text = HEAD + kept + TRAIN.replace("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y) + distance(x)")
+    refused(text, "combines it with a tensor that may need gradients")
+    with pytest.raises(RuntimeError, match="[Ii]nference"):
+        run(text.replace("no_grad", "inference_mode"))
+
+
 def test_changed_in_place_afterwards() -> None:
     text = EVALUATE.replace(
         ".item()\n    return total / len(loader.dataset)", "\n    total /= len(loader.dataset)\n    return total.item()"

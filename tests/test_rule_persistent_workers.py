@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,15 @@ CHANGED_BETWEEN = {
         "model = nn.Linear(4, 1).to(device)", "model = labels"
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("after", "kept"), [("    else:\n        labels[0] = 2.0\n", True), ("    labels[0] = 2.0\n", False)])
+def test_only_what_may_run_after_the_loader_changes_something(after: str, kept: bool) -> None:
+    text = between("pass")
+    head, loop, rest = text.partition("    for epoch in range(3):")
+    body, guard, end = rest.partition("\n\n\nif __name__")
+    text = f"{head}    if torch.cuda.device_count() < 9:\n{textwrap.indent(loop + body, '    ')}\n{after}{guard}{end}"
+    assert bool(apply(RULE, text).fixes) is kept
 
 
 @pytest.mark.parametrize("text", CHANGED_BETWEEN.values(), ids=CHANGED_BETWEEN)

@@ -10,40 +10,17 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from autofast.facts.loaders import given
+from autofast.flow.memory import Memory, is_false
+from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of
 from autofast.model.values import Const, Dict, Ext, Func, Inst, Method, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
 from autofast.ops import is_in_place, is_view
 
-FACTORIES = frozenset(
-    {f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm")}
-)
-NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}  # functions that give memory of its own
-NEW_METHODS = frozenset({"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"})
 SHARING = frozenset({"from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack", "numpy", "to_numpy", "__array__"})
 NUMPY_WRITES = frozenset({"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"})
 NUMPY_FUNCTIONS = frozenset({"numpy.copyto", "numpy.put", "numpy.place", "numpy.putmask", "numpy.random.shuffle", "random.shuffle"})
-LOOPS = (ast.For, ast.While, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-def is_new(script: Script, expr: ast.expr) -> bool:
-    """Memory that nothing else holds: just made by a factory, by arithmetic, or a view of such."""
-    match expr:
-        case ast.Call(keywords=keywords) if any(k.arg in (None, "out") for k in keywords):
-            return False
-        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(isinstance(t, Method) for t in script.values(expr.func)):
-            return bool(script.values(inner)) and (attr in NEW_METHODS or (is_view(attr) and is_new(script, inner)))
-        case ast.Call(func=func):
-            callee = script.values(func)
-            return bool(callee) and all(isinstance(t, Ref) and t.name in NEW for t in callee)
-        case ast.BinOp(left=left, right=right):
-            return all(isinstance(t, (Tensor, Num, Const)) for side in (left, right) for t in script.values(side))
-        case ast.Attribute(value=inner, attr=attr):
-            return is_view(attr) and is_new(script, inner)
-        case ast.Subscript(value=inner):
-            return is_new(script, inner)
-    return False
 
 
 def learned(script: Script, expr: ast.expr) -> str:
@@ -53,7 +30,7 @@ def learned(script: Script, expr: ast.expr) -> str:
     for source in script.sources:
         for node in ast.walk(source.tree):
             match node:
-                case ast.Call(func=func, keywords=keywords) if any(k.arg == "requires_grad" and not _is_false(k.value) for k in keywords):
+                case ast.Call(func=func, keywords=keywords) if any(k.arg == "requires_grad" and not is_false(k.value) for k in keywords):
                     if not all(isinstance(t, Ref) and t.name.endswith(".Parameter") for t in script.values(func)):
                         return f"may need a gradient (line {node.lineno})"
                 case ast.Attribute(value=target, attr="requires_grad_") if may_be(script, script.values(target), expr):
@@ -61,7 +38,7 @@ def learned(script: Script, expr: ast.expr) -> str:
                 case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(script, script.values(target), expr):
                     return f"may need a gradient (line {node.lineno})"
                 case ast.Call(func=func, args=[data, *_]) if any(_is_parameter(t) for t in script.values(func)):
-                    if not is_new(script, data) and may_be(script, script.values(data), expr):
+                    if not script.analysis(Memory).is_fresh(data) and may_be(script, script.values(data), expr):
                         return f"may be a parameter (line {node.lineno})"
                 case ast.Attribute(value=target, attr=attr) if is_view(attr) and attr not in ("to", "detach") and _is_data(script, target):
                     return f"may be a view of a parameter (line {node.lineno})"
@@ -106,38 +83,28 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
 
 
 def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
-    match node:
-        case ast.AugAssign(target=ast.Name() | ast.Attribute()):
+    if isinstance(node, ast.AugAssign):
+        if not isinstance(node.target, ast.Subscript):
             site = script.log.at("augment", node)
             old: Values = frozenset().union(*(o.data["old"] for o in site)) if site is not None else script.values(node.target)
             if not any(isinstance(t, Const) for t in old) or any(isinstance(t, Tensor) for t in old):
                 yield old
-        case ast.Subscript(ctx=ast.Store(), value=value):
-            yield script.values(value)
+        return
+    targets = script.analysis(Memory).written(node)
+    match node:
         case ast.Attribute(ctx=ast.Store(), attr="data", value=value):
-            yield script.values(value)
-        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if is_in_place(attr) or (shared and attr in NUMPY_WRITES):
-            found = script.values(value)
-            parent = getattr(node, "_af_parent", None)
-            if any(isinstance(t, Ref) for t in found):  # nn.init.zeros_(x), torch.Tensor.mul_(x, 2)
-                if isinstance(parent, ast.Call) and parent.func is node:
-                    yield from (script.values(a) for a in parent.args)
-                return
-            if not found and any(isinstance(a, ast.Lambda) for a in ancestors(node)):
-                yield frozenset({Unknown("a lambda")})
-            yield found
-        case ast.Call(func=func, args=args, keywords=keywords):
-            yield from (script.values(k.value) for k in keywords if k.arg == "out")
-            callee = script.values(func)
-            names = {t.name for t in callee if isinstance(t, Ref)}
-            in_place = any(k.arg == "inplace" and not _is_false(k.value) for k in keywords)
-            in_place |= any(isinstance(t, Ext) and "inplace" in t.args.named and const(t.arg("inplace")) is not False for t in callee)
-            if in_place or names & NUMPY_FUNCTIONS or any(n.startswith("torch.distributed.") or n.endswith(".at") for n in names):
-                yield from (script.values(a) for a in args)
-
-
-def _is_false(expr: ast.expr) -> bool:
-    return isinstance(expr, ast.Constant) and expr.value is False
+            targets.append(value)
+        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if shared and attr in NUMPY_WRITES:
+            targets.append(value)
+        case ast.Call(func=func, args=args):
+            names = {t.name for t in script.values(func) if isinstance(t, Ref)}
+            if names & NUMPY_FUNCTIONS or any(n.startswith("torch.distributed.") or n.endswith(".at") for n in names):
+                targets += args
+    for target in targets:
+        found = script.values(target)
+        if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
+            yield frozenset({Unknown("a lambda")})
+        yield found
 
 
 def _is_parameter(thing: Thing) -> bool:
@@ -181,17 +148,14 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
         return False
     there = function_of(node)
     if there is function_of(expr):
-        return len(made) == 1 and _stands_before(node, expr)
+        return len(made) == 1 and _is_over(script, node, expr)
     if any(function_of(f.node) is there for o in made for f in o.stack if isinstance(f, CallFrame)):
         calls = [[f.node for f in o.stack if isinstance(f, CallFrame) and function_of(f.node) is there] for o in made]
-        return all(len(found) == 1 and _stands_before(node, found[0]) for found in calls)
+        return all(len(found) == 1 and _is_over(script, node, found[0]) for found in calls)
     found = [o for o in script.everything if any(isinstance(f, CallFrame) and f.func.node is there for f in o.stack)]
     return bool(found) and max(o.order for o in found) < min(o.order for o in made)
 
 
-def _stands_before(node: ast.AST, other: ast.AST) -> bool:
-    """In the text of one function, with no loop around both."""
-    around = {id(a) for a in ancestors(other) if isinstance(a, LOOPS)}
-    first, second = statement_of(node), statement_of(other)
-    end = first.end_lineno or first.lineno, first.end_col_offset or 0
-    return end <= (second.lineno, second.col_offset) and not any(id(a) in around for a in ancestors(node))
+def _is_over(script: Script, node: ast.AST, other: ast.AST) -> bool:
+    """Whether, in one activation of their function, a statement never runs after (or as a part of) another one."""
+    return statement_of(node) is not statement_of(other) and not script.analysis(Flow).graph(other).may_follow(node, other)

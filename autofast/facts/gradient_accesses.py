@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.parts import parts_of
+from autofast.facts.parts import held, parts_of
 from autofast.facts.scaler import Event, is_none_test
-from autofast.flow.call_sites import calls_of
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.flow.scopes import mentions, scope_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Reason, Ref, Seq, Tensor, Thing, Unknown, const
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal, at
 
@@ -66,7 +69,7 @@ def against_scaler(script: Script) -> str:
         if isinstance(node, ast.Attribute):
             if node.attr in HOOKS:
                 return f"{node.attr}() on {at(node)} would get scaled gradients"
-            if node.attr == "watch" and any(isinstance(t, (Ref, Method)) and "wandb" in str(t) for t in script.values(node)):
+            if node.attr == "watch" and any(_is_of(t, "wandb") for t in script.values(node)):
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in HOOKS:
             return f"{node.value}() on {at(node)} would get scaled gradients"
@@ -80,7 +83,14 @@ def against_scaler(script: Script) -> str:
     return ""
 
 
-def taps(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
+def _is_of(thing: Thing, library: str) -> bool:
+    """Whether something is a name of a library, an object of it, or a method of one."""
+    while isinstance(thing, Method):
+        thing = thing.this
+    return isinstance(thing, (Ref, Ext)) and thing.name.split(".")[0] == library
+
+
+def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
     """What is done to ``.grad``: at its nodes, and after statements.
 
     Where it is no parameter's, :class:`Refusal` is raised; that is left out where this is not ``strict``.
@@ -98,7 +108,7 @@ def taps(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Even
                 things = owners(script, node.value)
                 if isinstance(things, str):
                     continue
-                place = _loop_over_parameters(node)
+                place = _loop_over_parameters(script, node)
                 if place is not None and things is not None:
                     after.append(Event("zero", place, things))
                 elif things is not None or place is not None:
@@ -157,7 +167,7 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
     """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not known; else, in words, what it is."""
     if groups := _of_groups(script, expr):
         return groups
-    mine = frozenset(t for t in script.values(expr) if not (isinstance(t, Unknown) and t.why.endswith("is not defined here")))
+    mine = frozenset(t for t in script.values(expr) if not (isinstance(t, Unknown) and t.reason is Reason.UNDEFINED))
     words = f"the gradient of `{ast.unparse(expr)}`, which is not known to be a parameter"
     if not mine or not all(isinstance(t, Tensor) and t.param == "param" for t in mine):
         return _of_part(script, expr) or words
@@ -178,10 +188,10 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
 def _of_groups(script: Script, expr: ast.expr) -> frozenset[int]:
     """The optimizers in ``for group in optimizer.param_groups: for expr in group["params"]``."""
     found: list[Thing] = []
-    for over in _loops_for(expr) if isinstance(expr, ast.Name) else ():
+    for over in _loops_for(script, expr) if isinstance(expr, ast.Name) else ():
         match over:
             case ast.Subscript(value=ast.Name() as group, slice=ast.Constant(value="params")):
-                for groups in _loops_for(group):
+                for groups in _loops_for(script, group):
                     if not isinstance(groups, ast.Attribute) or groups.attr != "param_groups":
                         return frozenset()
                     found += script.values(groups.value)
@@ -193,15 +203,13 @@ def _of_groups(script: Script, expr: ast.expr) -> frozenset[int]:
 def _of_part(script: Script, expr: ast.expr) -> frozenset[int]:
     """The optimizers of ``net`` in ``last = list(net.children())[-1]``, ``for expr in last.parameters()``."""
     found: set[int] = set()
-    for over in _loops_for(expr) if isinstance(expr, ast.Name) else ():
+    for over in _loops_for(script, expr) if isinstance(expr, ast.Name) else ():
         match over:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="parameters" | "named_parameters")):
-                scope = function_of(over)
-                stores = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)]
-                made = parent_of(stores[0]) if len(stores) == 1 else None
-                if not isinstance(made, ast.Assign) or function_of(stores[0]) is not scope:
+            case ast.Call(func=ast.Attribute(value=ast.Name() as part, attr="parameters" | "named_parameters")):
+                values = [d.value for d in script.analysis(Flow).reaching(part)]
+                if len(values) != 1 or values[0] is None:
                     return frozenset()
-                models = _models_of(script, made.value)
+                models = _models_of(script, values[0])
                 mine = [o for o in script.optimizers if models & parts_of(*o.params).keys()]
                 if not mine or len(models - set().union(*(parts_of(*o.params) for o in mine))):
                     return frozenset()
@@ -228,27 +236,30 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
                     found.add(id(thing))
             if isinstance(node, ast.Name) and node.id not in seen:
                 seen.add(node.id)
-                todo += _loops_for(node)
+                todo += _loops_for(script, node)
     return found
 
 
-def _loops_for(name: ast.Name) -> Iterator[ast.expr]:
-    """What the loops and comprehensions around iterate that set this variable."""
-    for outer in ancestors(name):
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
-            return
-        generators = getattr(outer, "generators", [outer] if isinstance(outer, (ast.For, ast.AsyncFor)) else [])
-        for part in generators:
-            if any(isinstance(n, ast.Name) and n.id == name.id for n in ast.walk(part.target)):
-                yield part.iter
+def _loops_for(script: Script, name: ast.Name) -> list[ast.expr]:
+    """What the loops and comprehensions go over that gave a variable its value; none where something else may have."""
+    loops = [_loop_of(d.node) for d in script.analysis(Flow).reaching(name)]
+    return [loop.iter for loop in loops if loop is not None] if None not in loops else []
 
 
-def _loop_over_parameters(node: ast.AST) -> ast.stmt | None:
+def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | None:
+    """The loop that binds a variable of its target."""
+    here, parent = target, parent_of(target)
+    while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+        here, parent = parent, parent_of(parent)
+    return parent if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here else None
+
+
+def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
     """The outermost loop around that goes over parameters, where nothing but conditions stand between."""
     found: ast.stmt | None = None
     for outer in ancestors(node):
         if isinstance(outer, ast.For):
-            if not _goes_over(outer):
+            if not any(_gives_parameters(script, n) for n in ast.walk(outer.iter)):
                 break
             found = outer
         elif not isinstance(outer, (ast.If, ast.Expr, ast.Assign, ast.expr)):
@@ -259,20 +270,25 @@ def _loop_over_parameters(node: ast.AST) -> ast.stmt | None:
 GIVES = ("parameters", "named_parameters", "param_groups")
 
 
-def _goes_over(loop: ast.For) -> bool:
-    return "params" in ast.unparse(loop.iter) or any(isinstance(n, ast.Attribute) and n.attr in GIVES for n in ast.walk(loop.iter))
+def _gives_parameters(script: Script, node: ast.AST) -> bool:
+    """``model.parameters()``, ``group["params"]``, or a variable that holds parameters."""
+    if isinstance(node, ast.Attribute) and node.attr in GIVES:
+        return True
+    if isinstance(node, ast.Subscript):
+        return bool(const(script.values(node.slice)) == "params")
+    found = held(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+    return any(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
 def free_parameters(script: Script) -> set[str]:
     """Variables that a Parameter is made for, outside of any model."""
-    known: set[str] | None = script.__dict__.get("_free_parameters")
-    if known is None:
-        known = set()
-        for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-            outer = next((a for a in ancestors(site.node) if isinstance(a, ast.Assign)), None)
-            known |= {t.id for t in (outer.targets if outer is not None else ()) if isinstance(t, ast.Name)}
-        script.__dict__["_free_parameters"] = known
-    return known
+    return script.analysis(_free_parameters)
+
+
+def _free_parameters(script: Script) -> set[str]:
+    sites = script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+    outer = [next((a for a in ancestors(s.node) if isinstance(a, ast.Assign)), None) for s in sites]
+    return {t.id for a in outer if a is not None for t in a.targets if isinstance(t, ast.Name)}
 
 
 def _given(script: Script, name: str) -> bool:
@@ -283,8 +299,7 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
     """The places that use a gradient through a variable which it is kept in. A backward may have changed it by then."""
     found: dict[int, ast.AST] = {}
     todo: list[ast.AST] = [node]
-    seen: set[tuple[int, str]] = set()
-    calls = calls_of(script)
+    calls, flow = script.analysis(CallGraph), script.analysis(Flow)
     while todo:
         part = _whole(todo.pop())
         parent = parent_of(part)
@@ -299,18 +314,18 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
             function = function_of(parent)
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(function) not in found:
                 found[id(function)] = function
-                todo += calls.of(function)
-        for target in targets:
-            for name in ast.walk(target):
-                if isinstance(name, ast.Attribute) and strict:
-                    raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(name)}`")
-                if isinstance(name, ast.Name) and (id(function_of(name)), name.id) not in seen:
-                    seen.add((id(function_of(name)), name.id))
-                    for load in ast.walk(function_of(name)):
-                        if isinstance(load, ast.Name) and load.id == name.id and isinstance(load.ctx, ast.Load) and not is_none_test(load):
-                            if not (isinstance(up := parent_of(load), ast.Attribute) and up.attr in (KEEPS | FACTS)):
-                                found[id(load)] = load
-                                todo.append(load)
+                todo += calls.sites(function)
+        for name in (n for target in targets for n in ast.walk(target)):
+            if isinstance(name, ast.Attribute) and strict:
+                raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(name)}`")
+            if not isinstance(name, ast.Name):
+                continue
+            stored = isinstance(name.ctx, ast.Store)
+            uses = flow.definitions(name).uses(Definition(name.id, name)) if stored else mentions(scope_of(name), name.id)
+            for load in (n for n in uses if isinstance(n.ctx, ast.Load) and id(n) not in found and not is_none_test(n)):
+                if not (isinstance(up := parent_of(load), ast.Attribute) and up.attr in (KEEPS | FACTS)):
+                    found[id(load)] = load
+                    todo.append(load)
     return [n for n in found.values() if isinstance(n, ast.Name)]
 
 
@@ -353,7 +368,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
     ids: set[int] = set()
     for given in (*call.args, *(k.value for k in call.keywords)):
         value = given.value if isinstance(given, ast.Starred) else given
-        for thing in _inside(script.values(value)):
+        for thing in held(script.values(value)):
             for optimizer in script.optimizers:
                 if any(thing is t for t in optimizer.things):
                     if any(isinstance(t, Unknown) for t in callees):
@@ -364,17 +379,6 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
                 ):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None
-
-
-def _inside(found: Values) -> Iterator[Thing]:
-    todo, seen = list(found), set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) not in seen:
-            seen.add(id(thing))
-            yield thing
-            if isinstance(thing, (Seq, Dict)):
-                todo.extend(thing.any())
 
 
 def _is_harmless(callee: Thing) -> bool:
@@ -400,25 +404,20 @@ def _nodes(script: Script) -> Iterator[ast.AST]:
 
 def _is_dead(script: Script, node: ast.AST) -> bool:
     """In a function that nothing calls or names, and in which nothing is trained."""
-    known: dict[int, bool] | None = script.__dict__.get("_dead_functions")
-    if known is None:
-        known = script.__dict__["_dead_functions"] = _dead(script)
+    dead = script.analysis(_dead)
     function = function_of(node)
     while not isinstance(function, ast.Module):
-        if known.get(id(function), False):
+        if id(function) in dead:
             return True
         function = function_of(function)
     return False
 
 
-def _dead(script: Script) -> dict[int, bool]:
-    calls = calls_of(script)
+def _dead(script: Script) -> set[int]:
+    """The ids of the functions that nothing runs, by all that is known: ``backward`` of an autograd Function is run by torch."""
+    calls = script.analysis(CallGraph)
     trained = script.log.of(".backward", ".manual_backward")
     trains = {id(f.func.node) for site in trained for o in site for f in o.stack if isinstance(f, CallFrame)}
-    found: dict[int, bool] = {}
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                special = node.name.startswith("__") or node.name in ("forward", "backward") or bool(node.decorator_list)
-                found[id(node)] = not (special or id(node) in trains or calls.of(node) or calls.elsewhere(node) is not None)
-    return found
+    nodes = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    named = (n for n in nodes if not (n.name.startswith("__") or n.name in ("forward", "backward") or n.decorator_list))
+    return {id(n) for n in named if id(n) not in trains and calls.is_unused(n)}

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from autofast.flow.cfg import loops_around
+from autofast.flow.program import Flow
+from autofast.flow.scopes import owner, parameters
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack, TryFrame, below, inside
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
-from autofast.model.source import function_of
-from autofast.model.values import Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
+from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
@@ -100,7 +102,7 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
 
 
 def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
-    if isinstance(func.node, ast.Lambda) or func.decorators or not func.node.args.args:
+    if isinstance(func.node, ast.Lambda) or func.decorators or not parameters(func.node):
         return set()
     keys: set[Key] = set()
     for name in Slice(func.node).attributes:
@@ -118,7 +120,7 @@ class Slice:
     """The attributes of ``self`` that flow into what a straight function returns, in :attr:`attributes`."""
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef):
-        self.this = function.args.args[0].arg
+        self.this = parameters(function)[0].arg
         self.attributes: set[str] = set()
         self.needed: set[str] = set()
         body = function.body
@@ -213,16 +215,16 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
             if mine and isinstance(site.node, ast.Call) and not _conditions(below(o.stack, step.loop)):
                 calls = [site.node, *(f.node for f in below(o.stack, step.loop) if isinstance(f, CallFrame))]
                 single = len([t for t in script.values(site.node.func) if is_module(t)]) == 1
-                if single and not any(_left_before(step, call) for call in calls):
+                if single and not any(_left_before(script, step, call) for call in calls):
                     return True
     return False
 
 
-def _left_before(step: Step, call: ast.AST) -> bool:
+def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
     """An earlier statement may leave the function of this call, or the iteration."""
-    kinds = (ast.Return, ast.Continue, ast.Break) if any(n is call for n in ast.walk(step.loop)) else (ast.Return,)
-    scope = step.loop if len(kinds) > 1 else function_of(call)
-    return any(isinstance(n, kinds) and n.lineno < getattr(call, "lineno", 0) for n in ast.walk(scope))
+    graph = script.analysis(Flow).graph(call)
+    loop = next((outer for outer in loops_around(call) if outer is step.loop), None)
+    return any(not isinstance(s, ast.Raise) for s in graph.leaving_before(call, loop))
 
 
 def _switched(script: Script, step: Step) -> str:
@@ -264,11 +266,12 @@ def _varies(script: Script, cls: ast.ClassDef) -> int:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
         calls = [n for n in ast.walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)]
-        for node in ast.walk(method):
-            if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(cls, node.test):
+        graph = script.analysis(Flow).graph(method)
+        for node in ast.walk(method) if calls else ():
+            if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(script, cls, method, node.test):
                 inside_it = {id(n) for n in ast.walk(node)}
                 leaves = any(isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in ast.walk(node))
-                if any(id(c) in inside_it or (leaves and c.lineno > node.lineno) for c in calls):
+                if any(id(c) in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return node.lineno
         for call in calls:
             if isinstance(call.func, ast.Subscript) and not _is_counted(method, call.func.slice):
@@ -283,15 +286,23 @@ def _is_layer(script: Script, func: ast.expr) -> bool:
     return any(is_module(t) and not is_loss(t) for t in found)
 
 
-def _fixed(cls: ast.ClassDef, test: ast.expr) -> bool:
+def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast.expr) -> bool:
     """The test asks for what was decided when the model was made: attributes that only ``__init__`` sets, and constants."""
-    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    names = [n for n in ast.walk(test) if isinstance(n, ast.Name) and not _is_this(method, n)]
     asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
     calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
-    plain = all(isinstance(c.func, ast.Name) and c.func.id in ("isinstance", "len", "hasattr", "bool") for c in calls)
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
     changed = {n.attr for f in setters for n in ast.walk(f) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    return names <= {"self", "nn", "isinstance", "len", "hasattr", "bool"} and plain and not asked & changed
+    library = all(bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found) for n in names)
+    return library and all(script.values(c.func) <= ASKS and script.values(c.func) for c in calls) and not asked & changed
+
+
+ASKS = frozenset(Ref(f"builtins.{n}") for n in ("isinstance", "len", "hasattr", "bool"))
+
+
+def _is_this(method: ast.FunctionDef, name: ast.Name) -> bool:
+    """The object whose method it is: ``self``."""
+    return name.id in [p.arg for p in parameters(method)[:1]] and owner(name) is method
 
 
 def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
@@ -299,9 +310,8 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
     loops = {
         n.id for f in ast.walk(method) if isinstance(f, (ast.For, ast.comprehension)) for n in ast.walk(f.target) if isinstance(n, ast.Name)
     }
-    return all(n.id in loops or n.id == "self" for n in ast.walk(index) if isinstance(n, ast.Name)) and not any(
-        isinstance(n, ast.Call) for n in ast.walk(index)
-    )
+    names = [n for n in ast.walk(index) if isinstance(n, ast.Name)]
+    return all(n.id in loops or _is_this(method, n) for n in names) and not any(isinstance(n, ast.Call) for n in ast.walk(index))
 
 
 def _later_in_steps(script: Script, wanted: set[int]) -> str:

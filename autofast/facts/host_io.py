@@ -13,7 +13,25 @@ from dataclasses import dataclass
 
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Partial, Ref, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Partial,
+    Reason,
+    Ref,
+    Seq,
+    Tensor,
+    Unknown,
+    Values,
+    const,
+)
 
 # Nothing happens outside the process, or what happens may happen in each (reading a file, a warning).
 HARMLESS = (
@@ -74,14 +92,13 @@ IMAGES = re.compile(
     r"torchvision\.utils\.(save_image|make_grid)|.*\.(imshow|add_image|add_images|add_figure|add_embedding|add_video|add_audio|add_graph)|"
     r"matplotlib\..*|cv2\.\w+|imageio\..*|PIL\..*|wandb\.Image|torchvision\.transforms\..*|torch\.onnx\.export|torch\.jit\.\w+"
 )
-MAKER = re.compile(r"what ([\w.]+)\(\) returns|what \.(\w+)\(\) of ([\w.]+) returns")
 PLAIN = frozenset(
     "append extend insert remove pop clear sort reverse add discard update setdefault items keys values get copy popleft".split()
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Effect:
+class HostEffect:
     """What a call does: ``guard`` (in one process only), ``writer`` (makes an object that writes), ``bar``, ``file`` (opens one for writing),
     ``read`` or ``ask`` (a file, the file system), ``download``, ``forbidden``, ``unknown``. ``name`` is the function as the library calls it."""
 
@@ -90,7 +107,7 @@ class Effect:
     name: str
 
 
-def effects(script: Script) -> Iterator[Effect]:
+def effects(script: Script) -> Iterator[HostEffect]:
     """The calls of the script that do something outside their process, or may do."""
     for source in script.sources:
         for node in ast.walk(source.tree):
@@ -98,18 +115,18 @@ def effects(script: Script) -> Iterator[Effect]:
                 yield found
 
 
-def effect_of(script: Script, call: ast.Call) -> Effect | None:
+def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
     """What a call does outside its process; None where it is nothing, or where the project's own code does it."""
     callee = script.values(call.func)
     if not callee:
         return None
-    worst: Effect | None = None
+    worst: HostEffect | None = None
     for name in sorted({name_of(thing) for thing in callee}):
         kind = _kind(script, call, name) if name else ""
         if kind:
-            found = Effect(call, kind, name)
+            found = HostEffect(call, kind, name)
             if worst is not None and worst.kind != kind:
-                return Effect(call, "unknown", name)
+                return HostEffect(call, "unknown", name)
             worst = found
     return worst
 
@@ -163,7 +180,7 @@ def name_of(thing: object) -> str:
         case Ext():
             return "" if thing.name.startswith(("torch.", "builtins.super")) else f"{thing.name}.__call__"
         case Unknown():
-            return _made_by(thing.why, "__call__")
+            return _of_unknown(thing, "__call__")
     return ""
 
 
@@ -172,7 +189,7 @@ def _method(this: object, name: str) -> str:
         case Ext():
             return f"{this.name}.{name}"
         case Unknown():
-            return _made_by(this.why, name)
+            return _of_unknown(this, name)
         case Num() | Const() | Tensor() | Seq() | Dict():
             return f"numpy.ndarray.{name}" if name == "tofile" else ""  # files have been opened by a call that is seen
         case Ref():
@@ -180,11 +197,13 @@ def _method(this: object, name: str) -> str:
     return ""
 
 
-def _made_by(why: str, name: str) -> str:
-    found = MAKER.fullmatch(why)
-    if found is None:
-        return "" if name in PLAIN else "?"
-    return f"{found[1] or found[3]}.{name}"
+def _of_unknown(this: Unknown, method: str) -> str:
+    """A method of what a library returned is one of that library's."""
+    if this.reason is Reason.RESULT:
+        return f"{this.name}.{method}"
+    if this.reason is Reason.METHOD:
+        return f"{this.name.rpartition('.')[0]}.{method}"
+    return "" if method in PLAIN else "?"
 
 
 def _opened(script: Script, call: ast.Call, name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.datasets import indexed
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
@@ -80,21 +82,21 @@ def _collates(script: Script, loader: Loader) -> bool:
 
 def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool:
     """``torch.stack(images)``, where ``images`` has one tensor of each item."""
+    flow = script.analysis(Flow)
     if isinstance(expr, ast.Name):
-        values = [s.value for s in function.body if isinstance(s, ast.Assign) and any(_names(t, expr.id) for t in s.targets)]
-        stores = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == expr.id and isinstance(n.ctx, ast.Store)]
-        known = bool(values) and len(stores) == len(values)
-        return known and isinstance(values[-1], ast.Call) and _is_stack(script, function, values[-1])
+        values = [d.value for d in flow.reaching(expr)]
+        return len(values) == 1 and isinstance(values[0], ast.Call) and _is_stack(script, function, values[0])
     if not isinstance(expr, ast.Call) or script.values(expr.func) != {Ref("torch.stack")} or not expr.args:
         return False
     batch, given = function.args.args[0].arg, expr.args[0]
     if isinstance(given, (ast.ListComp, ast.GeneratorExp)):
         return len(given.generators) == 1 and not given.generators[0].ifs and _is_named(given.generators[0].iter, batch)
+    for definition in flow.reaching(given) if isinstance(given, ast.Name) else ():
+        match bound_to(definition.node)[0]:
+            case ast.Call(func=func, args=[ast.Starred(value=held)]) if Ref("builtins.zip") in script.values(func):
+                return _is_named(held, batch)
     for statement in function.body:
         match statement:
-            case ast.Assign(targets=[ast.Tuple() as target], value=ast.Call(func=func, args=[ast.Starred(value=held)])):
-                if isinstance(given, ast.Name) and _names(target, given.id) and Ref("builtins.zip") in script.values(func):
-                    return _is_named(held, batch)
             case ast.For(iter=over, body=body) if _is_named(over, batch):
                 appends = [s.value.func for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
                 if any(isinstance(f, ast.Attribute) and f.attr == "append" and ast.unparse(f.value) == ast.unparse(given) for f in appends):
@@ -109,10 +111,6 @@ def _whole(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
     things = [t for thing in found for t in (thing.any() if isinstance(thing, Seq) else (thing,))]
     return bool(found) and all((isinstance(t, Tensor) and t.dtype == "int") or isinstance(t, (Num, Const)) for t in things)
-
-
-def _names(target: ast.expr, name: str) -> bool:
-    return any(_is_named(t, name) for t in (target.elts if isinstance(target, ast.Tuple) else [target]))
 
 
 def _is_named(expr: ast.expr, name: str) -> bool:

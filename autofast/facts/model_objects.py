@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from autofast.facts.parts import held
 from autofast.facts.precision.hazards import Code
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
@@ -46,18 +47,6 @@ def passed_on(script: Script, mine: set[int]) -> Iterator[Site]:
 
 def holds(values: Values, mine: set[int]) -> bool:
     return any(id(inner) in mine for t in held(values) for inner in unwrapped(t))
-
-
-def held(values: Values) -> list[Thing]:
-    """Things, and what lists and dicts among them hold."""
-    found: dict[int, Thing] = {}
-    todo = list(values)
-    while todo:
-        thing = todo.pop()
-        if id(thing) not in found:
-            found[id(thing)] = thing
-            todo.extend(thing.any() if hasattr(thing, "any") else ())
-    return list(found.values())
 
 
 def traces(script: Script, mine: set[int]) -> list[ast.Call]:

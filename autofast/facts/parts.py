@@ -21,6 +21,11 @@ def held_by(*things: Thing) -> dict[int, Thing]:
     return _closure((t for t in things if not isinstance(t, PLAIN)), _all_in)
 
 
+def held(values: Iterable[Thing]) -> list[Thing]:
+    """Things, and what lists and dicts among them hold."""
+    return list(_closure(values, lambda t: t.any() if isinstance(t, (Seq, Dict)) else ()).values())
+
+
 def _modules_in(thing: Thing) -> Iterable[Thing]:
     """The modules directly below a module or in a list or dict of modules."""
     if isinstance(thing, Ext) and not is_module(thing):

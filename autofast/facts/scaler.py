@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from autofast.flow.call_sites import calls_of
-from autofast.model.events import CallFrame, TryFrame
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes
+from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of
-from autofast.model.values import Bound, Cls, Func, Inst, Partial, Thing, const
+from autofast.model.values import const
 
 MOST = 400  # states before one statement: more than any script needed that was tried
 LEAVES = (ast.Continue, ast.Break, ast.Return, ast.Raise, ast.Assert)
@@ -90,7 +92,9 @@ class _Book:
         self.script, self.is_new, self.things = ledger.script, ledger.is_new, things
         self.at = _by_node(ledger.events)
         self.before, self.after = _by_node(ledger.before), _by_node(ledger.after)
-        self.entered = _entered(self.script)
+        self.calls = self.script.analysis(CallGraph)
+        self.swallows = self.script.analysis(Flow).swallows
+        self.volatile = self.script.analysis(_Volatile)
         self.found: dict[tuple[str, int], tuple[str, ast.AST]] = {}
         self.visited: set[int] = set()
         self.active: list[int] = []
@@ -123,10 +127,6 @@ class _Book:
         places = [e.node for found in (self.at, self.before, self.after) for events in found.values() for e in events]
         self.functions: set[int] = set()
         nodes: list[ast.AST] = []
-        callers: dict[int, list[ast.AST]] = defaultdict(list)
-        for node, functions in self.entered.values():
-            for function in functions:
-                callers[id(function)].append(node)
         todo = list(places)
         while todo:
             node = todo.pop()
@@ -134,8 +134,8 @@ class _Book:
             function = function_of(node)
             if id(function) not in self.functions:
                 self.functions.add(id(function))
-                nodes += [n for n in ast.walk(function) if isinstance(n, LEAVES) and function_of(n) is function]
-                todo += callers[id(function)]
+                nodes += [n for n in own_nodes(function) if isinstance(n, LEAVES)]
+                todo += self.calls.entries(function)
         self.hot: set[int] = set()
         for node in nodes:
             for outer in (node, *ancestors(node)):
@@ -229,7 +229,7 @@ class _Book:
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     states = self.expr(item.context_expr, states)
-                if id(node) not in _swallowing(self.script):
+                if id(node) not in self.swallows:
                     return self.block(node.body, states)
                 self.traces.append(set(states))  # `with suppress(...)`: what is raised ends here
                 ends = self.block(node.body, states)
@@ -285,9 +285,9 @@ class _Book:
         for node in ast.walk(test):
             if isinstance(node, (ast.Call, ast.NamedExpr, ast.Subscript, ast.Await)):
                 return False
-            if isinstance(node, ast.Attribute) and node.attr in _volatile(self.script)[0]:
+            if isinstance(node, ast.Attribute) and node.attr in self.volatile.attributes:
                 return False
-            if isinstance(node, ast.Name) and node.id in _volatile(self.script)[1]:
+            if isinstance(node, ast.Name) and node.id in self.volatile.variables:
                 return False
         return True
 
@@ -359,7 +359,7 @@ class _Book:
         for event in events:
             self.visited.add(id(node))
             states = self.happen(event, states)
-        _, functions = self.entered.get(id(node), (node, []))
+        functions = self.calls.entered(node)
         if functions and states:
             if any(id(f) in self.functions for f in functions):
                 states = NONE.union(*(self.function(f, states) for f in functions))
@@ -461,76 +461,23 @@ def _forget_scope(states: States, function: Function) -> States:
 
 
 def _is_generator(function: ast.AST) -> bool:
-    return any(isinstance(n, (ast.Yield, ast.YieldFrom)) and function_of(n) is function for n in ast.walk(function))
+    return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function))
 
 
-_ENTERED: dict[int, tuple[Script, dict[int, tuple[ast.AST, list[Function]]]]] = {}
+class _Volatile:
+    """What a condition may ask for in vain: attributes that are set outside of ``__init__``, and variables that other functions set."""
 
-
-def _entered(script: Script) -> dict[int, tuple[ast.AST, list[Function]]]:
-    """For each node the functions that are run there: the calls, and whatever else the reader has followed (callbacks, properties)."""
-    calls = calls_of(script)
-    if id(calls) in _ENTERED and _ENTERED[id(calls)][0] is script:
-        return _ENTERED[id(calls)][1]
-    found: dict[int, tuple[ast.AST, dict[int, Function]]] = {}
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call):
-                mine = {id(f): f for f in _run_by(script.values(node.func))}
-                if mine:
-                    found[id(node)] = node, mine
-    for _, site in script.log.each():
-        for occurrence in site:
-            for frame in occurrence.stack:
-                if isinstance(frame, CallFrame) and frame.node is not frame.func.node:
-                    found.setdefault(id(frame.node), (frame.node, {}))[1].setdefault(id(frame.func.node), frame.func.node)
-    known = {key: (node, list(functions.values())) for key, (node, functions) in found.items()}
-    _ENTERED.clear()
-    _ENTERED[id(calls)] = script, known
-    return known
-
-
-def _run_by(callees: Iterable[Thing]) -> Iterator[Function]:
-    for callee in callees:
-        if isinstance(callee, Bound):
-            yield callee.func.node
-        elif isinstance(callee, Func):
-            yield callee.node
-        elif isinstance(callee, Partial):
-            yield from _run_by(callee.func)
-        elif isinstance(callee, Cls):
-            yield from _run_by(callee.find("__init__") or ())
-        elif isinstance(callee, Inst):
-            yield from _run_by(callee.cls.find("__call__") or callee.cls.find("forward") or ())
-
-
-def _swallowing(script: Script) -> set[int]:
-    """The ids of ``with`` statements that may end an exception."""
-    known: set[int] | None = script.__dict__.get("_swallowing")
-    if known is None:
-        stacks = {id(o.stack): o.stack for _, site in script.log.each() for o in site}
-        frames = (f for stack in stacks.values() for f in stack)
-        known = {id(f.node) for f in frames if isinstance(f, TryFrame) and isinstance(f.node, (ast.With, ast.AsyncWith))}
-        script.__dict__["_swallowing"] = known
-    return known
-
-
-def _volatile(script: Script) -> tuple[set[str], set[str]]:
-    """Attributes that are set outside of ``__init__``, and variables that other functions set."""
-    known: tuple[set[str], set[str]] | None = script.__dict__.get("_volatile")
-    if known is None:
-        known = set(), set()
-        for source in script.sources:
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-                    if getattr(function_of(node), "name", "") != "__init__":
-                        known[0].add(node.attr)
-                elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                    known[1].update(node.names)
-                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
-                    known[0].update(n.value for n in node.args if isinstance(n, ast.Constant) and isinstance(n.value, str))
-        script.__dict__["_volatile"] = known
-    return known
+    def __init__(self, script: Script):
+        self.attributes: set[str] = set()
+        self.variables: set[str] = set()
+        for node in (n for source in script.sources for n in ast.walk(source.tree)):
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                if getattr(function_of(node), "name", "") != "__init__":
+                    self.attributes.add(node.attr)
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                self.variables.update(node.names)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
+                self.attributes.update(n.value for n in node.args if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
 
 def is_none_test(node: ast.AST) -> bool:

@@ -33,11 +33,14 @@ live
 call graph, callee, site
     Which functions a call may run (its *callees*), and at which calls a function is run (its *sites*), as far as the values of the model say;
     where they do not say all, the reason is given in words.
+view, source
+    A view of a tensor has the memory of the tensor. The *sources* of an expression are all that it may be, or be a view of; two expressions
+    may share memory where they have a source in common. *Fresh* is memory that nothing else holds.
 summary
     What is known of a function as a whole and holds at each of its sites, so that a call needs no second look into it.
 
 Where an answer is not certain it is the wide one: more definitions reach, more variables are live, more places may follow, fewer dominate.
 
 Modules: ``cfg`` (with ``build`` and ``frequency``) the graph, ``solve`` the solver, ``scopes`` whose variable a name is, ``accesses`` what a node does to
-variables, ``defuse`` definitions and uses, ``callgraph`` calls, ``program`` all of that for one script, each made once.
+variables, ``defuse`` definitions and uses, ``callgraph`` calls, ``program`` all of that for one script, each made once, ``memory`` what tensors share.
 """

@@ -88,6 +88,7 @@ class CallGraph:
         self._handed: dict[int, ast.AST] = {}  # function -> a place that uses it as a value
         self._unread: dict[str, list[ast.expr]] = defaultdict(list)  # name -> calls of something that is not known
         self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
+        self._entries: dict[int, list[ast.AST]] = defaultdict(list)
         for source in script.sources:
             for node in ast.walk(source.tree):
                 self._look(node)
@@ -100,7 +101,7 @@ class CallGraph:
                 self._callees[id(node)] = callees
             for function in _once(c.function for c in callees):
                 self._sites[id(function)].append(node)
-                self._entered[id(node)][id(function)] = function
+                self._enter(node, function)
             self._look_unknown(node)
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and not _is_called(node):
             for thing in self.script.values(node):
@@ -121,7 +122,12 @@ class CallGraph:
         frames = {id(f): f for _, site in self.script.log.each() for o in site for f in o.stack if isinstance(f, CallFrame)}
         for frame in frames.values():
             if frame.node is not frame.func.node:
-                self._entered[id(frame.node)].setdefault(id(frame.func.node), frame.func.node)
+                self._enter(frame.node, frame.func.node)
+
+    def _enter(self, node: ast.AST, function: Function) -> None:
+        if id(function) not in self._entered[id(node)]:
+            self._entered[id(node)][id(function)] = function
+            self._entries[id(function)].append(node)
 
     # ------------------------------------------------------------------------------------------ from a call to functions
     def callees(self, call: ast.Call) -> list[Callee]:
@@ -162,16 +168,44 @@ class CallGraph:
             return None
         return call.args[place]
 
+    def given_to(self, call: ast.Call, callee: Callee, argument: ast.expr) -> list[str]:
+        """The parameters that an argument of the call may give a value to, ``*args`` and ``**kwargs`` among them.
+
+        The other way round than :meth:`argument`. What stands after a ``*`` may go to all positional parameters from there on.
+        """
+        spec, kept = callee.function.args, callee.kept or Arguments()
+        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][int(callee.is_bound) + len(kept.positional) :]
+        named = [p.arg for p in (*spec.args, *spec.kwonlyargs)]
+        rest, others = ([p.arg] if p is not None else [] for p in (spec.vararg, spec.kwarg))
+        for keyword in (k for k in call.keywords if k.value is argument):
+            if keyword.arg is None:
+                return [*(n for n in named if all(k.arg != n for k in call.keywords)), *others]
+            return [keyword.arg] if keyword.arg in named else others
+        starred = next((n for n, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args))
+        for place, given in enumerate(call.args):
+            if argument is given or (isinstance(given, ast.Starred) and argument is given.value):
+                return [*positional[starred:], *rest] if place >= starred else positional[place : place + 1] or rest
+        return []
+
     def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:
         """Whether the call certainly gives nothing for a parameter, so that its default holds."""
         kept = callee.kept or Arguments()
         spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords) or bool(kept.open)
         return not spread and parameter not in kept.named and self.argument(call, callee, parameter) is None
 
+    def arguments(self, function: Function, parameter: str) -> list[tuple[ast.Call, ast.expr | None]]:
+        """The sites of a function, each with what it gives for a parameter (see :meth:`argument`)."""
+        sites = ((call, c) for call in self.sites(function) for c in self.callees(call) if c.function is function)
+        return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
+
     # ------------------------------------------------------------------------------------------ from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:
         """The calls that run a function directly, in the order of the files."""
         return self._sites.get(id(function), [])
+
+    def entries(self, function: Function | ast.Module) -> list[ast.AST]:
+        """The nodes at which a function is run: its sites, and where the reader has followed it besides (see :meth:`entered`)."""
+        return self._entries.get(id(function), [])
 
     def complete(self, function: Function) -> str:
         """Why :meth:`sites` may not be all calls of a function, in words; empty where they certainly are."""
@@ -182,14 +216,30 @@ class CallGraph:
                 return f"{name}() is called by Python"
             if name == "forward" and in_class:
                 return "forward() is called by torch"
-            if any(not self._passes_on(d) for d in function.decorator_list):
+            if self.is_decorated(function):
                 return f"{name}() has a decorator that may call it"
         if (place := self._handed.get(id(function))) is not None:
             return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on line {_line(place)}"
-        for unknown in self._unread.get(name, ()):
-            if isinstance(unknown, ast.Attribute) == in_class:
-                return f"line {_line(unknown)} may call {name}()"
+        for unknown in self.unknown_calls(function):
+            return f"line {_line(unknown)} may call {name}()"
         return "" if self.sites(function) else f"nothing in this project calls {name}()"
+
+    def handed(self, function: Function) -> ast.AST | None:
+        """A place that uses a function as a value, after which anything may call it."""
+        return self._handed.get(id(function))
+
+    def is_decorated(self, function: Function) -> bool:
+        """Whether a decorator may do something else than to call a function with all arguments whenever it is called itself."""
+        return any(not self._passes_on(d) for d in getattr(function, "decorator_list", ()))
+
+    def unknown_calls(self, function: Function) -> list[ast.expr]:
+        """What is called under the name of a function and not known, so that it may be the function."""
+        name, in_class = getattr(function, "name", ""), isinstance(parent_of(function), ast.ClassDef)
+        return [f for f in self._unread.get(name, ()) if isinstance(f, ast.Attribute) == in_class]
+
+    def is_unused(self, function: Function) -> bool:
+        """Whether nothing in the project runs a function or hands it around; Python and torch run some by their names (``forward``)."""
+        return not (self.entries(function) or self.handed(function) or self.is_decorated(function) or self.unknown_calls(function))
 
     def _passes_on(self, decorator: ast.expr) -> bool:
         """``@torch.no_grad()``, ``@staticmethod`` and their like call what they decorate when they are called, with all arguments."""

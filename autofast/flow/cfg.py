@@ -15,8 +15,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from functools import cached_property
+from itertools import takewhile
 
-from autofast.model.source import ancestors, parent_of
+from autofast.model.source import ancestors, block_of, parent_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -107,13 +108,13 @@ class Graph:
                 found[other].append(node)
         return found
 
-    def reachable(self, starts: Iterable[Node]) -> dict[Node, None]:
-        """The nodes that may run after one of ``starts``."""
+    def reachable(self, starts: Iterable[Node], ends: Collection[Node] = ()) -> dict[Node, None]:
+        """The nodes that may run after one of ``starts``, and not only after one of ``ends``."""
         found: dict[Node, None] = {}
         todo = [n for start in starts for n in self.out(start)]
         while todo:
             node = todo.pop()
-            if node not in found:
+            if node not in found and node not in ends:
                 found[node] = None
                 todo += self.out(node)
         return found
@@ -146,6 +147,18 @@ class Graph:
         same = bool(bit) and bit == self._bit(b)
         return bool(starts) and (same or all(self._before[n] & bit for n in starts))
 
+    def one_dominates(self, several: Iterable[ast.AST], b: ast.AST | None) -> bool:
+        """Whether one of ``several`` has run before ``b``, on every way to it; where ``b`` is None, on every way to the function's return."""
+        wanted = {n for a in several for n in self.starts(a)}
+        ends = {self.exit} & self._alive if b is None else set(self.starts(b))
+        todo, seen = [self.entry], {self.entry}
+        while todo:
+            node = todo.pop()
+            new = [n for n in (self.raises.get(node, ()) if node in wanted else self.out(node)) if n not in seen]
+            seen.update(new)
+            todo += new
+        return bool(ends) and not ends & seen
+
     def postdominates(self, a: ast.AST, b: ast.AST) -> bool:
         """Whether ``a`` runs after ``b`` (or is the same statement), on every way from there to a ``return``, a ``raise`` or the end.
 
@@ -156,18 +169,20 @@ class Graph:
             return bool(self.starts(a))
         return bool(bit) and self.may_follow(a, b) and all(self._behind.get(n, 0) & bit for n in self.starts(b))
 
-    def may_follow(self, b: ast.AST, a: ast.AST) -> bool:
-        """Whether ``b`` may run after ``a`` in one activation of the function."""
+    def may_follow(self, b: ast.AST, a: ast.AST, loop: Loop | None = None) -> bool:
+        """Whether ``b`` may run after ``a`` in one activation of the function; with ``loop``, before another iteration of it begins."""
         starts = frozenset(self.starts(b))
         place = self.place(a)
         if place is None or not starts:
             return False
-        if id(place) not in self._following:
-            self._following[id(place)] = frozenset(self.reachable(self.starts(place)))
-        return not starts.isdisjoint(self._following[id(place)])
+        key = id(place), id(loop)
+        if key not in self._following:
+            heads = [head for _, head in self.iteration.get(id(loop), ())]
+            self._following[key] = frozenset(self.reachable(self.starts(place), heads))
+        return not starts.isdisjoint(self._following[key])
 
     @cached_property
-    def _following(self) -> dict[int, frozenset[Node]]:
+    def _following(self) -> dict[tuple[int, int], frozenset[Node]]:
         return {}
 
     def _bit(self, node: ast.AST) -> int:
@@ -198,8 +213,25 @@ class Graph:
 
         A ``raise`` that a handler in the iteration certainly catches is none of them.
         """
-        found = [s for body in loop.body for s in _leaving(body, inner=False)]
+        found = [s for body in loop.body for s in leaving(body)]
         return [s for s in found if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))]
+
+    def leaving_before(self, node: ast.AST, loop: Loop | None = None) -> list[ast.stmt]:
+        """The ``return`` statements, with a ``loop`` the :meth:`exits` of its iterations, that may come in place of ``node``.
+
+        They stand in a statement before it, in its block or a block around it. Whether a condition or a loop around ``node`` leads to it is
+        not asked here (the other arm of such a condition is not "before"), nor where an exception does not.
+        """
+        found = self.exits(loop) if loop is not None else [s for n in self.nodes if isinstance(s := n.ast, ast.Return)]
+        path = [p for p in (self.place(node), *ancestors(node)) if isinstance(p, ast.stmt) and self.place(p) is p]
+        found = sorted(dict.fromkeys(found), key=lambda s: (s.lineno, s.col_offset))
+        return [s for s in found if any(self._stands_before(s, p) for p in path)]
+
+    def _stands_before(self, a: ast.AST, b: ast.stmt) -> bool:
+        """Whether ``a`` stands in an earlier statement of the block of ``b``."""
+        around = {id(a), *map(id, ancestors(a))}
+        earlier = takewhile(lambda s: s is not b, block_of(b))
+        return any(id(s) in around for s in earlier)
 
     def frequency(self, node: ast.AST, loop: Loop) -> Frequency:
         """In how many iterations of ``loop`` the statement of ``node`` runs."""
@@ -237,15 +269,15 @@ def _is_body(part: ast.AST, function: ast.AST) -> bool:
     return part is function.body if isinstance(function, ast.Lambda) else isinstance(part, ast.stmt)
 
 
-def _leaving(stmt: ast.AST, inner: bool) -> Iterator[ast.stmt]:
-    """The statements in ``stmt`` that may leave the loop around it; ``inner`` where they stand in a loop inside that one."""
+def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
+    """The statements in ``stmt`` that may leave the iteration around it; ``inner`` where they stand in a loop inside that one."""
     if isinstance(stmt, (ast.Return, ast.Raise)) or (isinstance(stmt, (ast.Break, ast.Continue)) and not inner):
         yield stmt
     elif isinstance(stmt, LOOPS):
-        yield from (s for child in stmt.body for s in _leaving(child, True))
-        yield from (s for child in stmt.orelse for s in _leaving(child, inner))
+        yield from (s for child in stmt.body for s in leaving(child, True))
+        yield from (s for child in stmt.orelse for s in leaving(child, inner))
     elif not isinstance(stmt, (*FUNCTIONS, ast.expr)):
-        yield from (s for child in ast.iter_child_nodes(stmt) for s in _leaving(child, inner))
+        yield from (s for child in ast.iter_child_nodes(stmt) for s in leaving(child, inner))
 
 
 def _is_caught(stmt: ast.Raise, loop: Loop) -> bool:

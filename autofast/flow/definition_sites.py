@@ -6,11 +6,21 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autofast.flow.call_sites import Attribute, Calls, Scope, Variable, calls_of
+from autofast.flow import callgraph
+from autofast.flow.cfg import Function
 from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, statement_of
 from autofast.model.values import Inst, Thing
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The attribute ``name`` of every object in ``owners``."""
+
+    name: str
+    owners: tuple[Inst, ...]
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,7 @@ class Home:
     ``names`` are the names of the variables or attributes.
     """
 
-    scope: Scope | None
+    scope: Function | None
     owners: tuple[Inst, ...]
     stores: tuple[ast.stmt, ...]
     names: tuple[str, ...] = ()
@@ -48,50 +58,50 @@ class _Search:
 
     def __init__(self, script: Script, wanted: set[int], what: str):
         self.script, self.wanted, self.what = script, wanted, what
-        self.calls: Calls = calls_of(script)
-        self.scopes: dict[int, Scope] = {}
+        self.scopes: dict[int, Function] = {}
         self.owners: dict[int, Inst] = {}
         self.stores: dict[int, ast.stmt] = {}
         self.names: dict[str, None] = {}
         self.refusal = ""
-        self._seen: set[tuple[int, str]] = set()
+        self._seen: set[Variable] = set()
 
     def follow(self, expr: ast.expr) -> None:
         if isinstance(expr, ast.Name):
-            self._variable(function_of(expr), expr.id)
+            self._variable(expr)
         elif isinstance(expr, ast.Attribute):
             self._attribute(expr)
         else:
             self.refusal = f"the {self.what} is `{ast.unparse(expr)}` on line {expr.lineno}: put it into a variable first"
 
-    def _variable(self, scope: Scope, name: str) -> None:
-        if (id(scope), name) in self._seen:
+    def _variable(self, name: ast.Name) -> None:
+        variables = variables_of(name)
+        variable = variables.of(name)
+        if variable is None or not isinstance(variable.scope, Function):
+            self.refusal = f"where `{name.id}` comes from is not known"
             return
-        self._seen.add((id(scope), name))
-        parameter = _parameter(scope, name)
-        stores = [s for s in _stores(scope, name) if self._puts(s)]
+        if variable in self._seen:
+            return
+        self._seen.add(variable)
+        stores = [s for n in variables.stores(variable) if isinstance(n, ast.Name) and self._puts(s := statement_of(n))]
         if stores:
-            self.scopes[id(scope)] = scope
-            self.names[name] = None
+            self.scopes[id(variable.scope)] = variable.scope
+            self.names[name.id] = None
             self.stores.update((id(s), s) for s in stores)
-        elif parameter is not None and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self._arguments(scope, name)
-        elif (outer := _outer(scope)) is not None:
-            self._variable(outer, name)
+        elif isinstance(variable.scope, FUNCTIONS) and is_parameter(variable.scope, name.id):
+            self._arguments(variable.scope, name.id)
         else:
-            self.refusal = f"where `{name}` comes from is not known"
+            self.refusal = f"where `{name.id}` comes from is not known"
 
-    def _arguments(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> None:
-        calls = self.calls.of(function)
-        if not calls:
-            self.refusal = f"nothing in this project calls {function.name}(), which gets `{name}`"
-        for call in calls:
-            given = argument(call, function, name)
-            if given is None:
+    def _arguments(self, function: callgraph.Function, name: str) -> None:
+        given = self.script.analysis(callgraph.CallGraph).arguments(function, name)
+        if not given:
+            self.refusal = f"nothing in this project calls {getattr(function, 'name', 'the lambda')}(), which gets `{name}`"
+        for call, expr in given:
+            if expr is None:
                 self.refusal = f"line {call.lineno} does not spell out `{name}`"
                 return
-            if any(id(t) in self.wanted for t in self.script.values(given)):
-                self.follow(given)
+            if any(id(t) in self.wanted for t in self.script.values(expr)):
+                self.follow(expr)
 
     def _attribute(self, expr: ast.Attribute) -> None:
         owners = [t for t in self.script.values(expr.value) if isinstance(t, Inst)]
@@ -126,41 +136,6 @@ class _Search:
                 seen.add(id(thing))
                 todo.extend(thing.any())
         return False
-
-
-def argument(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    """The expression that a call gives for a parameter; None where it is not spelled out."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    names = [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
-    if isinstance(parent_of(function), ast.ClassDef) and isinstance(call.func, ast.Attribute):
-        names = names[1:]
-    position = names.index(name) if name in names else len(call.args)
-    if position >= len(call.args) or any(isinstance(a, ast.Starred) for a in call.args[: position + 1]):
-        return None
-    return call.args[position]
-
-
-def _parameter(scope: ast.AST, name: str) -> ast.arg | None:
-    spec = getattr(scope, "args", None)
-    if not isinstance(spec, ast.arguments):
-        return None
-    return next((a for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs) if a.arg == name), None)
-
-
-def _stores(scope: ast.AST, name: str) -> list[ast.stmt]:
-    nodes = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store))
-    return [statement_of(n) for n in nodes if function_of(n) is scope or _is_global(n, scope)]
-
-
-def _is_global(node: ast.Name, scope: ast.AST) -> bool:
-    """Set in a function that declares it ``global``."""
-    return isinstance(scope, ast.Module) and any(isinstance(n, ast.Global) and node.id in n.names for n in ast.walk(function_of(node)))
-
-
-def _outer(scope: Scope) -> Scope | None:
-    return next((a for a in ancestors(scope) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module))), None)
 
 
 def _named_self(statement: ast.stmt, attr: str) -> str | None:

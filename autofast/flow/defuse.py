@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.flow.accesses import Access, Kind, accesses
-from autofast.flow.cfg import Function, Graph, Node, graph_of
+from autofast.flow.cfg import PLACES, Function, Graph, Node, graph_of
 from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.source import parent_of, statement_of
@@ -90,12 +90,36 @@ class DefUse:
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """All definitions that the value at ``load`` is made of: those that reach it and, where one is ``x += ...``, those that reach that."""
+        found: set[Definition] = set()
+        todo = [load]
+        while todo:
+            new = self.reaching(todo.pop()) - found
+            found |= new
+            todo += [d.node for d in new if d.is_augmented and isinstance(d.node, ast.Name)]
+        return frozenset(found)
+
     def may_be_unbound(self, load: ast.Name) -> bool:
         """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""
         variable = self.table.of(load)
         if variable not in self._local or variable in self._shared or id(load) not in self._inline:
             return True
         return bool(self._reaching.get(id(load), 0) & self._unbound[variable])
+
+    def is_bound_at(self, place: ast.AST, name: str) -> bool:
+        """Whether a variable of the code of the function certainly has a value when the statement of ``place`` begins.
+
+        For another scope's: whether this function has given it one.
+        """
+        variable = self.table.find(name, self.function)
+        if variable is None:
+            return False
+        if variable not in self._local or variable in self._shared:
+            stores = [n for n in self.table.stores(variable) if not isinstance(getattr(n, "ctx", None), ast.Del)]
+            return any(self.graph.place(n) is not self.graph.place(place) and self.graph.dominates(n, place) for n in stores)
+        states = [self._states.get(n, 0) for n in self.graph.starts(place)]
+        return bool(states) and not any(s & self._unbound[variable] for s in states)
 
     def all(self, variable: Variable) -> frozenset[Definition]:
         """All definitions of a variable, wherever they are."""
@@ -115,6 +139,37 @@ class DefUse:
             found += [n for n in self._class_reads if n.id == variable.name]
         found = [n for n in found if definition in self.reaching(n)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    def uses_after(self, variable: Variable, code: ast.AST) -> list[ast.Name]:
+        """The places that may read what a variable holds while or after ``code`` of this function runs, before it gets another value.
+
+        This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound. In the order of the text.
+        """
+        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n))
+        found: list[ast.Name] = [*self.table.loads(variable), *stores]
+        if variable in self._local and variable not in self._shared:
+            read = self._read_after(variable, code)
+            found = [n for n in found if id(n) in read or id(n) not in self._inline]
+        return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    def _read_after(self, variable: Variable, code: ast.AST) -> set[int]:
+        places = {id(self.graph.place(n)) for n in ast.walk(code) if n is code or isinstance(n, PLACES)}
+        todo = [n for p in places for start in self.graph.copies.get(p, ()) for n in self.graph.out(start)]
+        found: set[int] = set()
+        seen: set[Node] = set()
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            lost = False
+            for access, other in self._accesses.get(node, ()):
+                if other == variable and access.kind is not Kind.USE:
+                    lost = lost or access.sure
+                elif other == variable and not lost:
+                    found.add(id(access.node))
+            todo += self.graph.raises.get(node, ()) if lost else self.graph.out(node)
+        return found
 
     @cached_property
     def _class_reads(self) -> list[ast.Name]:
@@ -211,7 +266,7 @@ class DefUse:
         def raised(node: Node, state: int) -> int:
             return state | effects.get(node, nothing)[2]
 
-        before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
+        self._states = before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
         found: dict[int, int] = defaultdict(int)
         for node, state in before.items():
             for access, variable in self._accesses.get(node, ()):

@@ -9,8 +9,9 @@ from autofast.flow.build import is_try
 from autofast.flow.callgraph import code_of
 from autofast.flow.cfg import Function, Graph
 from autofast.flow.defuse import Definition, DefUse
-from autofast.flow.scopes import own_nodes, scope_of
+from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.script import Script
+from autofast.model.source import source_of
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown
 
 SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack"})
@@ -65,6 +66,11 @@ def function_around(node: ast.AST) -> Function:
     while not isinstance(here, Function):
         here = scope_of(here)
     return here
+
+
+def holder_of(name: ast.Name) -> Function:
+    """The function or module that a variable belongs to, also one of a class or comprehension in it; the module for a builtin."""
+    return function_around(owner(name) or source_of(name).tree)
 
 
 def _swallowing(script: Script) -> frozenset[int]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.source import function_of, parent_of
 from autofast.model.values import Arg, Given, Inst, Ref, one
 
 CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,21 +81,17 @@ class Trail:
         return any(isinstance(t, Ref) and t.name in CASTS for t in self.script.values(func))
 
     def _name(self, expr: ast.Name, stack: Stack, depth: int) -> Origin:
-        scope = function_of(expr)
-        stores = list(_stores(scope, expr.id))
-        if not isinstance(scope, ast.Module) and not stores:
-            if expr.id in _parameters(scope):
-                return self._parameter(expr.id, scope, stack, depth)
-            scope, stack = source_of(expr).tree, ()
-            stores = list(_stores(scope, expr.id))
+        stores = _stores(expr)
         if len(stores) != 1:
             raise Unresolved(f"`{expr.id}` is set in {len(stores) or 'no'} places")
+        if isinstance(stores[0], ast.arg):
+            return self._parameter(expr.id, function_of(stores[0]), stack, depth)
         value = assigned(stores[0])
         if value is None:
             raise Unresolved(f"`{expr.id}` is not set by a plain assignment")
         return self._follow(value, stack, True, depth + 1)
 
-    def _parameter(self, name: str, scope: FunctionNode, stack: Stack, depth: int) -> Origin:
+    def _parameter(self, name: str, scope: ast.AST, stack: Stack, depth: int) -> Origin:
         for n in reversed(range(len(stack))):
             frame = stack[n]
             if not isinstance(frame, CallFrame) or frame.func.node is not scope:
@@ -103,7 +99,7 @@ class Trail:
             given = frame.given.get(name)
             if given is not None and given.expr is not None and not given.via:
                 return self._follow(given.expr, stack[:n], True, depth + 1)
-            default = _parameters(scope)[name]
+            default = defaults(scope).get(name)
             if default is not None and (given is None or not isinstance(frame.node, ast.Call)):  # a function that nothing calls
                 return self._follow(default, (), True, depth + 1)
         raise Unresolved(f"the parameter `{name}` gets it in a way that is not followed")
@@ -136,21 +132,15 @@ class Trail:
 
 def only_value(name: ast.Name) -> ast.expr | None:
     """The expression that a variable always holds: the right side of the only assignment to it."""
-    scope: ast.AST = function_of(name)
-    if isinstance(scope, FunctionNode) and name.id in _parameters(scope):
-        return None
-    stores = list(_stores(scope, name.id))
-    if not stores and not isinstance(scope, ast.Module):
-        stores = list(_stores(source_of(name).tree, name.id))
+    stores = _stores(name)
     return assigned(stores[0]) if len(stores) == 1 else None
 
 
-def _stores(scope: ast.AST, name: str) -> Iterator[ast.Name]:
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, (ast.Store, ast.Del)) and function_of(node) is scope:
-            yield node
-        elif isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-            yield from [ast.Name(name, ast.Store())] * 2  # set from several scopes
+def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
+    """The places that give a variable a value, or delete it; imports left out."""
+    table = variables_of(name)
+    variable = table.of(name)
+    return [n for n in table.stores(variable) if isinstance(n, (ast.Name, ast.arg))] if variable is not None else []
 
 
 def assigned(target: ast.AST) -> ast.expr | None:
@@ -159,12 +149,3 @@ def assigned(target: ast.AST) -> ast.expr | None:
     if isinstance(parent, ast.Assign) and any(t is target for t in parent.targets):
         return parent.value
     return parent.value if isinstance(parent, ast.AnnAssign) and parent.target is target else None
-
-
-def _parameters(scope: FunctionNode) -> dict[str, ast.expr | None]:
-    """The parameters of a function, with their defaults."""
-    spec = scope.args
-    positional = [*spec.posonlyargs, *spec.args]
-    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(spec.defaults)), *spec.defaults]
-    both = [*zip(positional, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
-    return {param.arg: default for param, default in both}

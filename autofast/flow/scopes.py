@@ -80,6 +80,11 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
         todo += reversed(list(outside_parts(node) if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else ast.iter_child_nodes(node)))
 
 
+def is_generator(function: ast.AST) -> bool:
+    """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing yet."""
+    return isinstance(function, FUNCTIONS) and any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function))
+
+
 def outside_parts(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
 ) -> Iterator[ast.AST]:

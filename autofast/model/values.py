@@ -11,6 +11,7 @@ import ast
 import itertools
 import zlib
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 if TYPE_CHECKING:
@@ -91,11 +92,27 @@ class Ref:
         return steady(self.name)
 
 
+class Reason(Enum):
+    """Why something is not resolved."""
+
+    RESULT = "a function of a library returned it"
+    METHOD = "a method of a library's object returned it"
+    UNDEFINED = "nothing in the file binds the name"
+    UNSET = "the attribute is never set"
+    FOREIGN = "the name is imported from code that is not read"
+    OTHER = "as the words say"
+
+
 @dataclass(frozen=True)
 class Unknown:
-    """Not resolved; ``why`` completes "... is not known: ..."."""
+    """Not resolved; ``why`` completes "... is not known: ..." and is for people only: code asks ``reason`` and ``name``.
+
+    ``name`` is the library's function or method that returned it (``torch.load``, ``pandas.DataFrame.groupby``), or the name that is not resolved.
+    """
 
     why: str = "not resolved"
+    reason: Reason = Reason.OTHER
+    name: str = ""
 
     def __hash__(self) -> int:
         return steady(self.why) + 1
@@ -454,6 +471,11 @@ class Env:
 
 
 # ------------------------------------------------------------------------------------------------ small questions
+def result_of(name: str) -> Unknown:
+    """What a function of a library returns, of which nothing else is known."""
+    return Unknown(f"what {name}() returns", Reason.RESULT, name)
+
+
 def things(*found: Thing) -> Values:
     """A set of things."""
     return frozenset(found)

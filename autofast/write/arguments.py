@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.scopes import defaults, variables_of
 from autofast.model.script import Script
 from autofast.model.source import parent_of, source_of, statement_of
-from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, Thing, const
+from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
 READERS = frozenset({"get", "pop", "setdefault"})
@@ -125,7 +126,7 @@ def reach(script: Script, home: ast.expr, name: str, calls: Collection[int]) -> 
     todo = _dicts(script, start)
     if not todo:
         return f"the dict of line {home.lineno} is not known"
-    uses = _uses(script)
+    uses = script.analysis(_uses)
     seen: set[int] = set()
     while todo:
         thing = todo.pop()
@@ -186,17 +187,11 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     made = _dicts(script, call)
     if any(isinstance(t, Ref) and t.name in DICTS for t in script.values(call.func)):
         return made
-    collected: list[Dict] = []
-    for thing in script.values(call.func):
-        func = thing.func if isinstance(thing, Bound) else thing
-        spec = func.node.args if isinstance(func, Func) else None
-        if spec is None or spec.kwarg is None or name in {a.arg for a in (*spec.args, *spec.kwonlyargs)}:
-            return None
-        assert isinstance(func, Func)
-        for node in ast.walk(func.node):
-            if isinstance(node, ast.Name) and node.id == spec.kwarg.arg:
-                collected.extend(_dicts(script, node))
-    return collected or None
+    callees = [c.function for c in script.analysis(CallGraph).callees(call)]
+    if script.analysis(CallGraph).may_run_others(call) or any(f.args.kwarg is None or name in defaults(f) for f in callees):
+        return None
+    rests = {v for f in callees for v in [variables_of(f).find(f.args.kwarg.arg, f)] if v is not None}  # type: ignore[union-attr]
+    return [d for rest in rests for load in variables_of(rest.scope).loads(rest) for d in _dicts(script, load)] or None
 
 
 def _enters(script: Script, call: ast.Call) -> bool:
@@ -214,21 +209,10 @@ def _literal(code: str) -> str:
     return code.replace("{", "{{").replace("}", "}}")
 
 
-_INDEX: WeakKeyDictionary[Script, Mapping[int, list[ast.expr]]] = WeakKeyDictionary()
-
-
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
-    if script not in _INDEX:
-        found: dict[int, list[ast.expr]] = defaultdict(list)
-        for source in script.sources:
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.expr):
-                    for thing in _held(script, node):
-                        found[id(thing)].append(node)
-        _INDEX[script] = found
-    return _INDEX[script]
-
-
-def _held(script: Script, node: ast.expr) -> Iterator[Thing]:
-    return (t for t in script.values(node) if isinstance(t, Dict))
+    found: dict[int, list[ast.expr]] = defaultdict(list)
+    for node in (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.expr)):
+        for thing in _dicts(script, node):
+            found[id(thing)].append(node)
+    return found

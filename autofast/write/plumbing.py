@@ -15,13 +15,16 @@ All calls must be known: a function that is also handed around as a value (a cal
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from autofast.edit.edits import Edit, Keyword, Parameter
-from autofast.flow.call_sites import Attribute, Function, Scope, Variable, calls_of
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Function
+from autofast.flow.definition_sites import Attribute
+from autofast.flow.scopes import Variable
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of
-from autofast.model.values import Bound, Cls, Func, Inst, Thing
+from autofast.model.values import Cls, Inst
 
 
 class Way:
@@ -32,7 +35,7 @@ class Way:
         of new ones, where it is another than that of the value."""
         self.script, self.origin = script, origin
         self.parameter = parameter or origin.name
-        self.calls = calls_of(script)
+        self.graph = script.analysis(CallGraph)
         self.refusal = ""
         self._names: dict[int, str] = dict(known or {})
         self._edits: dict[tuple[int, ...], Edit] = {}
@@ -42,7 +45,7 @@ class Way:
         """The parameters and arguments that all calls of :meth:`to` so far ask for."""
         return tuple(self._edits.values())
 
-    def to(self, scope: Scope) -> str | None:
+    def to(self, scope: Function) -> str | None:
         """What to write for the value in the code of ``scope``; None, with :attr:`refusal`, where it cannot get there."""
         if id(scope) in self._names:
             return self._names[id(scope)]
@@ -54,7 +57,7 @@ class Way:
         return seen
 
     # ------------------------------------------------------------------------------------------------ seen without help
-    def _seen_in(self, scope: Scope) -> str | None:
+    def _seen_in(self, scope: Function) -> str | None:
         around = [scope, *(a for a in ancestors(scope) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)))]
         if isinstance(self.origin, Variable):
             return self.origin.name if any(s is self.origin.scope for s in around) else None
@@ -63,7 +66,7 @@ class Way:
                 return f"{this}.{self.origin.name}"
         return None
 
-    def _self_of(self, function: Function) -> str:
+    def _self_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         """The name of ``self`` in a method of the objects that have the attribute."""
         assert isinstance(self.origin, Attribute)
         parent, params = parent_of(function), [*function.args.posonlyargs, *function.args.args]
@@ -74,7 +77,7 @@ class Way:
         return params[0].arg if not others and all(_descends(t.cls, parent) for t in self.origin.owners) else ""
 
     # ------------------------------------------------------------------------------------------------ through a parameter
-    def _through(self, scope: Scope) -> str | None:
+    def _through(self, scope: Function) -> str | None:
         name = self.parameter
         if why := self._against(scope):
             self.refusal = why
@@ -82,9 +85,9 @@ class Way:
         assert isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
         self._names[id(scope)] = name  # before the callers: a function may call itself
         self._edits[(id(scope),)] = Parameter(scope, name)
-        for call in self.calls.of(scope):
-            for other in self.calls.callees(call):
-                if self.to(other) is None:
+        for call in self.graph.sites(scope):
+            for callee in self.graph.callees(call):
+                if self.to(callee.function) is None:
                     return None
             given = self.to(function_of(call))
             if given is None:
@@ -92,25 +95,17 @@ class Way:
             self._edits[(id(scope), id(call))] = Keyword(call, name, given)
         return name
 
-    def _against(self, scope: Scope) -> str:
+    def _against(self, scope: Function) -> str:
         """Why ``scope`` cannot get another parameter."""
         if isinstance(scope, ast.Module):
             return f"{source_of(scope).rel} would have to import it"
         if isinstance(scope, ast.Lambda):
             return f"a lambda needs it (line {scope.lineno})"
         where = f"{scope.name}() (line {scope.lineno} of {source_of(scope).rel})"
-        if scope.name.startswith("__") or scope.name == "forward":
-            return f"{where} is called by Python or by torch, not by the script"
-        if scope.decorator_list and not all(_is_harmless(self.script, d) for d in scope.decorator_list):
-            return f"{where} has a decorator that may call it"
-        if not self.calls.of(scope):
-            return f"nothing in this project calls {where}"
-        if (other := self.calls.elsewhere(scope)) is not None:
-            return f"{where} is handed around as a value on line {getattr(other, 'lineno', 0)}"
-        for call in self.calls.of(scope):
-            if any(not isinstance(t, (Func, Bound)) for t in self.script.values(call.func)):
-                return f"line {call.lineno} may call something else than {where}"
-        return ""
+        if why := self.graph.complete(scope):
+            return why.replace(f"{scope.name}()", where, 1)
+        other = next((c for c in self.graph.sites(scope) if self.graph.may_run_others(c)), None)
+        return f"line {other.lineno} may call something else than {where}" if other is not None else ""
 
 
 def _instances(script: Script) -> Iterator[Inst]:
@@ -124,17 +119,6 @@ def _descends(cls: Cls, node: ast.ClassDef) -> bool:
     return cls.node is node or any(_descends(base, node) for base in cls.bases)
 
 
-def _is_special(function: Function) -> bool:
+def _is_special(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     names = {d.id for d in function.decorator_list if isinstance(d, ast.Name)}
     return bool(names & {"staticmethod", "classmethod"})
-
-
-def _is_harmless(script: Script, decorator: ast.expr) -> bool:
-    """``@torch.no_grad()`` and its like, ``@staticmethod``, ``@classmethod``: they pass every argument on."""
-    found: Iterable[Thing] = script.values(decorator)
-    names = {getattr(t, "name", "") for t in found}
-    return (
-        bool(names)
-        and all(n.startswith(("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "builtins.")) for n in names)
-        and not any(isinstance(t, (Func, Bound, Cls)) for t in found)
-    )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from autofast.edit.edits import Edit, Parameter
-from autofast.flow.call_sites import Scope, Variable
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Function as Scope
 from autofast.flow.definition_sites import Home, home_of
-from autofast.flow.iterations import FUNCTIONS
-from autofast.flow.positions import block
-from autofast.flow.scopes import binds, mentions
-from autofast.model.events import CallFrame, LoopFrame, Stack
+from autofast.flow.program import Flow
+from autofast.flow.scopes import FUNCTIONS, Variable, binds, defaults, is_parameter, mentions, variables_of
+from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, const
@@ -99,14 +99,14 @@ class Reach:
         """It is certainly there, and stays what it is, when the script comes to ``node`` on its ways ``made``."""
         if id(function_of(node)) in self.known:
             return
-        stores = {id(s) for s in self.home.stores}
+        stores = self.home.stores
         for stack in made:
-            if not any(_done(self.script, s, stores, stack, node, set()) for s in self.home.stores):
-                line = f"line {self.home.stores[0].lineno}"
+            if not any(_done(self.script, s, stores, stack, node, set()) for s in stores):
+                line = f"line {stores[0].lineno}"
                 raise Refusal(f"the {self.what} is made on {line}, and whether that is before {at(node)} is not clear: make it first")
         if self.home.scope is not None:
             every = [statement_of(n) for n in mentions(self.home.scope, self.home.names[0]) if isinstance(n.ctx, ast.Store)]
-            if other := next((s for s in every if id(s) not in stores and self.script.reached(s)), None):
+            if other := next((s for s in every if not any(s is x for x in stores) and self.script.reached(s)), None):
                 raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")
 
 
@@ -120,12 +120,10 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
                 continue
             function = functions.setdefault(id(frame.func.node), frame.func.node)
             mine = held.setdefault(id(function), {})
-            spec = function.args
-            for param in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
-                values: Values = frame.given[param.arg].values if param.arg in frame.given else NOTHING
+            for name in defaults(function):
+                values: Values = frame.given[name].values if name in frame.given else NOTHING
                 real = [t for t in values if t != Const(None)]
-                fine = bool(real) and all(id(t) in wanted for t in real)
-                mine[param.arg] = mine.get(param.arg, True) and fine
+                mine[name] = mine.get(name, True) and bool(real) and all(id(t) in wanted for t in real)
     found: dict[int, str] = {}
     for key, params in held.items():
         for name, fine in params.items():
@@ -135,23 +133,21 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
 
 
 # ------------------------------------------------------------------------------------------------ before
-def _done(script: Script, store: ast.stmt, stores: set[int], stack: Stack, node: ast.AST, seen: set[int]) -> bool:
+def _done(script: Script, store: ast.stmt, stores: Sequence[ast.stmt], stack: Stack, node: ast.AST, seen: set[int]) -> bool:
     """Whether one of ``stores`` was certainly carried out when the script comes to ``node``."""
     if id(store) in seen:
         return False
     seen.add(id(store))
-    function = function_of(store)
+    function, graph = function_of(store), script.analysis(Flow).graph(store)
     place = _place_in(function, stack, node)
     if place is not None:
-        return _stands_before(place, stores)
-    assert isinstance(function, ast.AST)
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not any(_is_sure(s, stores) for s in function.body):
+        return graph.one_dominates(stores, place)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not graph.one_dominates(stores, None):
         return False
     if function.name == "__init__":
         return True  # ``self`` is there, and not from inside its __init__
-    from autofast.flow.call_sites import calls_of
-
-    return any(_done(script, statement_of(c), {id(statement_of(c))}, stack, node, seen) for c in calls_of(script).of(function))
+    calls = [statement_of(c) for c in script.analysis(CallGraph).sites(function)]
+    return any(_done(script, c, [c], stack, node, seen) for c in calls)
 
 
 def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None:
@@ -168,31 +164,6 @@ def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None
     return statement_of(here) if here is not None else None
 
 
-def _stands_before(place: ast.stmt, stores: set[int]) -> bool:
-    for outer in (place, *ancestors(place)):
-        if isinstance(outer, FUNCTIONS):
-            return False
-        if isinstance(outer, ast.stmt):
-            here = block(outer)
-            for statement in here:
-                if statement is outer:
-                    break
-                if _is_sure(statement, stores):
-                    return True
-    return False
-
-
-def _is_sure(statement: ast.stmt, stores: set[int]) -> bool:
-    """Whether ``statement`` carries out one of ``stores`` in every case."""
-    if id(statement) in stores:
-        return True
-    if isinstance(statement, ast.If):
-        return bool(statement.orelse) and all(any(_is_sure(s, stores) for s in arm) for arm in (statement.body, statement.orelse))
-    if isinstance(statement, (ast.With, ast.AsyncWith)):
-        return any(_is_sure(s, stores) for s in statement.body)
-    return False
-
-
 # ------------------------------------------------------------------------------------------------ plain values
 def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[Stack], stacks: Iterable[Stack]) -> str:
     """What to write for a number (``args.accum``) just before ``place``; ``ways`` lead there, ``stacks`` to ``expr``. Raises :class:`Refusal`."""
@@ -202,14 +173,8 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
         root = root.value
     here, there = function_of(place), function_of(expr)
     value = const(script.values(expr))
-    if isinstance(root, ast.Name) and source_of(place) is source_of(expr):
-        if not any(isinstance(f, FUNCTIONS) and binds(f, root.id) for f in (here, there)) or here is there:
-            stores = {
-                id(statement_of(n)) for n in mentions(here if binds_in(here, root.id) else source_of(place).tree, root.id) if _stored(n)
-            }
-            module = not binds_in(here, root.id) and not isinstance(here, ast.Module)
-            if is_parameter_of(here, root.id) or module or _stands_before(place, stores):
-                return ast.unparse(expr)
+    if isinstance(root, ast.Name) and _means_the_same(script, root, place):
+        return ast.unparse(expr)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(root, ast.Name) and root is not expr:
@@ -219,17 +184,9 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
             known = _parameters({id(t) for t in objects}, [*ways, *stacks])
             if id(here) in known:
                 return known[id(here)] + rest
-            for name in {n.id for n in ast.walk(here) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:
-                stored = [n for n in mentions(here, name) if isinstance(n.ctx, ast.Store)]
-                loads = [n for n in mentions(here, name) if isinstance(n.ctx, ast.Load) and script.values(n)]
-                if loads and all(script.values(n) == script.values(root) for n in loads):
-                    if _stands_before(place, {id(statement_of(n)) for n in stored}):
-                        return name + rest
-    if (
-        isinstance(expr, ast.Name)
-        and is_parameter_of(there, expr.id)
-        and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id))
-    ):
+            if name := _name_of(script, script.values(root), place):
+                return name + rest
+    if isinstance(expr, ast.Name) and is_parameter(there, expr.id) and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id)):
         frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
         given = {id(g.expr): g.expr for f in frames if (g := f.given.get(expr.id)) is not None and g.expr is not None}
         if len(given) == 1 and all(expr.id in f.given for f in frames):
@@ -237,18 +194,27 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
     raise Refusal(f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}")
 
 
-def _stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
+def _means_the_same(script: Script, name: ast.Name, place: ast.stmt) -> bool:
+    """Whether a name stands for the same variable right before ``place``, and has a value there."""
+    variables, here = variables_of(place), function_of(place)
+    variable = variables.find(name.id, here)
+    if variable is None or source_of(place) is not source_of(name) or variable != variables.of(name):
+        return False
+    if variable.scope is not here:
+        return isinstance(variable.scope, ast.Module)
+    return is_parameter(here, name.id) or _has_value(script, variable, place)
 
 
-def binds_in(scope: ast.AST, name: str) -> bool:
-    return isinstance(scope, ast.Module) or binds(scope, name)
+def _name_of(script: Script, values: Values, place: ast.stmt) -> str:
+    """A variable of the function of ``place`` that certainly is one of ``values`` there; empty where there is none."""
+    variables, here = variables_of(place), function_of(place)
+    for variable in (Variable(n, here) for n in sorted(variables.bound(here))):
+        found = [v for n in variables.loads(variable) if (v := script.values(n))]
+        if found and all(v == values for v in found) and _has_value(script, variable, place):
+            return variable.name
+    return ""
 
 
-def is_parameter_of(scope: ast.AST, name: str) -> bool:
-    spec = getattr(scope, "args", None)
-    return isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
-
-
-def in_loop(stack: Stack, loop: ast.AST) -> bool:
-    return any(isinstance(f, LoopFrame) and f.node is loop for f in stack)
+def _has_value(script: Script, variable: Variable, place: ast.stmt) -> bool:
+    stores = [statement_of(n) for n in variables_of(place).stores(variable)]
+    return script.analysis(Flow).graph(place).one_dominates(stores, place)

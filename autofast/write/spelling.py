@@ -6,9 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Import
+from autofast.flow.program import Flow
+from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, block_of, function_of, parent_of, source_of, statement_of
+from autofast.model.source import Source, function_of, parent_of, source_of
 from autofast.model.tensors import device_kinds, target_of
 from autofast.model.values import Ext, Given, Values, const
 
@@ -17,13 +19,20 @@ NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})  # kinds of 
 
 
 # ------------------------------------------------------------------------------------------------ names in a file
-def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
-    """The name of the module ``torch`` in a file, and the import that is needed for it."""
+def torch_name(source: Source) -> str:
+    """What the module ``torch`` is called in a file; empty where it is not imported."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import) and isinstance(function_of(node), ast.Module):
             for alias in node.names:
                 if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
-                    return alias.asname or "torch", ()
+                    return alias.asname or "torch"
+    return ""
+
+
+def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+    """The name of the module ``torch`` in a file, and the import that is needed for it."""
+    if known := torch_name(source):
+        return known, ()
     name = "torch" if _is_starred(source) else source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
 
@@ -46,7 +55,7 @@ def requires_cuda(script: Script) -> bool:
     """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl or moves a model there."""
     for site in script.log.of("torch.cuda.set_device", "torch.distributed.init_process_group", "move_model"):
         for occurrence in site:
-            if occurrence.args is None or not _certain(site.node, occurrence.stack):
+            if occurrence.args is None or not _certain(script, site.node, occurrence.stack):
                 continue
             if site.kind == "torch.cuda.set_device" or occurrence.data.get("kinds") == {"cuda"}:
                 return True
@@ -55,16 +64,13 @@ def requires_cuda(script: Script) -> bool:
     return False
 
 
-def _certain(node: ast.AST, stack: Stack) -> bool:
+def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
     """Every run comes to this place: no condition or loop is around it, and no function ends early before it."""
     if any(isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known) for f in stack):
         return False
     calls = [node, *(f.node for f in stack if isinstance(f, CallFrame))]
-    return not any(_returns_before(call) for call in calls if isinstance(call, ast.Call))
-
-
-def _returns_before(call: ast.Call) -> bool:
-    return any(isinstance(n, ast.Return) and n.lineno < call.lineno for n in _own(function_of(call)))
+    flow = script.analysis(Flow)
+    return not any(flow.graph(call).leaving_before(call) for call in calls if isinstance(call, ast.Call))
 
 
 def devices(script: Script) -> frozenset[str]:
@@ -119,8 +125,8 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> int:
             continue
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Constant) and node.value == VISIBLE and isinstance(getattr(parent_of(node), "ctx", None), ast.Store):
-                here = function_of(node) is function_of(place) and node.lineno < place.lineno
-                if not here and (not isinstance(function_of(node), ast.Module) or function_of(node) is function_of(place)):
+                same = function_of(node) is function_of(place)
+                if script.analysis(Flow).graph(place).may_follow(node, place) if same else not isinstance(function_of(node), ast.Module):
                     return node.lineno
     return 0
 
@@ -128,15 +134,16 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> int:
 def device_before(script: Script, place: ast.AST) -> str | None:
     """A variable that certainly holds a ``torch.device`` when the statement of ``place`` runs."""
     scope = function_of(place)
+    definitions = script.analysis(Flow).definitions(place)
     for name in _device_names(script, scope):
-        if _is_parameter(scope, name) or _bound_before(statement_of(place), name):
+        if is_parameter(scope, name) or definitions.is_bound_at(place, name):
             return name
     if isinstance(scope, ast.Module):
         return None
     module = source_of(place).tree
-    local = {n.id for n in ast.walk(scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    local, loaded = stored_in(scope), loaded_in(scope)
     for name in _device_names(script, module):
-        if name not in local and not _is_parameter(scope, name) and _loads(scope, name):
+        if name not in local and not is_parameter(scope, name) and name in loaded:
             return name  # a global that the function uses already
     return None
 
@@ -144,53 +151,13 @@ def device_before(script: Script, place: ast.AST) -> str | None:
 def _device_names(script: Script, scope: ast.AST) -> Iterator[str]:
     """Variables of a scope that hold nothing but devices."""
     bound: dict[str, bool] = {}
-    for node in _own(scope):
+    for node in own_nodes(scope):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             parent = node._af_parent  # type: ignore[attr-defined]
             single = isinstance(parent, ast.Assign) and any(t is node for t in parent.targets)
             fine = single and is_device_object(script.values(parent.value))
             if fine or not single or script.reached(parent.value):
                 bound[node.id] = bound.get(node.id, True) and fine
-        elif isinstance(node, ast.Name) and _is_parameter(scope, node.id):
+        elif isinstance(node, ast.Name) and is_parameter(scope, node.id):
             bound[node.id] = bound.get(node.id, True) and is_device_object(script.values(node))
     yield from (name for name, fine in bound.items() if fine)
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, not those of functions and classes in it."""
-    todo = list(ast.iter_child_nodes(scope))
-    while todo:
-        node = todo.pop(0)
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            todo.extend(ast.iter_child_nodes(node))
-
-
-def _is_parameter(scope: ast.AST, name: str) -> bool:
-    spec = getattr(scope, "args", None)
-    return isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
-
-
-def _loads(scope: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(scope))
-
-
-def _bound_before(stmt: ast.stmt, name: str) -> bool:
-    """Whether a statement that always runs before ``stmt``, in its block or one around it, binds the name."""
-    for outer in (stmt, *ancestors(stmt)):
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)):
-            return False
-        if isinstance(outer, ast.stmt):
-            block = block_of(outer)
-            before = block[: next(i for i, s in enumerate(block) if s is outer)]
-            if any(_binds(s, name) for s in before):
-                return True
-    return False
-
-
-def _binds(stmt: ast.stmt, name: str) -> bool:
-    if isinstance(stmt, ast.Assign):
-        return any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets)
-    if isinstance(stmt, ast.If):
-        return bool(stmt.orelse) and all(any(_binds(s, name) for s in arm) for arm in (stmt.body, stmt.orelse))
-    return isinstance(stmt, ast.With) and any(_binds(s, name) for s in stmt.body)

@@ -5,40 +5,39 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.batch.losses_of_torch import ELEMENTWISE, FACTORIES, LIKE, PLAIN_METHODS, REGROUPING, Loss
-from autofast.facts.batch.samples import Shapes, skipped, unknown, weighted, words
-from autofast.facts.batch.scopes import ROWS, Kind, Scope, Shape
+from autofast.facts.batch.samples import ROWS, Activation, Kind, Shape, Shapes, skipped, unknown, weighted, words
 from autofast.model.values import Ext, Tensor, const
 from autofast.rule import Refusal, at
 
 OLD = ("size_average", "reduce")
 
 
-class Calls(Shapes):
+class TorchCalls(Shapes):
     """Methods of tensors, functions and losses of torch."""
 
-    def _method(self, expr: ast.Call, scope: Scope) -> Shape:
+    def _method(self, expr: ast.Call, run: Activation) -> Shape:
         """A method of a tensor or of what holds some."""
         func = expr.func
         if not isinstance(func, ast.Attribute):
             raise unknown(expr)
-        kind, name = self.shape(func.value, scope), func.attr
+        kind, name = self.shape(func.value, run), func.attr
         if name == "size" and kind in ROWS and len(expr.args) == 1 and const(self.script.values(expr.args[0])) == 0:
             return Kind.SIZE
         if isinstance(kind, tuple):
             raise unknown(expr)
-        if kind is Kind.FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], scope):
+        if kind is Kind.FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], run):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
             return kind
         if kind in ROWS:
-            return self._on_rows(name, kind, expr.args, expr, scope)
+            return self._on_rows(name, kind, expr.args, expr, run)
         if kind in (Kind.MEAN, Kind.SUM) and name in ("to", "cuda", "cpu", "float", "double", "contiguous", "squeeze"):
             return kind
         if kind is Kind.MEAN and name == "mean" and not expr.args and not expr.keywords:
             return kind
         raise unknown(expr)
 
-    def _on_rows(self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, scope: Scope) -> Shape:
+    def _on_rows(self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation) -> Shape:
         """A method or function of torch on rows; ``args`` are the arguments after the tensor."""
         if name in ("mean", "sum"):
             dims = self._dims(args, expr)
@@ -51,7 +50,7 @@ class Calls(Shapes):
             return self._along(dims, kind, expr)
         if name in PLAIN_METHODS or name in ELEMENTWISE:
             for other in (*args, *(k.value for k in expr.keywords)):
-                self._only_free_or(other, kind, scope, expr)
+                self._only_free_or(other, kind, run, expr)
             return kind
         if name in ("norm", "std", "var", "max", "min", "amax", "amin", "argmax", "prod", "logsumexp", "softmax", "log_softmax"):
             dims = self._dims(args[1:] if name == "norm" and args else args, expr)
@@ -59,15 +58,15 @@ class Calls(Shapes):
                 raise unknown(expr)
             return self._along(dims, kind, expr)
         if name in REGROUPING:
-            return self._regrouped(name, kind, args, expr, scope)
+            return self._regrouped(name, kind, args, expr, run)
         raise unknown(expr)
 
-    def _only_free_or(self, other: ast.expr, kind: Kind, scope: Scope, where: ast.expr) -> None:
+    def _only_free_or(self, other: ast.expr, kind: Kind, run: Activation, where: ast.expr) -> None:
         if isinstance(other, (ast.Constant, ast.Starred)) or not self.script.values(other):
             if isinstance(other, ast.Constant):
                 return
             raise unknown(where)
-        if any(isinstance(t, Tensor) for t in self.script.values(other)) and self.shape(other, scope) not in (Kind.ROWS, kind):
+        if any(isinstance(t, Tensor) for t in self.script.values(other)) and self.shape(other, run) not in (Kind.ROWS, kind):
             raise unknown(where)
 
     def _dims(self, args: list[ast.expr], expr: ast.Call) -> list[int] | None:
@@ -95,7 +94,7 @@ class Calls(Shapes):
             raise Refusal(f"`{words(expr)}` on {at(expr)} goes over the samples of the batch")
         return kind
 
-    def _regrouped(self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, scope: Scope) -> Shape:
+    def _regrouped(self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation) -> Shape:
         """``view``, ``permute`` and the like: the first dimension has to stay that of the samples."""
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
             raise unknown(expr)
@@ -104,7 +103,7 @@ class Calls(Shapes):
             given = list(given[0].elts)
         first = const(self.script.values(given[0])) if given else ...
         if name in ("view", "reshape"):
-            if not given or not (first == -1 or self._is_size(given[0], scope)):
+            if not given or not (first == -1 or self._is_size(given[0], run)):
                 raise Refusal(f"whether `{words(expr)}` on {at(expr)} keeps the samples apart is not known")
             return kind
         if name == "flatten":
@@ -126,20 +125,20 @@ class Calls(Shapes):
             return Kind.COLUMN if kind is Kind.ROWS else kind
         raise unknown(expr)
 
-    def _is_size(self, expr: ast.expr, scope: Scope) -> bool:
+    def _is_size(self, expr: ast.expr, run: Activation) -> bool:
         try:
-            return self.shape(expr, scope) is Kind.SIZE
+            return self.shape(expr, run) is Kind.SIZE
         except Refusal:
             return False
 
-    def _function(self, name: str, expr: ast.Call, scope: Scope) -> Shape:
+    def _function(self, name: str, expr: ast.Call, run: Activation) -> Shape:
         """A function of torch."""
         short = name.rsplit(".", 1)[-1]
         if name.startswith("builtins."):
-            if short in ("float", "int", "range", "max", "min", "abs", "round") and self._all_free(expr.args, scope):
+            if short in ("float", "int", "range", "max", "min", "abs", "round") and self._all_free(expr.args, run):
                 return Kind.FREE
             if short == "sum" and len(expr.args) == 1:
-                kind = self.shape(expr.args[0], scope)
+                kind = self.shape(expr.args[0], run)
                 if kind is Kind.FREE:
                     return kind
                 if isinstance(kind, tuple) and kind:
@@ -148,46 +147,46 @@ class Calls(Shapes):
                         total = self._combined(ast.Add(), total, more, expr)
                     return total
             if short in ("tuple", "list") and len(expr.args) == 1:
-                return self.shape(expr.args[0], scope)
-        if name.startswith("math.") and self._all_free(expr.args, scope):
+                return self.shape(expr.args[0], run)
+        if name.startswith("math.") and self._all_free(expr.args, run):
             return Kind.FREE
         if not name.startswith("torch."):
             raise unknown(expr)
         if name == "torch.autograd.Variable" and expr.args:
-            return self.shape(expr.args[0], scope)
-        if short in LIKE and expr.args and self.shape(expr.args[0], scope) in ROWS:
+            return self.shape(expr.args[0], run)
+        if short in LIKE and expr.args and self.shape(expr.args[0], run) in ROWS:
             return Kind.ROWS
         if short in FACTORIES and expr.args:
             given = expr.args[0].elts[0] if isinstance(expr.args[0], (ast.Tuple, ast.List)) and expr.args[0].elts else expr.args[0]
             if short == "randint":
                 sizes = [a for a in expr.args if isinstance(a, (ast.Tuple, ast.List)) and a.elts]
                 given = sizes[0].elts[0] if sizes else given
-            if self._is_size(given, scope):
+            if self._is_size(given, run):
                 return Kind.ROWS
             raise Refusal(f"`{words(expr)}` on {at(expr)} is not known to have a value for each sample")
         if short in ("cat", "concat") and expr.args and isinstance(expr.args[0], (ast.Tuple, ast.List)):
             dims = self._dims(expr.args[1:], expr)
-            kinds = [self.shape(e, scope) for e in expr.args[0].elts]
+            kinds = [self.shape(e, run) for e in expr.args[0].elts]
             if dims and 0 not in dims and all(k in ROWS for k in kinds):
                 return Kind.OPAQUE if Kind.OPAQUE in kinds else Kind.ROWS
         if not expr.args:
             raise unknown(expr)
-        kind = self.shape(expr.args[0], scope)
-        if kind is Kind.FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], scope):
+        kind = self.shape(expr.args[0], run)
+        if kind is Kind.FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], run):
             return Kind.FREE
         if isinstance(kind, Kind) and kind in ROWS:
             if short in ("normalize", "cosine_similarity", "pairwise_distance"):
-                return self._compared(short, kind, expr, scope)
-            return self._on_rows(short, kind, expr.args[1:], expr, scope)
+                return self._compared(short, kind, expr, run)
+            return self._on_rows(short, kind, expr.args[1:], expr, run)
         if kind is Kind.MEAN and short == "mean" and len(expr.args) == 1:
             return kind
         raise unknown(expr)
 
-    def _compared(self, name: str, kind: Kind, expr: ast.Call, scope: Scope) -> Kind:
+    def _compared(self, name: str, kind: Kind, expr: ast.Call, run: Activation) -> Kind:
         """``F.normalize(x)``, ``F.cosine_similarity(a, b)``: along the second dimension, unless it is named."""
         count = 1 if name == "normalize" else 2
         dim = next((k.value for k in expr.keywords if k.arg == "dim"), None)
-        others = [self.shape(a, scope) for a in expr.args[1:2]] if count == 2 else []
+        others = [self.shape(a, run) for a in expr.args[1:2]] if count == 2 else []
         plain = len(expr.args) == count and all(k.arg in ("dim", "p", "eps") for k in expr.keywords)
         if not plain or not all(k in (Kind.ROWS, Kind.OPAQUE) for k in others):
             raise unknown(expr)
@@ -195,7 +194,7 @@ class Calls(Shapes):
             raise unknown(expr)
         return Kind.OPAQUE if Kind.OPAQUE in (kind, *others) else kind
 
-    def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, scope: Scope) -> Shape:
+    def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
         """A loss of torch."""
         reduction: object = "mean"
         old: dict[str, object] = {}  # what went before ``reduction``, and goes before it where it is given
@@ -232,7 +231,7 @@ class Calls(Shapes):
         if known.skips and (place := skipped(self.script)) is not None:
             raise Refusal(f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left")
         for given_ in positional:
-            kind = self.shape(given_, scope)
+            kind = self.shape(given_, run)
             if isinstance(kind, tuple) or kind not in (*ROWS, Kind.FREE):
                 raise Refusal(f"what the loss on {at(expr)} compares is not a value for each sample (`{words(given_)}`)")
         if any(v is not None and not isinstance(v, bool) for v in old.values()):

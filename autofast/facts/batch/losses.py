@@ -11,155 +11,174 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from autofast.facts.batch.calls import Calls
+from autofast.facts.batch.calls import TorchCalls
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
-from autofast.facts.batch.samples import in_loop, is_all, is_layer, joined, returns_of, unknown, words
-from autofast.facts.batch.scopes import ROWS, Kind, Scope, Shape, reaching
-from autofast.flow.scopes import mentions
+from autofast.facts.batch.samples import ROWS, Activation, Kind, Shape, is_all, is_layer, joined, unknown, words
+from autofast.flow.callgraph import Callee, CallGraph, code_of
+from autofast.flow.cfg import Function, loops_around
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.flow.scopes import defaults, owner
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, line_of, parent_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
 from autofast.rule import Refusal, at
 
 
-class Losses(Calls):
+class Losses(TorchCalls):
     """Asks for the losses of one training loop. ``whole``: batches may become smaller, so that nothing may depend on their size."""
 
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
-        self._open: set[int] = set()  # stores whose value is being asked for
+        self.flow = script.analysis(Flow)
+        self._open: set[int] = set()  # definitions whose value is being asked for
         self._met: set[int] = set()  # those of them that were asked for again meanwhile: the answer holds inside them only
-        self._calls: list[ast.AST] = []
-        self._known: dict[tuple[int, int], tuple[ast.expr, Scope, Shape | Refusal]] = {}
+        self._calls: list[Function] = []
+        self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 
-    def of(self, expr: ast.expr, scope: Scope) -> Kind:
+    def of(self, expr: ast.expr, run: Activation) -> Kind:
         """``MEAN``, ``SUM`` or ``FREE``; raises :class:`Refusal` for everything else."""
-        kind = self.shape(expr, scope)
+        kind = self.shape(expr, run)
         if isinstance(kind, tuple) or kind not in (Kind.MEAN, Kind.SUM, Kind.FREE):
             raise Refusal(f"`{words(expr)}` on {at(expr)} is neither a mean nor a sum over the samples of the batch, as far as can be seen")
         return kind
 
     # ------------------------------------------------------------------------------------------------ expressions
-    def shape(self, expr: ast.expr, scope: Scope) -> Shape:
+    def shape(self, expr: ast.expr, run: Activation) -> Shape:
         """What an expression is. Each is asked for once: code that mentions everything twice would take 2 ** lines otherwise."""
-        key = (id(expr), id(scope))
+        key = (id(expr), id(run))
         if key not in self._known:
             met, self._met = self._met, set()
             answer: Shape | Refusal
             try:
-                answer = self._shape(expr, scope)
+                answer = self._shape(expr, run)
             except Refusal as refused:
                 answer = refused
             inside = self._met & self._open
             self._met = met | inside
             if inside:
                 return _given(answer)
-            self._known[key] = (expr, scope, answer)  # with its keys, whose ids are theirs as long as they live
+            self._known[key] = (expr, run, answer)  # with its keys, whose ids are theirs as long as they live
         return _given(self._known[key][2])
 
-    def _shape(self, expr: ast.expr, scope: Scope) -> Shape:
+    def _shape(self, expr: ast.expr, run: Activation) -> Shape:
         match expr:
             case ast.Constant():
                 return Kind.NONE if expr.value is None or expr.value in (0, 0.0) else Kind.FREE
             case ast.Name():
-                return self._name(expr, scope)
+                return self._name(expr, run)
             case ast.Tuple() | ast.List():
-                return tuple(self.shape(e, scope) for e in expr.elts)
+                return tuple(self.shape(e, run) for e in expr.elts)
             case ast.Call():
-                return self._call(expr, scope)
+                return self._call(expr, run)
             case ast.BinOp():
-                return self._binary(expr, scope)
+                return self._binary(expr, run)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                return self.shape(expr.operand, scope)
+                return self.shape(expr.operand, run)
             case ast.Attribute():
-                return self._attribute(expr, scope)
+                return self._attribute(expr, run)
             case ast.Subscript():
-                return self._subscript(expr, scope)
+                return self._subscript(expr, run)
             case ast.IfExp():
-                return joined([self.shape(expr.body, scope), self.shape(expr.orelse, scope)], expr)
+                return joined([self.shape(expr.body, run), self.shape(expr.orelse, run)], expr)
             case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.Dict():
-                return self._display(expr, scope)
+                return self._display(expr, run)
             case ast.NamedExpr():
-                return self.shape(expr.value, scope)
+                return self.shape(expr.value, run)
             case ast.Compare():
-                found = [self.shape(e, scope) for e in (expr.left, *expr.comparators)]
+                found = [self.shape(e, run) for e in (expr.left, *expr.comparators)]
                 if all(k in (Kind.ROWS, Kind.FREE, Kind.NONE) for k in found):
                     return Kind.ROWS if Kind.ROWS in found else Kind.FREE
         if self._is_free(expr):
             return Kind.FREE
         raise unknown(expr)
 
-    def _display(self, expr: ast.expr, scope: Scope) -> Shape:
+    def _display(self, expr: ast.expr, run: Activation) -> Shape:
         """``{k: v.to(device) for k, v in batch.items()}``, ``[t.to(device) for t in batch]``."""
         if isinstance(expr, ast.Dict):
-            kinds = [self.shape(v, scope) for v in expr.values]
+            kinds = [self.shape(v, run) for v in expr.values]
         else:
             assert isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.DictComp))
-            local = dict(scope.local)
+            local = dict(run.local)
             for part in expr.generators:
-                kind = self.shape(part.iter, replace(scope, local=local))
+                kind = self.shape(part.iter, replace(run, local=local))
                 if not isinstance(kind, Kind) or kind not in (Kind.ROWS, Kind.FREE) or part.ifs:
                     raise unknown(expr)
                 local.update((n.id, kind) for n in ast.walk(part.target) if isinstance(n, ast.Name))
-            kinds = [self.shape(expr.value if isinstance(expr, ast.DictComp) else expr.elt, replace(scope, local=local))]
+            kinds = [self.shape(expr.value if isinstance(expr, ast.DictComp) else expr.elt, replace(run, local=local))]
         for kind in (Kind.ROWS, Kind.FREE):
             if kinds and all(k is kind for k in kinds):
                 return kind
         raise unknown(expr)
 
     # ------------------------------------------------------------------------------------------------ names
-    def _name(self, expr: ast.Name, scope: Scope) -> Shape:
-        """What the stores that may reach this place have put into the variable."""
-        if expr.id in scope.local:
-            return scope.local[expr.id]
-        stores, sure = reaching(expr, scope)
-        stores = [n for n in stores if self.script.reached(statement_of(n)) or statement_of(n) is scope.loop]
+    def _name(self, expr: ast.Name, run: Activation) -> Shape:
+        """What the definitions that may reach this place have put into the variable."""
+        if expr.id in run.local:
+            return run.local[expr.id]
         kinds: list[Shape] = []
-        if not sure:
-            if expr.id in scope.given:
-                kinds.append(scope.given[expr.id]())
-            elif scope.loop is not None and any(
-                in_loop(n, scope.loop) for n in mentions(scope.function, expr.id) if isinstance(n.ctx, ast.Store)
-            ):
-                raise Refusal(f"`{expr.id}` on {at(expr)} is carried from batch to batch")
-            elif self._is_free(expr):
-                kinds.append(Kind.FREE)
-            else:
-                raise unknown(expr)
-        added: list[tuple[ast.operator, Shape, ast.AST]] = []
-        for node in stores:
-            if id(node) in self._open:
-                self._met.add(id(node))
+        found = self._reaching(expr, run)
+        if not found:
+            kinds.append(self._from_outside(expr))
+        for definition in found:
+            if id(definition.node) in self._open:
+                self._met.add(id(definition.node))
                 continue  # defined by itself, in a loop: what else it is made of decides
-            self._open.add(id(node))
+            self._open.add(id(definition.node))
             try:
-                statement = statement_of(node)
-                if isinstance(statement, ast.AugAssign) and statement.target is node:
-                    added.append((statement.op, self.shape(statement.value, scope), statement))
-                else:
-                    kinds.append(self._bound(node, statement, scope))
+                kinds.append(self._defined(definition, expr, run))
             finally:
-                self._open.discard(id(node))
-        kind = joined(kinds, expr)
-        for op, other, where in reversed(added):
-            kind = self._combined(op, kind, other, where)
-        return kind
+                self._open.discard(id(definition.node))
+        return joined(kinds, expr)
 
-    def _bound(self, node: ast.Name, statement: ast.stmt, scope: Scope) -> Shape:
+    def _reaching(self, expr: ast.Name, run: Activation) -> list[Definition]:
+        """The definitions of this run that may reach a place, the last first; none of a variable that is made before it.
+
+        Raises :class:`Refusal` where the value may be that of the batch before.
+        """
+        if owner(expr) is not run.function:
+            return []
+        found = [
+            d for d in self.flow.reaching(expr) if d.is_parameter or self.script.reached(statement_of(d.node)) or d.statement is run.loop
+        ]
+        if run.loop is not None:
+            here = [d for d in found if any(around is run.loop for around in loops_around(d.node))]
+            if here and (len(here) < len(found) or self.flow.definitions(expr).may_be_unbound(expr)):
+                raise Refusal(f"`{expr.id}` on {at(expr)} is carried from batch to batch")
+            found = here
+        return sorted(found, key=lambda d: (line_of(d.node), getattr(d.node, "col_offset", 0)), reverse=True)
+
+    def _from_outside(self, expr: ast.Name) -> Kind:
+        if self._is_free(expr):
+            return Kind.FREE
+        raise unknown(expr)
+
+    def _defined(self, definition: Definition, expr: ast.Name, run: Activation) -> Shape:
+        node, statement = definition.node, definition.statement
+        if statement is None:  # a parameter
+            return run.given[definition.name]() if definition.name in run.given else self._from_outside(expr)
+        if not isinstance(node, ast.Name):
+            raise unknown(expr)
+        if isinstance(statement, ast.AugAssign) and statement.target is node:
+            more = self.shape(statement.value, run)
+            return self._combined(statement.op, self.shape(node, run), more, statement)
+        return self._bound(node, statement, run)
+
+    def _bound(self, node: ast.Name, statement: ast.stmt, run: Activation) -> Shape:
         """What an assignment or a loop puts into a variable."""
-        if statement is scope.loop:
-            if node.id in scope.batch:
+        if statement is run.loop:
+            if node.id in run.batch:
                 return Kind.ROWS
             raise unknown(node)
         if isinstance(parent_of(node), ast.NamedExpr):
-            return self.shape(parent_of(node).value, scope)  # type: ignore[union-attr]
+            return self.shape(parent_of(node).value, run)  # type: ignore[union-attr]
         if isinstance(statement, ast.AnnAssign) and statement.value is not None and statement.target is node:
-            return self.shape(statement.value, scope)
+            return self.shape(statement.value, run)
         if isinstance(statement, ast.Assign):
-            kind = self.shape(statement.value, scope)
+            kind = self.shape(statement.value, run)
             for target in statement.targets:
                 if target is node:
                     return kind
@@ -170,7 +189,7 @@ class Losses(Calls):
                         if isinstance(part, ast.Tuple) and any(x is node for x in part.elts):
                             return self._part(self._part(kind, n, node), next(k for k, x in enumerate(part.elts) if x is node), node)
         if isinstance(statement, ast.For) and any(n is node for n in ast.walk(statement.target)):
-            kind = self.shape(statement.iter, scope)
+            kind = self.shape(statement.iter, run)
             if isinstance(kind, tuple) and statement.target is node:
                 return joined(list(kind), node)
             if kind is Kind.ROWS and isinstance(self._container(statement.iter), bool) and self._container(statement.iter):
@@ -187,25 +206,25 @@ class Losses(Calls):
         raise unknown(node)
 
     # ------------------------------------------------------------------------------------------------ parts
-    def _attribute(self, expr: ast.Attribute, scope: Scope) -> Shape:
+    def _attribute(self, expr: ast.Attribute, run: Activation) -> Shape:
         if self._is_free(expr):
             return Kind.FREE
         if isinstance(expr.value, ast.Name) and expr.value.id in ("self", "cls"):
             raise unknown(expr)
-        kind = self.shape(expr.value, scope)
+        kind = self.shape(expr.value, run)
         if expr.attr in ("data",) and kind in ROWS:
             return kind
         if kind is Kind.OPAQUE and expr.attr in ("logits", "last_hidden_state", "sample", "pooler_output"):
             return kind
         raise unknown(expr)
 
-    def _subscript(self, expr: ast.Subscript, scope: Scope) -> Shape:
+    def _subscript(self, expr: ast.Subscript, run: Activation) -> Shape:
         if isinstance(expr.value, ast.Attribute) and expr.value.attr == "shape" and const(self.script.values(expr.slice)) == 0:
-            if self.shape(expr.value.value, scope) in ROWS:
+            if self.shape(expr.value.value, run) in ROWS:
                 return Kind.SIZE
         if self._is_free(expr):
             return Kind.FREE
-        kind = self.shape(expr.value, scope)
+        kind = self.shape(expr.value, run)
         if isinstance(kind, tuple):
             index = const(self.script.values(expr.slice)) if not isinstance(expr.slice, ast.Constant) else expr.slice.value
             if isinstance(index, int) and -len(kind) <= index < len(kind):
@@ -221,48 +240,47 @@ class Losses(Calls):
         raise unknown(expr)
 
     # ------------------------------------------------------------------------------------------------ arithmetic
-    def _binary(self, expr: ast.BinOp, scope: Scope) -> Shape:
-        return self._combined(expr.op, self.shape(expr.left, scope), self.shape(expr.right, scope), expr)
+    def _binary(self, expr: ast.BinOp, run: Activation) -> Shape:
+        return self._combined(expr.op, self.shape(expr.left, run), self.shape(expr.right, run), expr)
 
     # ------------------------------------------------------------------------------------------------ calls
-    def _call(self, expr: ast.Call, scope: Scope) -> Shape:
+    def _call(self, expr: ast.Call, run: Activation) -> Shape:
         if any(isinstance(a, ast.Starred) for a in expr.args) or any(k.arg is None for k in expr.keywords):
-            if not self._is_model_given_rows(expr, scope):
+            if not self._is_model_given_rows(expr, run):
                 raise unknown(expr)
             return Kind.OPAQUE
         if isinstance(expr.func, ast.Name) and expr.func.id == "len" and len(expr.args) == 1:
-            if self.shape(expr.args[0], scope) is Kind.ROWS and not self._container(expr.args[0]):
+            if self.shape(expr.args[0], run) is Kind.ROWS and not self._container(expr.args[0]):
                 return Kind.SIZE
             raise unknown(expr)
         callees = self.script.values(expr.func)
         if (made := self.script.values(expr)) and all(isinstance(t, Seq) and t.kind == "parameters" for t in made):
             return Kind.FREE
         if callees and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees):
-            return self._method(expr, scope)
+            return self._method(expr, run)
         kinds = {id(t): t for t in callees}
         if not kinds:
             raise unknown(expr)
-        shapes = [self._called(t, expr, scope) for t in kinds.values()]
+        shapes = [self._called(t, expr, run) for t in kinds.values()]
         return joined(shapes, expr)
 
-    def _called(self, callee: Thing, expr: ast.Call, scope: Scope) -> Shape:
+    def _called(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
         if (made := loss_called(callee)) is not None:
-            return self._loss(*made, expr, scope)
+            return self._loss(*made, expr, run)
         if isinstance(callee, Ref):
-            return self._function(callee.name, expr, scope)
+            return self._function(callee.name, expr, run)
         if isinstance(callee, (Func, Bound)):
-            func = callee.func if isinstance(callee, Bound) else callee
-            return self._inline(func, expr, scope, isinstance(callee, Bound))
+            return self._inline(code_of(callee)[0], expr, run)
         if is_module(callee):
-            return self._module(callee, expr, scope)
+            return self._module(callee, expr, run)
         if self._is_free(expr):
             return Kind.FREE
         raise unknown(expr)
 
     # ------------------------------------------------------------------------------------------------ code of the project
-    def _module(self, callee: Thing, expr: ast.Call, scope: Scope) -> Shape:
+    def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
         for given in (*expr.args, *(k.value for k in expr.keywords)):
-            kind = self.shape(given, scope)
+            kind = self.shape(given, run)
             if any(k not in (*ROWS, Kind.FREE, Kind.NONE, Kind.SIZE) for k in (kind if isinstance(kind, tuple) else (kind,))):
                 raise unknown(given)
         if is_loss(callee) and not isinstance(callee, Inst):
@@ -275,12 +293,11 @@ class Losses(Calls):
                 return Kind.ROWS
             return self._container_module(callee, expr)
         assert isinstance(callee, Inst)
-        found = callee.cls.find("forward") or frozenset()
-        forwards = [t for t in found if isinstance(t, Func)]
+        forwards = code_of(callee)
         says_loss = any(t.loss for t in tensors_in(self.script.values(expr)))
         if len(forwards) == 1:
             try:
-                return self._inline(forwards[0], expr, scope, True)
+                return self._inline(forwards[0], expr, run)
             except Refusal:
                 if says_loss or callee.cls.external & {"torch.nn.modules.loss._Loss"} or is_loss(callee):
                     raise
@@ -296,7 +313,7 @@ class Losses(Calls):
                 return Kind.ROWS
         return Kind.OPAQUE
 
-    def _is_model_given_rows(self, expr: ast.Call, scope: Scope) -> bool:
+    def _is_model_given_rows(self, expr: ast.Call, run: Activation) -> bool:
         """``model(**batch)`` of a model whose result is no loss."""
         callees = self.script.values(expr.func)
         if (
@@ -306,42 +323,33 @@ class Losses(Calls):
         ):
             return False
         given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [k.value for k in expr.keywords]
-        return all(self.shape(g, scope) in (*ROWS, Kind.FREE, Kind.NONE) for g in given)
+        return all(self.shape(g, run) in (*ROWS, Kind.FREE, Kind.NONE) for g in given)
 
-    def _inline(self, func: Func, expr: ast.Call, scope: Scope, bound: bool) -> Shape:
+    def _inline(self, callee: Callee, expr: ast.Call, run: Activation) -> Shape:
         """What a function of the project returns for these arguments."""
-        node = func.node
-        if len(self._calls) > 12 or any(c is node for c in self._calls):
+        function = callee.function
+        spec, calls = function.args, self.script.analysis(CallGraph)
+        if len(self._calls) > 12 or any(c is function for c in self._calls):
             raise unknown(expr)
-        spec = node.args
-        if spec.vararg or spec.kwarg:
+        if spec.vararg or spec.kwarg or len(expr.args) + callee.is_bound > len(spec.posonlyargs) + len(spec.args):
             raise unknown(expr)
-        names = [a.arg for a in (*spec.posonlyargs, *spec.args)][1 if bound else 0 :]
-        if len(expr.args) > len(names):
-            raise unknown(expr)
-        given: dict[str, Callable[[], Shape]] = {n: self._later(a, scope) for n, a in zip(names, expr.args, strict=False)}
-        given.update({k.arg: self._later(k.value, scope) for k in expr.keywords if k.arg})
-        defaults = dict(zip([a.arg for a in (*spec.posonlyargs, *spec.args)][::-1], spec.defaults[::-1], strict=False))
-        defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None})
-        for name, default in defaults.items():
-            if name not in given:
-                given[name] = self._later(default, Scope(function_of(node)))
-        if bound and (spec.posonlyargs or spec.args):
-            this = (*spec.posonlyargs, *spec.args)[0].arg
-            given[this] = _self(expr)
-        inner = Scope(node, given)
-        self._calls.append(node)
+        given: dict[str, Callable[[], Shape]] = {}
+        for name, default in defaults(function).items():
+            if (argument := calls.argument(expr, callee, name)) is not None:
+                given[name] = self._later(argument, run)
+            elif default is not None:
+                given[name] = self._later(default, Activation(function_of(function)))
+        inner = Activation(function, given)
+        self._calls.append(function)
         try:
-            if isinstance(node, ast.Lambda):
-                return self.shape(node.body, inner)
-            returns = [r for r in returns_of(node) if r.value is not None and self.script.reached(r.value)]
-            if not returns:
+            results = [r for r in calls.results(function) if isinstance(function, ast.Lambda) or self.script.reached(r)]
+            if not results:
                 raise unknown(expr)
-            return joined([self.shape(r.value, inner) for r in returns if r.value is not None], expr)
+            return joined([self.shape(r, inner) for r in results], expr)
         finally:
             self._calls.pop()
 
-    def _later(self, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
+    def _later(self, expr: ast.expr, run: Activation) -> Callable[[], Shape]:
         """An argument, asked for where it stands: not inside the function that gets it."""
         calls, opened = list(self._calls), set(self._open)
 
@@ -349,7 +357,7 @@ class Losses(Calls):
             inside = self._calls, self._open
             self._calls, self._open = list(calls), set(opened)
             try:
-                return self.shape(expr, scope)
+                return self.shape(expr, run)
             finally:
                 self._calls, self._open = inside
 
@@ -360,10 +368,3 @@ def _given(answer: Shape | Refusal) -> Shape:
     if isinstance(answer, Refusal):
         raise Refusal(*answer.args)
     return answer
-
-
-def _self(expr: ast.Call) -> Callable[[], Shape]:
-    def refuse() -> Shape:
-        raise unknown(expr)
-
-    return refuse

@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 
 from autofast.facts.batch.losses_of_torch import LAYERS
-from autofast.facts.batch.scopes import Kind, Scope, Shape
-from autofast.flow.iterations import FUNCTIONS
+from autofast.flow.cfg import Function
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, source_of
+from autofast.model.source import function_of, source_of
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
 from autofast.rule import Refusal, at
+
+
+class Kind(Enum):
+    """What a value is of the samples of a batch."""
+
+    ROWS = "a value, or several, for each sample"
+    COLUMN = "rows with a new dimension, which arithmetic would spread over the batch"
+    OPAQUE = "what a model returns whose code is not followed: rows where a loss takes it as such"
+    MEAN = "the mean over the samples"
+    SUM = "the sum over the samples"
+    FREE = "the same for every batch"
+    SIZE = "the number of samples"
+    NONE = "nothing: None, or a sum that starts with 0"
+
+
+Shape = Kind | tuple["Shape", ...]
+ROWS = (Kind.ROWS, Kind.COLUMN, Kind.OPAQUE)
+
+
+@dataclass(eq=False)
+class Activation:
+    """One run of a function while a batch is trained on.
+
+    Attributes:
+        given: what its parameters are.
+        loop: the loop over batches, where it stands in this function; then only what is defined in the iteration of a batch counts.
+        batch: the loop's variables that hold the batch.
+        local: variables of the comprehensions around.
+    """
+
+    function: Function
+    given: Mapping[str, Callable[[], Shape]] = field(default_factory=dict)
+    loop: ast.For | None = None
+    batch: frozenset[str] = frozenset()
+    local: Mapping[str, Kind] = field(default_factory=dict)
 
 
 class Shapes:
@@ -20,7 +56,7 @@ class Shapes:
     def __init__(self, script: Script, whole: bool):
         self.script, self.whole = script, whole
 
-    def shape(self, expr: ast.expr, scope: Scope) -> Shape:
+    def shape(self, expr: ast.expr, run: Activation) -> Shape:
         """What an expression is; raises :class:`Refusal` where that is not known."""
         raise NotImplementedError
 
@@ -35,8 +71,8 @@ class Shapes:
             isinstance(t, (Const, Arg)) or (isinstance(t, Tensor) and bool(t.param) and not t.batch and not t.models) for t in found
         )
 
-    def _all_free(self, given: list[ast.expr], scope: Scope) -> bool:
-        return all(self.shape(a, scope) in (Kind.FREE, Kind.NONE) for a in given)
+    def _all_free(self, given: list[ast.expr], run: Activation) -> bool:
+        return all(self.shape(a, run) in (Kind.FREE, Kind.NONE) for a in given)
 
     def _container(self, expr: ast.expr) -> bool:
         """A tuple, list or dict and no tensor."""
@@ -152,17 +188,3 @@ def is_all(node: ast.expr) -> bool:
     return (isinstance(node, ast.Slice) and node.lower is None and node.upper is None and node.step is None) or (
         isinstance(node, ast.Constant) and node.value is Ellipsis
     )
-
-
-def in_loop(node: ast.AST, loop: ast.AST) -> bool:
-    return any(a is loop for a in ancestors(node))
-
-
-def returns_of(node: ast.AST) -> Iterator[ast.Return]:
-    todo = list(ast.iter_child_nodes(node))
-    while todo:
-        here = todo.pop()
-        if isinstance(here, ast.Return):
-            yield here
-        if not isinstance(here, (*FUNCTIONS, ast.ClassDef)):
-            todo += ast.iter_child_nodes(here)

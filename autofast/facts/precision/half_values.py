@@ -8,11 +8,13 @@ NumPy, buffers of fp32 and other libraries do not take bf16 at all. :class:`Half
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
+from autofast.facts.parts import held
+from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.scopes import mentions, scope_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown, Values
 from autofast.ops import autocast
 
@@ -163,6 +165,7 @@ class Half:
 
     def __init__(self, script: Script, inside: set[int], target: str):
         self.script, self.inside, self.cuda = script, inside, target == "cuda"
+        self.calls = script.analysis(CallGraph)
         self.networks = {id(m.thing): is_network(m) for m in script.models}
         self._seen: set[tuple[int, bool]] = set()
 
@@ -203,10 +206,10 @@ class Half:
             case ast.UnaryOp(op=ast.USub()):
                 return self._use(parent, entered)
             case ast.Call():
-                return self._argument(parent, node, None, entered)
+                return self._argument(parent, node, entered)
             case ast.keyword():
                 call = parent_of(parent)
-                return self._argument(call, node, parent.arg, entered) if isinstance(call, ast.Call) else self._bad(node)
+                return self._argument(call, node, entered) if isinstance(call, ast.Call) else self._bad(node)
             case ast.Return():
                 return self._returned(parent, entered)
         return self._bad(node)
@@ -244,28 +247,25 @@ class Half:
         return entered or id(node) in self.inside
 
     # ------------------------------------------------------------------------------------------------ calls
-    def _argument(self, call: ast.Call, node: ast.AST, keyword: str | None, entered: bool) -> str:
+    def _argument(self, call: ast.Call, node: ast.AST, entered: bool) -> str:
         here = self._is_inside(call, entered)
         callees = self.script.values(call.func)
         if not callees:
             return self._bad(node)
         if here and any(is_module(t) and not is_loss(t) for t in callees):
             callees = frozenset(t for t in callees if not isinstance(t, Unknown))  # the same model, loaded from a file
-        position = next((n for n, a in enumerate(call.args) if a is node), -1)
-        return next((why for callee in callees if (why := self._callee(call, callee, node, position, keyword, here, entered))), "")
+        return next((why for callee in callees if (why := self._callee(call, callee, node, here, entered))), "")
 
-    def _callee(self, call: ast.Call, callee: Thing, node: ast.AST, position: int, keyword: str | None, here: bool, entered: bool) -> str:
+    def _callee(self, call: ast.Call, callee: Thing, node: ast.AST, here: bool, entered: bool) -> str:
         if isinstance(callee, Ref):
             return self._library(call, callee.name, node, here, entered)
         if isinstance(callee, (Func, Bound)):
-            func = callee.func if isinstance(callee, Bound) else callee
-            return self._parameter(func, isinstance(callee, Bound), node, position, keyword, here)
+            return self._parameters(call, callee, node, here)
         if isinstance(callee, (Ext, Inst)) and is_loss(callee):
             name = callee.name if isinstance(callee, Ext) else ""
             return "" if here and name.rsplit(".", 1)[-1] in FP32_LOSSES else self._bad(node)
         if isinstance(callee, Inst) and is_module(callee) and not self.networks.get(id(callee), True):
-            found = callee.cls.find("forward") or frozenset()
-            return next((w for f in found if isinstance(f, Func) and (w := self._parameter(f, True, node, position, keyword, here))), "")
+            return self._parameters(call, callee, node, here)
         if isinstance(callee, (Ext, Inst)) and is_module(callee):
             return "" if here else self._bad(node)
         return self._bad(node)
@@ -282,33 +282,21 @@ class Half:
             return ""
         return self._use(call, entered) if short in MOVES else self._bad(node)
 
-    def _parameter(self, func: Func, bound: bool, node: ast.AST, position: int, keyword: str | None, here: bool) -> str:
-        """The uses of the parameter of a project function that gets the value."""
-        spec = func.node.args
-        names = [p.arg for p in (*spec.posonlyargs, *spec.args)][1 if bound and func.owner is not None else 0 :]
-        name = keyword if keyword is not None else names[position] if 0 <= position < len(names) else None
-        if name is None:
-            return self._bad(node)
-        return self._loads(func.node, name, here)
+    def _parameters(self, call: ast.Call, callee: Thing, node: ast.AST, here: bool) -> str:
+        """The uses of the parameters of project functions that get the value."""
+        found = [(c.function, p) for c in code_of(callee) for p in self.calls.given_to(call, c, node)]  # type: ignore[arg-type]
+        return next((why for function, name in found if (why := self._loads(function, name, here))), "" if found else self._bad(node))
 
     def _returned(self, node: ast.Return, entered: bool) -> str:
         """The uses of a function's result, at each of its calls."""
         func = function_of(node)
-        calls = [c for c in self._calls() if any(_is(t, func) for t in self.script.values(c.func))]
-        if not calls:
-            return "" if isinstance(func, ast.Module) else self._bad(node)
-        return next((why for call in calls if (why := self._use(call, False))), "")
-
-    def _calls(self) -> Iterator[ast.Call]:
-        for source in self.script.sources:
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.Call):
-                    yield node
+        calls = self.calls.sites(func) if not isinstance(func, ast.Module) else []
+        return next((why for call in calls if (why := self._use(call, False))), "" if calls else self._bad(node))
 
     # ------------------------------------------------------------------------------------------------ names
     def _bind(self, target: ast.expr, entered: bool) -> str:
         if isinstance(target, ast.Name):
-            return self._loads(function_of(target), target.id, entered)
+            return self._loads(scope_of(target), target.id, entered)
         if isinstance(target, (ast.Tuple, ast.List)):
             return next((why for t in target.elts if (why := self._bind(t, entered))), "")
         if isinstance(target, ast.Starred):
@@ -316,7 +304,7 @@ class Half:
         if isinstance(target, ast.Attribute):
             return self._attribute_loads(target, entered)
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and not self._is_tensor(target.value):
-            return self._loads(function_of(target), target.value.id, entered)
+            return self._loads(scope_of(target), target.value.id, entered)
         return self._bad(target)
 
     def _is_tensor(self, expr: ast.expr) -> bool:
@@ -325,13 +313,8 @@ class Half:
 
     def _loads(self, scope: ast.AST, name: str, entered: bool) -> str:
         """The uses of a variable, wherever it may hold a model's output."""
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and self.is_half(self.script.values(node)):
-                if function_of(node) is not scope and not _sees(node, scope, name):
-                    continue
-                if why := self._use(node, entered):
-                    return why
-        return ""
+        loads = (n for n in mentions(scope, name) if isinstance(n.ctx, ast.Load) and self.is_half(self.script.values(n)))
+        return next((why for n in loads if (why := self._use(n, entered))), "")
 
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)
@@ -345,16 +328,7 @@ class Half:
 
     def is_half(self, found: Values) -> bool:
         """Whether a value may be, or hold, a model's output that no fp32 loss has been made of."""
-        todo, seen = list(found), set()
-        while todo:
-            thing = todo.pop()
-            if isinstance(thing, Tensor):
-                if thing.models and not thing.loss and thing.dtype != "int":
-                    return True
-            elif isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
-                seen.add(id(thing))
-                todo.extend(thing.any())
-        return False
+        return any(isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int" for t in held(found))
 
 
 def _floats_of(target: ast.expr, value: ast.AST) -> ast.expr:
@@ -381,23 +355,6 @@ def _name(call: ast.Call) -> str:
 def is_network(model: Model) -> bool:
     """A module with layers of its own that multiply matrices; not a loss or a post-processing step in the form of a module."""
     return any(not name.endswith("Loss") for name in model.layers) or not isinstance(model.thing, Inst)
-
-
-def _is(thing: Thing, func: ast.AST) -> bool:
-    return (isinstance(thing, Func) and thing.node is func) or (isinstance(thing, Bound) and thing.func.node is func)
-
-
-def _sees(node: ast.Name, scope: ast.AST, name: str) -> bool:
-    """Whether a name in a nested function means the variable of ``scope``."""
-    for outer in ancestors(node):
-        if outer is scope:
-            return True
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            bound = {a.arg for a in (*outer.args.posonlyargs, *outer.args.args, *outer.args.kwonlyargs)}
-            bound |= {n.id for n in ast.walk(outer) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            if name in bound:
-                return False
-    return False
 
 
 def _short(node: ast.AST) -> str:

@@ -6,13 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
+from autofast.flow.program import Flow
 from autofast.model.events import Occurrence, Site, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_optimizer, is_scaler
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, function_of, line_of, source_of
+from autofast.model.source import ancestors, line_of, source_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Cls, Const, Ext, Inst, Ref, Seq, Tensor, Thing, Unknown, Values, const
 from autofast.read.recover.build import unwrapped
 
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
@@ -157,7 +159,7 @@ FRAMEWORKS = {
 def _names_f64(found: Values) -> bool:
     return any(
         (isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in ("float64", "double", "DoubleTensor"))
-        or (isinstance(t, Const) and "Double" in str(t.value))
+        or (isinstance(t, Const) and str(t.value).rpartition(".")[2] in DOUBLE)
         for t in found
     )
 
@@ -189,7 +191,7 @@ def _odd_parameter(script: Script) -> str:
             ):
                 made[id(node)] = node
     for node in made.values():
-        parts = [node, *_assigned(node)]
+        parts = [node, *_assigned(script, node)]
         words = {p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "") for n in parts for p in ast.walk(n)}
         given = tensors_in(script.values(node), *(script.values(a) for a in getattr(node, "args", ())))
         if any(t.dtype == "complex" for t in given) or any(complex_in(script, p) is not None for p in parts):
@@ -204,14 +206,10 @@ def _odd_parameter(script: Script) -> str:
     return ""
 
 
-def _assigned(call: ast.AST) -> Iterator[ast.AST]:
-    """What the variables in a call were set to in the same function."""
-    names = {n.id for a in getattr(call, "args", ()) for n in ast.walk(a) if isinstance(n, ast.Name)}
-    scope = function_of(call)
-    for node in ast.walk(scope) if names else ():
-        if isinstance(node, ast.Assign) and function_of(node) is scope:
-            if any(isinstance(t, ast.Name) and t.id in names for t in node.targets):
-                yield node.value
+def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
+    """What the variables in a call may have been set to."""
+    names = (n for a in getattr(call, "args", ()) for n in ast.walk(a) if isinstance(n, ast.Name))
+    yield from (d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None)
 
 
 def _shares_model(script: Script) -> bool:
@@ -247,24 +245,14 @@ class Code:
                 forwards = [s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "forward"]
                 found.update((id(f), f) for f in forwards)
                 todo += forwards
+        calls = self.script.analysis(CallGraph)
         while todo:
-            for node in ast.walk(todo.pop()):
-                if isinstance(node, ast.Call):
-                    for func in self._functions(self.script.values(node.func)):
-                        if id(func) not in found:
-                            found[id(func)] = func
-                            todo.append(func)
+            nodes = (n for n in ast.walk(todo.pop()) if isinstance(n, ast.Call))
+            for func in (c.function for n in nodes for c in calls.callees(n) if c.makes is None):
+                if id(func) not in found:
+                    found[id(func)] = func
+                    todo.append(func)
         return list(found.values())
-
-    def _functions(self, callees: Values) -> Iterator[ast.AST]:
-        for callee in callees:
-            if isinstance(callee, Bound):
-                yield callee.func.node
-            elif isinstance(callee, Func):
-                yield callee.node
-            elif isinstance(callee, Inst):
-                name = "forward" if is_module(callee) else "__call__"
-                yield from (f.node for f in callee.cls.find(name) or () if isinstance(f, Func))
 
     # ------------------------------------------------------------------------------------------------ questions
     @cached_property
@@ -461,7 +449,7 @@ def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
 
 def _may_be(contexts: Values) -> bool:
     """A context that is autocast on one branch, or one that is not known at all."""
-    return any(isinstance(t, Unknown) and "autocast" in t.why for t in contexts)
+    return any(isinstance(t, Unknown) and "autocast" in t.name for t in contexts)
 
 
 def _in_function_below(node: ast.AST, statements: list[ast.AST]) -> bool:

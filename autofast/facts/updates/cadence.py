@@ -7,17 +7,17 @@ written down before the first: every way that the script comes to an update must
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from autofast.flow.iterations import FUNCTIONS
-from autofast.flow.positions import block, index
+from autofast.flow.cfg import LOOPS, Loop
+from autofast.flow.positions import block, index, shared, statement_at
+from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Frame, GuardFrame, LoopFrame, Occurrence, Stack, WithFrame, below
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
-from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Const, Dict, Ext, Inst, Thing, const
-from autofast.read.recover.steps import LOOPS
+from autofast.model.source import parent_of, statement_of
+from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal, at
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
@@ -25,7 +25,7 @@ FRAMEWORKS = ("accelerate", "lightning", "hf-trainer", "deepspeed", "fabric", "i
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class Interval:
     """The optimizer is stepped after every ``every`` batches; ``last`` where also after a shorter rest at the end of an epoch."""
 
     every: ast.expr
@@ -33,21 +33,21 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Pace:
+class Cadence:
     """The updates of one epoch.
 
     Attributes:
         epochs, loop: the loop over epochs, and the one over batches. loader: what the latter goes over, without counters and bars.
-        loaders: the loaders that this may be. window: where not every batch ends in an update.
+        loaders: the loaders that this may be. interval: where not every batch ends in an update.
         anchor: the statement after which an update is done. updates: their places.
         gone: the statement that steps the scheduler now. guard: it does so only where there is a scheduler.
     """
 
-    epochs: ast.AST
+    epochs: Loop
     loop: ast.For
     loader: ast.expr
     loaders: list[Thing]
-    window: Window | None
+    interval: Interval | None
     anchor: ast.stmt
     updates: list[Update]
     tick: Tick
@@ -56,12 +56,12 @@ class Pace:
 
     @property
     def stacks(self) -> list[Stack]:
-        """The ways to the updates and to the scheduler's step."""
+        """The paths to the updates and to the scheduler's step."""
         return [o.stack for u in self.updates for o in u.site] + [o.stack for o in self.tick.site]
 
 
-def pace_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Pace:
-    """The pace of the updates below ``tick``; raises :class:`Refusal`."""
+def cadence_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Cadence:
+    """The cadence of the updates below ``tick``; raises :class:`Refusal`."""
     _check_tick(script, tick, schedulers)
     updates = list({id(u.node): u for s in schedulers for u in s.updates}.values())
     wanted = {id(t) for s in schedulers for t in s.optimizers}
@@ -73,13 +73,13 @@ def pace_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Pace:
         if not isinstance(parent_of(update.node), (ast.Expr, ast.Assign)):
             raise Refusal(f"the step on {at(update.node)} is part of an expression")
     epochs = _epochs(tick)
-    gone, guard = _at_epoch_end(tick, epochs)
+    gone, guard = _at_epoch_end(script, tick, epochs)
     loop = _batches(script, updates, epochs)
-    _in_order(tick, updates, epochs)
+    _in_order(script, tick, updates, epochs)
     anchor, branch = _anchor(script, updates, loop)
     loader, loaders = _loader(script, loop, updates)
-    window = _window(script, branch, loop, loaders) if branch is not None else None
-    return Pace(epochs, loop, loader, loaders, window, anchor, updates, tick, gone, guard)
+    window = _interval(script, branch, loop, loaders) if branch is not None else None
+    return Cadence(epochs, loop, loader, loaders, window, anchor, updates, tick, gone, guard)
 
 
 def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None:
@@ -102,8 +102,8 @@ def _turning(frame: Frame) -> bool:
     return isinstance(frame, LoopFrame) and not frame.unrolled
 
 
-def _epochs(tick: Tick) -> ast.AST:
-    found = {}
+def _epochs(tick: Tick) -> Loop:
+    found: dict[int, Loop] = {}
     for occurrence in tick.site:
         loop = next((f.node for f in reversed(occurrence.stack) if _turning(f)), None)
         if not isinstance(loop, LOOPS):
@@ -114,8 +114,8 @@ def _epochs(tick: Tick) -> ast.AST:
     return next(iter(found.values()))
 
 
-def _way(frames: Stack) -> tuple[object, ...]:
-    """What tells two ways through an epoch apart."""
+def _path(frames: Stack) -> tuple[object, ...]:
+    """What tells two paths through an epoch apart."""
     return tuple((id(f.node), f.turn if isinstance(f, LoopFrame) else 0) for f in frames if isinstance(f, (CallFrame, LoopFrame)))
 
 
@@ -136,16 +136,16 @@ def _straight(frames: Stack, words: str) -> None:
         raise Refusal(f"{words} {why} ({at(frame.node)})")
 
 
-def _at_epoch_end(tick: Tick, epochs: ast.AST) -> tuple[ast.stmt, bool]:
+def _at_epoch_end(script: Script, tick: Tick, epochs: Loop) -> tuple[ast.stmt, bool]:
     """The statement of a step that every epoch makes once, and whether it asks first whether there is a scheduler."""
-    ways = {}
+    paths = {}
     for occurrence in tick.site:
         rest = below(occurrence.stack, epochs)
         guarded = [f for f in rest if isinstance(f, BranchFrame) and _asks_for(f, tick.scheduler)]
         _straight(tuple(f for f in rest if f not in guarded), "its step")
-        ways[_way(rest)] = occurrence
-        _no_way_out(rest, tick.node, epochs, "its step may be left out")
-    if len(ways) != 1:
+        paths[_path(rest)] = occurrence
+        _not_left_before(script, rest, tick.node, epochs, "its step may be left out")
+    if len(paths) != 1:
         raise Refusal("it is stepped more than once in an epoch")
     statement = statement_of(tick.node)
     around = parent_of(statement)
@@ -166,54 +166,48 @@ def _is_test_of(test: ast.expr, scheduler: ast.expr) -> bool:
     return ast.dump(test) == ast.dump(scheduler)
 
 
-def _in_order(tick: Tick, updates: list[Update], epochs: ast.AST) -> None:
+def _in_order(script: Script, tick: Tick, updates: list[Update], epochs: ast.AST) -> None:
     """The updates of an epoch come before its step of the scheduler."""
+    graphs = script.analysis(Flow)
     for update in updates:
         for first in update.site:
             for second in tick.site:
                 a, b = below(first.stack, epochs), below(second.stack, epochs)
-                n = 0
-                while n < min(len(a), len(b)) and a[n].node is b[n].node and getattr(a[n], "arm", 0) == getattr(b[n], "arm", 0):
-                    n += 1
-                mine = statement_of(a[n].node if n < len(a) else update.node)
-                theirs = statement_of(b[n].node if n < len(b) else tick.node)
-                here = block(theirs)
-                if mine is theirs or index(here, mine) < 0:
+                depth = shared(a, b)
+                mine, theirs = statement_at(a, update.node, depth), statement_at(b, tick.node, depth)
+                graph = graphs.graph(theirs)
+                if mine is theirs or not (graph.dominates(mine, theirs) or graph.dominates(theirs, mine)):
                     raise Refusal(f"whether it is stepped after the updates of the epoch is not clear ({at(theirs)})")
-                if index(here, mine) > index(here, theirs):
+                if graph.dominates(theirs, mine):
                     raise Refusal("it is stepped before the updates of the epoch")
 
 
-def _no_way_out(frames: Stack, node: ast.AST, loop: ast.AST, words: str) -> None:
-    """Nothing before ``node`` ends the turn of ``loop``, or a function on the way from there."""
-    scope: ast.AST = loop
-    for frame in (*(f for f in frames if isinstance(f, CallFrame)), None):
-        here = node if frame is None else frame.node
-        for jump in jumps(scope):
-            only_this_turn = isinstance(jump, ast.Continue) if scope is loop else isinstance(jump, ast.Return)
-            if only_this_turn and jump.lineno < getattr(here, "lineno", 0):
-                raise Refusal(f"{words}: {at(jump)} leaves before it")
-        if frame is not None:
-            scope = frame.func.node
+def _not_left_before(script: Script, frames: Stack, node: ast.AST, loop: Loop, words: str) -> None:
+    """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from there."""
+    scope: Loop | None = loop
+    for here in (*(f.node for f in frames if isinstance(f, CallFrame)), node):
+        if (exit_ := cut_short(script, here, scope)) is not None:
+            raise Refusal(f"{words}: {at(exit_)} leaves before it")
+        scope = None
 
 
-def jumps(scope: ast.AST) -> Iterator[ast.stmt]:
-    """What leaves a turn of a loop (``continue``, ``break``) or the function around (``return``) from inside ``scope``."""
-    todo: list[tuple[ast.AST, bool]] = [(child, False) for child in getattr(scope, "body", ()) if isinstance(child, ast.stmt)]
-    while todo:
-        node, in_loop = todo.pop()
-        if isinstance(node, ast.Return) or (isinstance(node, (ast.Continue, ast.Break)) and not in_loop):
-            yield node
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            todo += [(child, in_loop or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
+def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | None:
+    """A ``continue`` that may end the iteration of ``loop``, or without one a ``return`` that may end the function, before ``node``."""
+    found = script.analysis(Flow).graph(node).leaving_before(node, loop)
+    return next((s for s in found if isinstance(s, ast.Return if loop is None else ast.Continue)), None)
+
+
+def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
+    """The ``break`` and ``return`` statements that end a loop."""
+    return [s for s in script.analysis(Flow).graph(loop).exits(loop) if isinstance(s, (ast.Break, ast.Return))]
 
 
 # ------------------------------------------------------------------------------------------------ the batches
-def _batches(script: Script, updates: list[Update], epochs: ast.AST) -> ast.For:
+def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     """The one loop over batches that makes all updates of an epoch."""
     steps = {id(s.loop) for s in script.steps}
     found: dict[int, ast.AST] = {}
-    ways: dict[tuple[object, ...], Occurrence] = {}
+    paths: dict[tuple[object, ...], Occurrence] = {}
     for update in updates:
         for occurrence in update.site:
             if not any(f.node is epochs for f in occurrence.stack):
@@ -225,16 +219,15 @@ def _batches(script: Script, updates: list[Update], epochs: ast.AST) -> ast.For:
             loop = rest[cut].node
             found[id(loop)] = loop
             _straight(rest[:cut], "the training of an epoch")
-            _no_way_out(rest[:cut], loop, epochs, "the training of an epoch may be left out")
-            ways[_way(rest[:cut])] = occurrence
-    if len(found) != 1 or len(ways) != 1:
+            _not_left_before(script, rest[:cut], loop, epochs, "the training of an epoch may be left out")
+            paths[_path(rest[:cut])] = occurrence
+    if len(found) != 1 or len(paths) != 1:
         raise Refusal("the optimizer is stepped in several loops of an epoch")
     loop = next(iter(found.values()))
     if not isinstance(loop, ast.For):
         raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
-    for jump in jumps(loop):
-        if not isinstance(jump, ast.Continue):
-            raise Refusal(f"{at(jump)} may end the loop over batches early")
+    for jump in ends_of(script, loop):
+        raise Refusal(f"{at(jump)} may end the loop over batches early")
     return loop
 
 
@@ -244,7 +237,7 @@ def _anchor(script: Script, updates: list[Update], loop: ast.For) -> tuple[ast.s
     for update in updates:
         for occurrence in update.site:
             rest = below(occurrence.stack, loop)
-            _no_way_out(rest, update.node, loop, "not every batch ends in an update")
+            _not_left_before(script, rest, update.node, loop, "not every batch ends in an update")
             way = tuple((id(f.node), getattr(f, "arm", False)) for f in rest)
             places[id(update.node), way] = (update.node, rest)
     anchor, branch = _once(list(places.values()))
@@ -300,12 +293,10 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
             break
         if isinstance(expr, ast.Subscript) and any(isinstance(t, Dict) for t in script.values(expr.value)):
             break
-        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
-        plain = all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found)
-        (step,) = inner.values() if len(inner) == 1 else (None,)
-        if not found or not plain or step is None:
+        inner = inside_bar(found)
+        if inner is None:
             raise Refusal(unknown)
-        expr = step
+        expr = inner
     for scheduled in loaders.values():
         loader = next((x for x in script.loaders if any(t is scheduled for t in x.things)), None)
         if loader is None:
@@ -314,6 +305,14 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
     if not loaders or not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
         raise Refusal(unknown)
     return expr, list(loaders.values())
+
+
+def inside_bar(found: Values) -> ast.expr | None:
+    """What a progress bar or a counter goes over, as it is written; None where something else is among these values."""
+    inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+    if len(inner) != 1 or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
+        return None
+    return next(iter(inner.values()))
 
 
 def check_loader(script: Script, loader: Loader, thing: Thing) -> None:
@@ -346,7 +345,7 @@ def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ windows of several batches
-def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Thing]) -> Window:
+def _interval(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Thing]) -> Interval:
     if not isinstance(branch.node, ast.If):
         raise Refusal(f"the optimizer is stepped under a condition ({at(branch.node)})")
     test, arm = branch.node.test, branch.arm
@@ -361,7 +360,7 @@ def _window(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Th
     every, from_start = windows[0]
     if from_start and lasts:
         raise Refusal(f"the windows of the condition on {at(test)} overlap")
-    return Window(every, from_start or bool(lasts))
+    return Interval(every, from_start or bool(lasts))
 
 
 class Counter:
@@ -422,17 +421,13 @@ class Counter:
 
     def _is_length(self, expr: ast.expr) -> bool:
         if isinstance(expr, ast.Name):
-            made = [
-                parent_of(n)
-                for n in ast.walk(function_of(self.loop))
-                if isinstance(n, ast.Name) and n.id == expr.id and isinstance(n.ctx, ast.Store)
-            ]
-            if len(made) == 1 and isinstance(made[0], ast.Assign):
-                expr = made[0].value
+            found = self.script.analysis(Flow).reaching(expr)
+            value = next(iter(found)).value if len(found) == 1 else None
+            expr = value if value is not None else expr
         if not isinstance(expr, ast.Call) or not isinstance(expr.func, ast.Name) or expr.func.id != "len" or len(expr.args) != 1:
             return False
-        found = self.script.values(expr.args[0])
-        return bool(found) and all(any(t is x for x in self.loaders) for t in found)
+        things = self.script.values(expr.args[0])
+        return bool(things) and all(any(t is x for x in self.loaders) for t in things)
 
 
 def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script) -> int | None:

@@ -1,4 +1,4 @@
-"""What one training loop does to gradients, parameters and learning rates in the turn of a batch, and in which statements."""
+"""What one training loop does to gradients, parameters and learning rates in the iteration of a batch, and in which statements."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Event:
     things: list[Thing]
     backward: Backward | None = None
     update: Update | None = None
-    gate: ast.If | None = None  # a condition on what the update has shown: it goes with it
+    condition: ast.If | None = None  # a condition on what the update has shown: it goes with it
 
     @property
     def at_end(self) -> bool:
@@ -70,8 +70,8 @@ class Event:
 
 
 @dataclass(eq=False)
-class Turn:
-    """The turn of a batch."""
+class Iteration:
+    """The iteration of a batch."""
 
     step: Step
     loop: ast.For
@@ -85,56 +85,56 @@ class Turn:
         return max(e.order for e in self.of("step"))
 
 
-def turn_of(script: Script, step: Step) -> Turn:
-    """All that matters in one turn; raises :class:`Refusal` where something is done that has no place in a window of several batches."""
+def iteration_of(script: Script, step: Step) -> Iteration:
+    """All that matters in one iteration; raises :class:`Refusal` where something is done that has no place in a window of several batches."""
     assert isinstance(step.loop, ast.For)
-    turn = Turn(step, step.loop)
+    iteration = Iteration(step, step.loop)
     check_hooks(script)
     for backward in step.backwards:
         _check_backward(script, backward)
-        turn.events += _events("backward", turn, backward.site, [], backward=backward)
+        iteration.events += _events("backward", iteration, backward.site, [], backward=backward)
     for update in step.updates:
         _check_update(update)
-        turn.events += _events("step", turn, update.site, update.things, update=update)
-    if not turn.of("step"):
+        iteration.events += _events("step", iteration, update.site, update.things, update=update)
+    if not iteration.of("step"):
         raise Refusal("no optimizer is stepped in it")
     for kind, sites in (("zero", step.zeros), ("clip", step.clips), ("unscale", step.unscales), ("scaler", step.scaler_updates)):
         for site in sites:
-            turn.events += _events(kind, turn, site, [o.this for o in site if o.this is not None])
+            iteration.events += _events(kind, iteration, site, [o.this for o in site if o.this is not None])
     for site in step.schedules:
-        turn.events += _events("schedule", turn, site, [o.this for o in site if o.this is not None])
-    _others(script, turn)
-    turn.events.sort(key=lambda e: e.order)
-    return turn
+        iteration.events += _events("schedule", iteration, site, [o.this for o in site if o.this is not None])
+    _others(script, iteration)
+    iteration.events.sort(key=lambda e: e.order)
+    return iteration
 
 
 def _events(
-    kind: str, turn: Turn, site: Site, things: list[Thing], *, backward: Backward | None = None, update: Update | None = None
+    kind: str, iteration: Iteration, site: Site, things: list[Thing], *, backward: Backward | None = None, update: Update | None = None
 ) -> Iterator[Event]:
-    ways: dict[tuple[int, ...], list[Occurrence]] = {}
+    paths: dict[tuple[int, ...], list[Occurrence]] = {}
     for occurrence in site:
-        if inside(occurrence.stack, turn.loop):
-            rest = below(occurrence.stack, turn.loop)
-            ways.setdefault(tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []).append(occurrence)
-    for occurrences in ways.values():
-        rest = below(occurrences[0].stack, turn.loop)
-        gate = _check_way(kind, rest, site.node, turn.loop)
+        if inside(occurrence.stack, iteration.loop):
+            rest = below(occurrence.stack, iteration.loop)
+            paths.setdefault(tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []).append(occurrence)
+    for occurrences in paths.values():
+        rest = below(occurrences[0].stack, iteration.loop)
+        condition = _check_path(kind, rest, site.node, iteration.loop)
         calls = tuple(f for f in rest if isinstance(f, CallFrame))
         order = min(o.order for o in occurrences)
-        yield Event(kind, site.node, order, calls, rest, list({id(t): t for t in things}.values()), backward, update, gate)
-    if len(ways) > 1:
+        yield Event(kind, site.node, order, calls, rest, list({id(t): t for t in things}.values()), backward, update, condition)
+    if len(paths) > 1:
         raise Refusal(f"{at(site.node)} is come to in several ways in one turn of the loop")
 
 
-def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If | None:
-    """A condition that only a scheduler may be under, if there is one; all others have to be the same in every turn."""
-    gate = None
+def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If | None:
+    """A condition that only a scheduler may be under, if there is one; all others have to be the same in every iteration."""
+    condition = None
     words = {"zero": "the clearing of gradients", "backward": "the backward", "step": "the update"}.get(kind, "what belongs to the update")
     for frame in rest:
         if isinstance(frame, BranchFrame):
             if not frame.known and not _is_steady(frame.node, loop):
-                if kind == "schedule" and isinstance(frame.node, ast.If) and frame.arm and gate is None and not frame.node.orelse:
-                    gate = frame.node
+                if kind == "schedule" and isinstance(frame.node, ast.If) and frame.arm and condition is None and not frame.node.orelse:
+                    condition = frame.node
                     continue
                 raise Refusal(f"{words} on {at(node)} depends on a condition ({at(frame.node)})")
         elif isinstance(frame, TryFrame):
@@ -144,11 +144,11 @@ def _check_way(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If |
                 raise Refusal(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
         elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
             raise Refusal(f"when {words} on {at(node)} happens is not known")
-    return gate
+    return condition
 
 
 def _is_steady(node: ast.AST, loop: ast.For) -> bool:
-    """A condition on the configuration: the same in every turn."""
+    """A condition on the configuration: the same in every iteration."""
     if not isinstance(node, ast.If):
         return False
     changed = stored_in(loop) | (stored_in(function_of(node)) if function_of(node) is not function_of(loop) else set())
@@ -208,25 +208,25 @@ def check_hooks(script: Script) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ everything else
-def _others(script: Script, turn: Turn) -> None:
+def _others(script: Script, iteration: Iteration) -> None:
     """What else is done to models and optimizers: it belongs to the update, or is no matter, or is a reason to refuse."""
-    known = {id(e.node) for e in turn.events}
-    trained = {id(x) for m in turn.step.models for x in unwrapped(m)} | {id(m) for m in turn.step.models}
+    known = {id(e.node) for e in iteration.events}
+    trained = {id(x) for m in iteration.step.models for x in unwrapped(m)} | {id(m) for m in iteration.step.models}
     for (kind, _), site in script.log.each():
-        here = [o for o in site if inside(o.stack, turn.loop)]
+        here = [o for o in site if inside(o.stack, iteration.loop)]
         if not here or id(site.node) in known:
             continue
-        rarely = all(any(isinstance(f, BranchFrame) and rare(f.node) for f in below(o.stack, turn.loop)) for o in here)
-        evaluates = all(_evaluates(o, turn) for o in here)
+        rarely = all(any(isinstance(f, BranchFrame) and rare(f.node) for f in below(o.stack, iteration.loop)) for o in here)
+        evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
             raise Refusal(f"{at(site.node)} reads or sets gradients, which are those of several batches then")
         if kind in ("torch.autograd.grad", "torch.autograd.backward"):
             raise Refusal(f"{kind}() is called on {at(site.node)}")
         if kind in ("inplace", "tensor_write"):
             if any(isinstance(o.this, Tensor) and o.this.param for o in here):
-                _average(turn, site)
+                _average(iteration, site)
         elif kind == ".update_parameters":
-            _average(turn, site)
+            _average(iteration, site)
         elif kind == ".load_state_dict" and any(id(o.this) in trained for o in here):
             raise Refusal(f"a state is loaded in every turn ({at(site.node)})")
         elif kind == ".requires_grad_" and not evaluates:
@@ -234,11 +234,11 @@ def _others(script: Script, turn: Turn) -> None:
         elif kind.startswith("."):
             _check_method(kind[1:], site, here)
             if any(_keeps_up(kind[1:], o) for o in here):
-                _average(turn, site)
+                _average(iteration, site)
             elif kind[1:] not in SHOWS and not rarely and not evaluates:
                 _check_given(site, [o for o in here if not is_module(o.this or NONE)])
         elif kind.startswith("torch._foreach_") and kind.endswith("_"):
-            _average(turn, site)
+            _average(iteration, site)
         elif kind in ("call_unknown", "call_object"):
             if not rarely and not evaluates:
                 _check_given(site, here)
@@ -265,18 +265,18 @@ def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
             raise Refusal(f"what {at(site.node)} does with the model or the optimizer after each batch is not known")
 
 
-def _evaluates(occurrence: Occurrence, turn: Turn) -> bool:
+def _evaluates(occurrence: Occurrence, iteration: Iteration) -> bool:
     """In the forward pass, where autograd looks on, or in an evaluation."""
     return occurrence.grad in ("off", "inference") and not any(
-        isinstance(f, LoopFrame) and f.node is turn.loop for f in occurrence.stack[-1:]
+        isinstance(f, LoopFrame) and f.node is iteration.loop for f in occurrence.stack[-1:]
     )
 
 
-def _average(turn: Turn, site: Site) -> None:
-    for event in _events("average", turn, site, []):
-        if event.order < turn.last_update:
+def _average(iteration: Iteration, site: Site) -> None:
+    for event in _events("average", iteration, site, []):
+        if event.order < iteration.last_update:
             raise Refusal(f"parameters are changed on {at(site.node)}, before the update")
-        turn.events.append(event)
+        iteration.events.append(event)
 
 
 def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
@@ -304,10 +304,10 @@ def _holds(found: Values, depth: int = 0) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ order
-def check_order(script: Script, turn: Turn) -> None:
+def check_order(script: Script, iteration: Iteration) -> None:
     """Between two updates of an optimizer, its gradients come from the same backwards as before, once for each batch."""
-    backwards, zeros = turn.of("backward"), turn.of("zero")
-    for step in turn.of("step"):
+    backwards, zeros = iteration.of("backward"), iteration.of("zero")
+    for step in iteration.of("step"):
         mine = [z for z in zeros if clears(script, z, step)]
         theirs = [b for b in backwards if _reaches(script, b, step)]
         if not mine:
@@ -320,7 +320,7 @@ def check_order(script: Script, turn: Turn) -> None:
         if not theirs:
             raise Refusal(f"no backward comes before the step on {at(step.node)}")
     for zero in zeros:
-        if not any(clears(script, zero, s) for s in turn.of("step")):
+        if not any(clears(script, zero, s) for s in iteration.of("step")):
             raise Refusal(f"whose gradients {at(zero.node)} clears is not known")
 
 

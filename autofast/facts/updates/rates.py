@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.updates.cadence import Pace
+from autofast.facts.updates.cadence import Cadence
+from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.iterations import within
-from autofast.flow.scopes import mentions
+from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.source import ancestors, parent_of, statement_of
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.read.recover.steps import LOOPS
 from autofast.rule import Refusal, at
@@ -20,7 +21,7 @@ SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
 FINE = ("step", "state_dict", *SHOWS)
 
 
-def check_rates(script: Script, pace: Pace, schedulers: list[Scheduler]) -> None:
+def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -> None:
     """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the rates as well."""
     wanted = {id(t) for s in schedulers for t in s.things}
     rates = {id(t) for s in schedulers for t in s.optimizers}
@@ -42,20 +43,20 @@ def check_rates(script: Script, pace: Pace, schedulers: list[Scheduler]) -> None
         if isinstance(node.ctx, ast.Store):
             raise Refusal(f"the learning rate is also set by hand on {at(node)}")
     for read in [*_rates(script), *_shown(script, wanted)]:
-        if (test := _decides(read)) is not None:
+        if (test := _decides(script, read)) is not None:
             raise Refusal(f"{at(test)} decides by the learning rate")
 
 
-def log_between(script: Script, pace: Pace) -> str:
+def log_between(script: Script, cadence: Cadence) -> str:
     """A note on lines that show the learning rate after the updates of an epoch, and before the step that is moved away."""
-    wanted = {id(t) for t in pace.tick.things}
-    tick = statement_of(pace.tick.node)
+    wanted = {id(t) for t in cadence.tick.things}
+    flow, tick, epochs = script.analysis(Flow), cadence.tick.node, cadence.epochs
+    graph = flow.graph(tick)
+    in_order = flow.graph(cadence.loop) is graph
     lines = []
-    for node in [*_rates(script), *_shown(script, wanted)]:
-        if function_of(node) is function_of(tick) and node.lineno < tick.lineno and not within(node, pace.loop):
-            if any(a is pace.epochs for a in ancestors(node)) and (
-                function_of(pace.loop) is not function_of(tick) or node.lineno > pace.loop.lineno
-            ):
+    for node in (n for n in [*_rates(script), *_shown(script, wanted)] if flow.graph(n) is graph and within(n, epochs)):
+        if not within(node, cadence.loop) and not graph.may_follow(node, tick, epochs):
+            if not in_order or graph.may_follow(node, cadence.loop, epochs):
                 lines.append(node.lineno)
     return f" (the rate that line {lines[0]} shows is then the next epoch's)" if lines else ""
 
@@ -101,27 +102,20 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
             continue
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "lr":
-                if _is_group(node.value) and script.reached(statement_of(node)):
+                if _is_group(script, node.value) and script.reached(statement_of(node)):
                     yield node
 
 
-def _is_group(expr: ast.expr) -> bool:
-    if any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(expr)):
-        return True
-    if not isinstance(expr, ast.Name):
-        return False
-    for node in ast.walk(function_of(expr)):
-        if isinstance(node, (ast.For, ast.comprehension)) and any(
-            isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.iter)
-        ):
-            if any(isinstance(n, ast.Name) and n.id == expr.id for n in ast.walk(node.target)):
-                return True
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == expr.id for t in node.targets):
-            if isinstance(node.value, ast.Subscript) and any(
-                isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node.value)
-            ):
-                return True
-    return False
+def _is_group(script: Script, expr: ast.expr) -> bool:
+    """Whether an expression is one of an optimizer's ``param_groups``: an element of them, or made of one."""
+    if isinstance(expr, ast.Name):
+        made = (bound_to(d.node)[0] for d in script.analysis(Flow).reaching(expr))
+        return any(value is not None and _has_groups(value) for value in made)
+    return _has_groups(expr)
+
+
+def _has_groups(expr: ast.expr) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(expr))
 
 
 def _shown(script: Script, wanted: set[int]) -> Iterator[ast.Attribute]:
@@ -131,18 +125,16 @@ def _shown(script: Script, wanted: set[int]) -> Iterator[ast.Attribute]:
             yield parent
 
 
-def _decides(node: ast.expr) -> ast.AST | None:
+def _decides(script: Script, node: ast.expr) -> ast.AST | None:
     """A condition that depends on what ``node`` reads, directly or through one variable."""
     here: ast.AST = node
     for outer in ancestors(node):
         if isinstance(outer, ast.Compare) or (isinstance(outer, (ast.If, ast.While, ast.IfExp)) and here is outer.test):
             return outer
         if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
-            name = outer.targets[0].id
-            for other in ast.walk(function_of(node)):
-                if isinstance(other, ast.Compare) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(other)):
-                    return other
-            return None
+            target = outer.targets[0]
+            uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
+            return next((a for n in uses for a in ancestors(n) if isinstance(a, ast.Compare)), None)
         if isinstance(outer, ast.stmt) and not isinstance(outer, (ast.If, ast.While)):
             return None
         here = outer
@@ -196,11 +188,9 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
 
 def counts_batches(script: Script, expr: ast.expr) -> bool:
     """Whether the length of a loader is in a number, directly or through one variable."""
-    parts = [expr]
-    for node in ast.walk(expr):
-        if isinstance(node, ast.Name):
-            stores = [parent_of(n) for n in mentions(function_of(expr), node.id) if isinstance(n.ctx, ast.Store)]
-            parts += [s.value for s in stores if isinstance(s, ast.Assign)]
+    names = (n for n in ast.walk(expr) if isinstance(n, ast.Name))
+    values = (d.value for n in names for d in script.analysis(Flow).reaching(n))
+    parts = [expr, *(v for v in values if v is not None)]
     calls = [n for part in parts for n in ast.walk(part) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"]
     return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))
 

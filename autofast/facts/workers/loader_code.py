@@ -5,27 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.flow.changes import (
-    CALLED,
-    RUN,
-    Binding,
-    Change,
-    callers,
-    changes,
-    changes_in,
-    functions_of,
-    home_of,
-    is_number,
-    is_static_method,
-    reaching,
-    scope_at,
-    scope_of,
-    shown,
-)
+from autofast.flow.callgraph import Callee, CallGraph, code_of
+from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.effects import Effects, Write, is_number
+from autofast.flow.program import Flow, holder_of
+from autofast.flow.scopes import FUNCTIONS, defaults, parameters, variables_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, live, parent_of
+from autofast.model.source import ancestors, function_of, live, parent_of, source_of
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -51,7 +39,9 @@ from autofast.model.values import (
 from autofast.ops import is_view
 
 PLACES = (ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)
+CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
+MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call)  # a default of this kind is one object for all calls
 NO_PROTOCOL = frozenset({"__init__", "__new__", "__del__", "__getstate__", "__setstate__", "__repr__", "__str__", "__init_subclass__"})
 # fmt: off
 PARTS = frozenset(  # methods of containers whose result may be a part of what they are called on
@@ -96,6 +86,7 @@ class Side:
 
     def __init__(self, script: Script, roots: Iterable[Thing], beside: Iterable[Thing] = ()):
         self.script = script
+        self.graph, self.flow, self.effects = script.analysis(CallGraph), script.analysis(Flow), script.analysis(Effects)
         self.roots = list(roots)
         self.functions: dict[int, ast.AST] = {}
         self.starts: set[int] = set()  # functions that the loader (or a library) calls
@@ -109,7 +100,7 @@ class Side:
         self.environment = False
         self.calls: list[ast.Call] = []
         self._kept: dict[object, bool] = {}
-        self.beside = {id(f) for thing in beside for f in functions_of(thing, CALLED)}
+        self.beside = {id(f) for thing in beside for f in run_by(thing, CALLED)}
         for thing in self.roots:
             self.enter(thing, GETTERS + CALLED)
         for _ in range(PASSES):
@@ -121,7 +112,7 @@ class Side:
 
     # ---------------------------------------------------------------- functions
     def enter(self, thing: Thing, methods: tuple[str, ...] = CALLED) -> None:
-        for function in functions_of(thing, methods):
+        for function in run_by(thing, methods):
             self.starts.add(id(function))
             if isinstance(thing, Partial) and all(p is not thing for p in self.partials.get(id(function), ())):
                 self.partials.setdefault(id(function), []).append(thing)
@@ -139,7 +130,7 @@ class Side:
             elif isinstance(node, ast.Call):
                 self.call(node)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                home = home_of(node)
+                home = holder_of(node)
                 if id(home) not in self.functions and not holds(function, home):
                     self.free.setdefault((id(home), node.id), node)
             if isinstance(node, ast.expr):
@@ -154,10 +145,9 @@ class Side:
 
     def call(self, node: ast.Call) -> None:
         callees = self.script.values(node.func)
-        for thing in callees:
-            for function in functions_of(thing, RUN):
-                self.sites.setdefault(id(function), []).append(node)
-                self.function(function)
+        for callee in self.graph.callees(node):
+            self.sites.setdefault(id(callee.function), []).append(node)
+            self.function(callee.function)
         names = {t.name for t in callees if isinstance(t, Ref)}
         if "builtins.getattr" in names and len(node.args) > 1:
             keys = self.script.values(node.args[1])
@@ -251,15 +241,15 @@ class Side:
         while isinstance(expr, ast.Subscript):
             expr = expr.value
         if isinstance(expr, ast.Name):
-            home = home_of(expr)
+            home = holder_of(expr)
             if (id(home), expr.id) in names:
                 return
             names.add((id(home), expr.id))
             for n, frame in enumerate(frames):
                 if frame.func.node is home and expr.id in frame.given:
                     self.follow(frame.given[expr.id].expr, frames[:n], names, fields)
-            for value, element, _ in scope_of(home).bindings.get(expr.id, ()):
-                if not element and isinstance(value, (ast.Name, ast.Attribute)):
+            for value, whole in ever_bound(expr):
+                if whole and isinstance(value, (ast.Name, ast.Attribute)):
                     self.follow(value, frames, names, fields)
         elif isinstance(expr, ast.Attribute):
             fields |= {(id(t), expr.attr) for t in self.script.values(expr.value) if isinstance(t, (Inst, Ext))}
@@ -269,17 +259,16 @@ class Side:
         """Places where this code changes something that is there after it, in words."""
         for function in list(self.functions.values()):
             for node in live(function):
-                if not isinstance(node, PLACES) or scope_at(node, function) is not function:
+                if not isinstance(node, PLACES) or function_of(node) is not function:
                     continue
-                for change in changes_in(self.script, node):
-                    if change.bound:
-                        scope = scope_of(function)
-                        if change.bound in scope.declared and id(home_of(node)) not in self.functions:  # type: ignore[arg-type]
-                            yield node, f"`{change.bound}`"
-                    elif change.base is not None and self.keeps(change.base):
-                        if isinstance(node, ast.Call) and self.is_module_function(change.base):
+                for write in self.effects.of(node):
+                    if write.bound:
+                        if id(holder_of(node)) not in self.functions:  # type: ignore[arg-type]
+                            yield node, f"`{write.bound}`"
+                    elif write.base is not None and self.keeps(write.base):
+                        if isinstance(node, ast.Call) and self.is_module_function(write.base):
                             continue
-                        yield node, f"`{shown(change.base if isinstance(node, ast.Call) else node)}`"
+                        yield node, f"`{shown(write.base if isinstance(node, ast.Call) else node)}`"
                 if isinstance(node, ast.Call):
                     if why := self.advances(node):
                         yield node, why
@@ -309,9 +298,8 @@ class Side:
     def begins(self, expr: ast.expr) -> bool:
         """Whether this is an iterator that was made here: ``iter(self.paths)``."""
         if isinstance(expr, ast.Name):
-            home = home_of(expr)
-            bound = scope_of(home).bindings.get(expr.id, []) if id(home) in self.functions else []
-            return bool(bound) and all(v is not None and not isinstance(v, ast.Name) and not e and self.begins(v) for v, e, _ in bound)
+            found = [bound_to(d.node) for d in self.flow.reaching(expr)] if id(holder_of(expr)) in self.functions else []
+            return bool(found) and all(whole and v is not None and not isinstance(v, ast.Name) and self.begins(v) for v, whole in found)
         if not isinstance(expr, ast.Call):
             return False
         names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
@@ -350,74 +338,80 @@ class Side:
         return False
 
     def keeps_name(self, name: ast.Name, depth: int) -> bool:
-        home = home_of(name)
         if id(name) not in self._kept:
             self._kept[id(name)] = False  # where it depends on itself
-            bound, settled = reaching(name, home)
-            self._kept[id(name)] = self.is_kept(home, name.id, bound, settled, depth)
+            outside = id(holder_of(name)) not in self.functions
+            self._kept[id(name)] = outside or any(self.binds_kept(d, depth) for d in self.flow.reaching(name))
         return self._kept[id(name)]
 
-    def is_kept(self, home: ast.AST, name: str, bound: list[Binding], settled: bool, depth: int) -> bool:
-        if id(home) not in self.functions:
-            return True
-        if not settled and name in scope_of(home).parameters and self.parameter(home, name, depth):
-            return True
-        for value, element, node in bound:
-            if element and isinstance(value, (ast.Tuple, ast.List, ast.Set)):
-                if any(self.keeps(part, depth + 1) for part in value.elts):
-                    return True
-            elif element and isinstance(value, ast.Call) and (place := _place_of(node, value)) is not None:
-                if self.keeps_result(value, depth + 1, place):
-                    return True
-            elif self.keeps(value, depth + 1):
-                return True
-        return False
+    def binds_kept(self, definition: Definition, depth: int) -> bool:
+        if definition.is_parameter:
+            key = "parameter", id(definition.node)
+            if key not in self._kept:
+                self._kept[key] = False
+                self._kept[key] = self.parameter(function_of(definition.node), definition.name, depth)
+            return self._kept[key]
+        if definition.is_augmented:
+            return self.keeps_name(definition.node, depth)  # type: ignore[arg-type]
+        value, whole = bound_to(definition.node)
+        if not whole and isinstance(value, (ast.Tuple, ast.List, ast.Set)):
+            return any(self.keeps(part, depth + 1) for part in value.elts)
+        if not whole and isinstance(value, ast.Call) and (place := _place_of(definition.node, value)) is not None:
+            return self.keeps_result(value, depth + 1, place)
+        return self.keeps(value, depth + 1)
 
     def parameter(self, function: ast.AST, name: str, depth: int) -> bool:
-        scope = scope_of(function)
-        index = scope.parameters.index(name)
+        index = [p.arg for p in parameters(function)].index(name)
+        started = id(function) in self.starts
         method = isinstance(parent_of(function), ast.ClassDef) and not is_static_method(function)
-        if id(function) in self.starts and method and index == 0:
+        if started and method and index == 0:
             return True
         for partial in self.partials.get(id(function), ()):
             if index < len(partial.args.positional) + method or name in partial.args.named or partial.args.open:
                 return True
+        shared = isinstance(defaults(function).get(name), MUTABLE)
         for site in self.sites.get(id(function), ()):
-            for thing in self.script.values(site.func):
-                if function not in functions_of(thing, RUN):
-                    continue
-                implied = method and not isinstance(thing, Func)
-                if implied and index == 0:
-                    if isinstance(thing, Cls):
-                        continue  # a new object
-                    holder = site.func.value if isinstance(site.func, ast.Attribute) and isinstance(thing, Bound) else site.func
-                    if self.keeps(holder, depth + 1) or (isinstance(thing, Bound) and not isinstance(site.func, ast.Attribute)):
+            for callee in self.graph.callees(site):
+                if callee.function is not function or (callee.makes is not None and index == 0):
+                    continue  # another one, or a new object
+                if callee.is_bound and index == 0:
+                    if self.keeps_receiver(site, callee.this, depth):
                         return True
                     continue
-                place = index - implied
-                argument = site.args[place] if place < len(site.args) else next((k.value for k in site.keywords if k.arg == name), None)
-                if self.keeps(argument, depth + 1):
+                given = self.given(site, callee, name)
+                if any(self.keeps(a, depth + 1) for a in given) or (shared and not given):
                     return True
-                if argument is None and has_mutable_default(function, name):
-                    return True
-        return id(function) in self.starts and index > 0 and has_mutable_default(function, name)
+        return started and index > 0 and shared
+
+    def given(self, site: ast.Call, callee: Callee, name: str) -> list[ast.expr]:
+        """What a call may give for a parameter; nothing where its default holds."""
+        argument = self.graph.argument(site, callee, name)
+        if argument is not None:
+            return [argument]
+        if name in defaults(callee.function) and self.graph.leaves_default(site, callee, name):
+            return []
+        return [a.value if isinstance(a, ast.Starred) else a for a in site.args] + [k.value for k in site.keywords]
+
+    def keeps_receiver(self, site: ast.Call, this: Thing | None, depth: int) -> bool:
+        """Whether the object whose method is called, or which is called itself, is kept."""
+        if this in self.script.values(site.func):
+            return self.keeps(site.func, depth + 1)
+        return not isinstance(site.func, ast.Attribute) or self.keeps(site.func.value, depth + 1)
 
     def keeps_result(self, call: ast.Call, depth: int, place: int | None = None) -> bool:
         """With ``place``: whether that part of a tuple which it returns is kept."""
         callees = self.script.values(call.func)
         if isinstance(call.func, ast.Name) and call.func.id == "super":
-            method = function_of(call)
-            first = scope_of(method).parameters[:1]
-            return bool(first) and self._self(method, first[0], depth)
+            first = [Definition(p.arg, p) for p in parameters(function_of(call))[:1]]
+            return any(self.binds_kept(d, depth) for d in first)
         names = {t.name for t in callees if isinstance(t, Ref)}
         if names & PASSING:
             return any(self.keeps(a, depth + 1) for a in call.args)
         if "builtins.type" in names or "builtins.globals" in names:
             return True
         for thing in callees:
-            for function in functions_of(thing, CALLED):
-                if self.returns_kept(function, depth, place):
-                    return True
+            if any(self.returns_kept(function, depth, place) for function in run_by(thing, CALLED)):
+                return True
         if not isinstance(call.func, ast.Attribute) or names or any(isinstance(t, (Func, Bound, Cls)) for t in callees):
             return False
         if call.func.attr in PARTS or is_view(call.func.attr):
@@ -426,13 +420,6 @@ class Side:
         if any(isinstance(t, (Ext, Inst, Unknown)) for t in held) and call.func.attr not in COPIES and not draws(held):
             return self.keeps(call.func.value, depth + 1) and any(isinstance(t, Method) for t in callees)
         return False
-
-    def _self(self, function: ast.AST, name: str, depth: int) -> bool:
-        key = (id(function), name)
-        if key not in self._kept:
-            self._kept[key] = False
-            self._kept[key] = self.is_kept(function, name, scope_of(function).bindings.get(name, []), False, depth)
-        return self._kept[key]
 
     def returns_kept(self, function: ast.AST, depth: int, place: int | None = None) -> bool:
         key = ("returns", id(function), place)
@@ -454,10 +441,10 @@ class Side:
         return self.keeps_result(result, depth, place) if isinstance(result, ast.Call) else self.keeps(result, depth)
 
     # ---------------------------------------------------------------- what others change
-    def touched(self, change: Change) -> bool:
+    def touched(self, change: Write) -> bool:
         """Whether a change that is made elsewhere is one of something that this code reads."""
         if change.bound:
-            return (id(home_of(change.node)), change.bound) in self.free  # type: ignore[arg-type]
+            return (id(holder_of(change.node)), change.bound) in self.free  # type: ignore[arg-type]
         base = change.base
         assert base is not None
         found = self.script.values(base)
@@ -474,7 +461,7 @@ class Side:
             known = change.name in self.names_of_objects()
             return known and (any(isinstance(t, Unknown) for t in found) or (not found and bool(self.script.unread)))
         if change.node is base and isinstance(base, ast.Name) and not any(isinstance(t, (Seq, Dict, Tensor, Ext, Inst)) for t in found):
-            return (id(home_of(base)), base.id) in self.aliases  # `x += 1`, of what may well be a number
+            return (id(holder_of(base)), base.id) in self.aliases  # `x += 1`, of what may well be a number
         return self.is_part(base)
 
     def reads(self, thing: Thing, name: str) -> bool:
@@ -492,15 +479,16 @@ class Side:
         if depth > 6:
             return False
         if isinstance(expr, ast.Name):
-            home = home_of(expr)
+            home = holder_of(expr)
             if (id(home), expr.id) in self.aliases:
                 return True
-            for value, element, _ in scope_of(home).bindings.get(expr.id, ()):
-                if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name, ast.Call)) and not (element and isinstance(value, ast.Call)):
+            for value, whole in ever_bound(expr):
+                if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (whole and isinstance(value, ast.Call)):
                     if not isinstance(value, ast.Name) or value.id != expr.id:
                         if self.is_part(value, depth + 1):
                             return True
-            return any(self.is_part(a, depth + 1) for a in _arguments(self.script, home, expr.id))
+            given = self.graph.arguments(home, expr.id) if isinstance(home, FUNCTIONS) else []
+            return any(a is not None and self.is_part(a, depth + 1) for _, a in given)
         if isinstance(expr, ast.Attribute):
             for thing in self.script.values(expr.value):
                 if (id(thing), expr.attr) in self.fields or (id(thing) in self.objects and self.reads(thing, expr.attr)):
@@ -526,12 +514,27 @@ def holds(function: ast.AST, home: ast.AST) -> bool:
     return home is function or any(a is function for a in ancestors(home))
 
 
-def has_mutable_default(function: ast.AST, name: str) -> bool:
-    spec: ast.arguments = function.args  # type: ignore[attr-defined]
-    positional = [*spec.posonlyargs, *spec.args]
-    pairs: list[tuple[ast.arg, ast.expr | None]] = list(zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True))
-    pairs += zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-    return any(p.arg == name and isinstance(d, (ast.List, ast.Dict, ast.Set, ast.Call)) for p, d in pairs)
+def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:
+    """The functions of the project that run when a thing is called, or an object is used by these methods."""
+    if isinstance(thing, Inst):
+        return [t.node for name in methods for t in thing.cls.find(name) or () if isinstance(t, Func)]
+    return [c.function for c in code_of(thing) if c.makes is None]
+
+
+def ever_bound(name: ast.Name) -> list[tuple[ast.expr | None, bool]]:
+    """What a variable is bound to anywhere, and whether to the whole of it (see :func:`bound_to`)."""
+    table = variables_of(name)
+    variable = table.of(name)
+    return [bound_to(n) for n in table.stores(variable)] if variable is not None else []
+
+
+def is_static_method(function: ast.AST) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in getattr(function, "decorator_list", ()))
+
+
+def shown(node: ast.AST) -> str:
+    text = " ".join((source_of(node).segment(node) or "it").split())
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def is_iterator(found: Values) -> bool:
@@ -554,23 +557,11 @@ def is_of_library(thing: Inst) -> bool:
     return any(not n.startswith("torch.utils.data.") for n in thing.cls.external)
 
 
-def _arguments(script: Script, function: ast.AST, name: str) -> Iterator[ast.expr]:
-    """What calls give for a parameter."""
-    scope = scope_of(function)
-    if name not in scope.parameters:
-        return
-    for call in callers(script).get(id(function), ([], False))[0]:
-        assert isinstance(call, ast.Call)
-        shift = any(isinstance(t, (Bound, Cls, Inst)) for t in script.values(call.func)) and not is_static_method(function)
-        place = scope.parameters.index(name) - shift
-        yield from [call.args[place]] if 0 <= place < len(call.args) else [k.value for k in call.keywords if k.arg == name]
-
-
 def _stored(script: Script, thing: Thing, name: str) -> Iterator[ast.expr]:
     """What an attribute of an object is assigned."""
-    for change in changes(script):
-        if change.name == name and change.base is not None and thing in script.values(change.base):
-            parent = parent_of(change.node)
+    for write in script.analysis(Effects).writes:
+        if write.name == name and write.base is not None and thing in script.values(write.base):
+            parent = parent_of(write.node)
             if isinstance(parent, (ast.Assign, ast.AnnAssign)) and isinstance(parent.value, (ast.Name, ast.Attribute)):
                 yield parent.value
 

@@ -6,14 +6,16 @@ import ast
 from collections.abc import Callable
 
 from autofast.facts.loaders import fits, given, hooks
-from autofast.facts.workers.loader_code import WRITERS, Side, is_iterator
-from autofast.flow.changes import Change, callers, changes, home_of, scope_at, scope_of, shown, unread_calls
+from autofast.facts.workers.loader_code import WRITERS, Side, is_iterator, shown
+from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.effects import Effects, Write
+from autofast.flow.program import Flow, holder_of
+from autofast.flow.scopes import COMPREHENSIONS, FUNCTIONS, is_generator, parameters
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, line_of, live, parent_of
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 TARGET_FIRST = WRITERS - {"torch.save", "pickle.dump", "json.dump", "joblib.dump", "torchvision.utils.save_image"}
@@ -40,12 +42,13 @@ class Time:
 
     def __init__(self, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]):
         self.script, self.loader, self.skip = script, loader, skip
+        self.flow, self.graph = script.analysis(Flow), script.analysis(CallGraph)
         self.ways: list[list[ast.AST]] = [[*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses]
         if not self.ways and hooks(loader):
             self.ways = [[*(f.node for f in stack if isinstance(f, STARTS)), node] for node, stack in fits(script)]
         if not self.ways:
             self.ways = [[*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node] for t in loader.things]
-        self.open = not loader.uses or any(u.is_next or _in_generator(u.node) for u in loader.uses)
+        self.open = not loader.uses or any(u.is_next or is_generator(function_of(u.node)) for u in loader.uses)
         self.known: dict[tuple[int, bool], bool] = {}
 
     def after(self, node: ast.AST) -> bool:
@@ -66,7 +69,7 @@ class Time:
         return found
 
     def look(self, node: ast.AST, function: ast.AST, within: bool) -> bool:
-        on_the_way = [n for way in self.ways for n in way if scope_at(n, n) is function or _scope_of_place(n) is function]
+        on_the_way = [n for way in self.ways for n in way if n is function or _scope_of_place(n) is function]
         if within:
             uses = [u.node for u in self.loader.uses if _scope_of_place(u.node) is function]
             if any(_in_body(node, use) for use in uses):
@@ -74,33 +77,31 @@ class Time:
             if on_the_way:
                 return False
         elif on_the_way:
-            return any(_follows(node, place) for place in on_the_way)
-        if isinstance(function, ast.Module):
-            return False
-        return self.called(function, within)
+            return any(self.follows(node, place) for place in on_the_way)
+        return isinstance(function, FUNCTIONS) and self.called(function, within)
 
-    def called(self, function: ast.AST, within: bool) -> bool:
-        calls, passed = callers(self.script).get(id(function), ([], False))
-        if passed:
+    def follows(self, node: ast.AST, place: ast.AST) -> bool:
+        """Whether, in one function, ``node`` may run after ``place`` has begun."""
+        graph = self.flow.graph(node)
+        begin = graph.place(place)
+        return begin is None or graph.place(node) is begin or graph.may_follow(node, place)
+
+    def called(self, function: Function, within: bool) -> bool:
+        """Whether a call of the function may run then."""
+        if self.graph.handed(function) is not None:
             return True
+        calls: list[ast.expr] = [*self.graph.sites(function)]
         if not calls:
             if getattr(function, "name", "") in EARLY:
                 return False
             if self.script.reached(function):
                 return True
-            calls = unread_calls(self.script, getattr(function, "name", ""))
+            calls = self.graph.unknown_calls(function) if self.script.unread else []
         return any(self.runs(call, within) for call in calls if not self.skip(call))
 
 
 def _scope_of_place(node: ast.AST) -> ast.AST:
     return function_of(node) if parent_of(node) is not None else node
-
-
-def _in_generator(node: ast.AST) -> bool:
-    function = function_of(node)
-    if isinstance(function, ast.Module):
-        return False
-    return any(isinstance(n, (ast.Yield, ast.YieldFrom)) and function_of(n) is function for n in ast.walk(function))
 
 
 def _in_body(node: ast.AST, loop: ast.AST) -> bool:
@@ -109,31 +110,30 @@ def _in_body(node: ast.AST, loop: ast.AST) -> bool:
     return any(id(p) in around for p in parts)
 
 
-def _follows(node: ast.AST, place: ast.AST) -> bool:
-    """Whether, in one function, ``node`` may run after ``place`` has begun."""
-    loops = [a for a in ancestors(node) if isinstance(a, LOOPS)]
-    around = {id(place), *(id(a) for a in ancestors(place))}
-    if any(id(loop) in around for loop in loops):
-        return True
-    return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)) > (getattr(place, "lineno", 0), getattr(place, "col_offset", 0))
-
-
 # ------------------------------------------------------------------------------------------------ the answers
+class _Sides:
+    """``script.analysis(_Sides)``: the code on both sides of each loader, made when it is asked for."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.made: dict[tuple[int, tuple[str, ...]], Side] = {}
+
+    def of(self, loader: Loader, names: tuple[str, ...], beside: str = "") -> Side:
+        key = id(loader), names
+        if key not in self.made:
+            roots = [t for n in names for t in _argument(loader, n)]
+            self.made[key] = Side(self.script, roots, _argument(loader, beside) if beside else ())
+        return self.made[key]
+
+
 def items(script: Script, loader: Loader) -> Side:
     """The code that would run in workers."""
-    sides: dict[int, Side] = script.__dict__.setdefault("_item_sides", {})
-    if id(loader) not in sides:
-        roots = [t for name in ("dataset", "collate_fn") for t in _argument(loader, name)]
-        sides[id(loader)] = Side(script, roots, _argument(loader, "worker_init_fn"))
-    return sides[id(loader)]
+    return script.analysis(_Sides).of(loader, ("dataset", "collate_fn"), "worker_init_fn")
 
 
 def indices(script: Script, loader: Loader) -> Side:
     """The code that chooses indices, which stays in the main process but runs ahead of it."""
-    sides: dict[int, Side] = script.__dict__.setdefault("_index_sides", {})
-    if id(loader) not in sides:
-        sides[id(loader)] = Side(script, [t for name in ("sampler", "batch_sampler") for t in _argument(loader, name)])
-    return sides[id(loader)]
+    return script.analysis(_Sides).of(loader, ("sampler", "batch_sampler"))
 
 
 def _argument(loader: Loader, name: str) -> list[Thing]:
@@ -182,19 +182,19 @@ def unseen(script: Script, loader: Loader) -> bool:
     """Items read variables of modules that the script sets as it runs: only a forked worker has their values."""
     side = items(script, loader)
     shared: set[int] = set(side.classes)
-    todo = [t for name in side.free.values() for t in script.values(name) if isinstance(home_of(name), ast.Module)]
+    todo = [t for name in side.free.values() for t in script.values(name) if isinstance(holder_of(name), ast.Module)]
     while todo:
         thing = todo.pop()
         if id(thing) in side.objects and id(thing) not in shared or isinstance(thing, Cls):
             if id(thing) not in shared:
                 shared.add(id(thing))
                 todo += [t for values in side.parts(thing) for t in values]
-    for change in changes(script):
+    for change in script.analysis(Effects).writes:
         function = function_of(change.node)
         if isinstance(function, ast.Module) and not _below_guard(change.node):
             continue
         if change.bound:
-            if isinstance(home_of(change.node), ast.Module) and side.touched(change):  # type: ignore[arg-type]
+            if isinstance(holder_of(change.node), ast.Module) and side.touched(change):  # type: ignore[arg-type]
                 return True
         elif change.base is not None and not _makes_itself(change) and side.touched(change):
             parts = [n for n in ast.walk(change.base) if isinstance(n, (ast.Name, ast.Attribute))]
@@ -218,7 +218,7 @@ def _skip(side: Side) -> Callable[[ast.AST], bool]:
 def _changed(script: Script, side: Side, time: Time, when: Callable[[ast.AST], bool]) -> str:
     if not side.functions and not side.objects:
         return ""
-    for change in changes(script):
+    for change in script.analysis(Effects).writes:
         if time.skip(change.node) or _makes_itself(change) or not side.touched(change) or not when(change.node):
             continue
         what = change.bound or shown(change.node if not isinstance(change.node, ast.Call) else change.base or change.node)
@@ -226,7 +226,7 @@ def _changed(script: Script, side: Side, time: Time, when: Callable[[ast.AST], b
     return ""
 
 
-def _makes_itself(change: Change) -> bool:
+def _makes_itself(change: Write) -> bool:
     """``self.x = ...`` in a constructor: a new object."""
     if change.base is None:
         return False
@@ -236,7 +236,7 @@ def _makes_itself(change: Change) -> bool:
     root: ast.AST = change.base
     while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
         root = root.func if isinstance(root, ast.Call) else root.value
-    return isinstance(root, ast.Name) and root.id in scope_of(function).parameters[:1]
+    return isinstance(root, ast.Name) and root.id in [p.arg for p in parameters(function)[:1]]
 
 
 def _at_once(script: Script, side: Side) -> bool:

@@ -29,6 +29,7 @@ from autofast.model.values import (
     Module,
     Num,
     Partial,
+    Reason,
     Ref,
     Seq,
     Tensor,
@@ -288,11 +289,11 @@ class Binding(Core):
             first = first and scope.kind == "comprehension"
             scope = scope.outer
         if (starred := env.module.starred) and not (name in BUILTINS and starred in names.NO_BUILTINS):
-            return values(Unknown(f"`{name}` may come from {starred}"))
+            return values(Unknown(f"`{name}` may come from {starred}", Reason.FOREIGN, name))
         if name in BUILTINS:
             return values(Ref(f"builtins.{name}"))
         self.changes += self.records[-1].first_miss(name)
-        return values(Unknown(f"`{name}` is not defined here"))
+        return values(Unknown(f"`{name}` is not defined here", Reason.UNDEFINED, name))
 
     def variable(self, scope: Env, name: str) -> Values:
         """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
@@ -352,7 +353,9 @@ class Binding(Core):
             return self.call_values(self.bind_members(getter, thing, node), Arguments(node, [Given(values(Const(name)), None)]), node)
         if thing.cls.external - {"dataclass"} or name.startswith("__"):
             return torchlib.attribute(self, thing, name, node)
-        return values(Unknown(thing.open or f"`.{name}` is never set on {thing.cls.node.name}"))
+        if thing.open:
+            return values(Unknown(thing.open))
+        return values(Unknown(f"`.{name}` is never set on {thing.cls.node.name}", Reason.UNSET, name))
 
     def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
         out: Values = NOTHING

@@ -20,6 +20,7 @@ from autofast.model.values import (
     Inst,
     Module,
     Partial,
+    Reason,
     Ref,
     Seq,
     Thing,
@@ -205,7 +206,7 @@ class Calls(Binding):
         """``x: int = 4``, ``x: int = field(default=4)``, ``x: list = field(default_factory=list)``."""
         out: Values = NOTHING
         for thing in ordered(found):
-            if isinstance(thing, Unknown) and isinstance(thing, Unknown) and thing.why.startswith("what dataclasses.field"):
+            if isinstance(thing, Unknown) and thing.reason is Reason.RESULT and thing.name.startswith("dataclasses.field"):
                 continue
             if isinstance(thing, Ext) and thing.name == "dataclasses.field":
                 factory = thing.args.get(-1, "default_factory")

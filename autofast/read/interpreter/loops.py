@@ -7,7 +7,7 @@ import importlib
 
 from autofast.model import names
 from autofast.model.events import LoopFrame
-from autofast.model.values import NOTHING, Const, Env, Ext, Inst, Module, Num, Ref, Seq, Unknown, Values, const, one
+from autofast.model.values import NOTHING, Const, Env, Ext, Inst, Module, Num, Reason, Ref, Seq, Unknown, Values, const, one
 from autofast.read.interpreter.state import Record, join, merge, values
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library import torch_library as torchlib
@@ -45,9 +45,10 @@ class Loops(Statements):
             elif (sub := self.project.find(f"{node.module or ''}.{alias.name}".strip("."), node.level, source)) is not None:
                 found = values(self.run_module(sub, False))
             elif target is not None:
-                found = values(Unknown(f"`{alias.name}` is not found in {target.rel}"))
+                found = values(Unknown(f"`{alias.name}` is not found in {target.rel}", Reason.FOREIGN, alias.name))
             elif node.level:
-                found = values(Unknown(f"`{alias.name}` comes from a module that is not in this project"))
+                why = f"`{alias.name}` comes from a module that is not in this project"
+                found = values(Unknown(why, Reason.FOREIGN, alias.name))
             else:
                 found = values(Ref(torchlib.canonical(f"{node.module}.{alias.name}")))
             env.vars[alias.asname or alias.name] = found

@@ -21,9 +21,9 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
-    Unknown,
     Values,
     ordered,
+    result_of,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.iteration import batch_of, sample_of
@@ -148,8 +148,8 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST 
             if isinstance(cls, (Cls, Ref)):
                 parts.append(interp.call_thing(cls, Arguments(node, open=COMMAND_LINE), node))
             else:
-                return values(Unknown(f"what .{name}() returns"))
+                return values(result_of(f".{name}"))
     if name == "parse_args_and_config" and parts:
-        return values(Unknown(f"what .{name}() returns"))
+        return values(result_of(f".{name}"))
     made: Seq = interp.intern(Seq, (id(node), name, tuple(parts)), lambda: Seq(node, tuple(parts), NOTHING, "tuple"))
     return values(made)

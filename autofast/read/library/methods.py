@@ -10,7 +10,25 @@ from autofast.model import names
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
-from autofast.model.values import NOTHING, Arguments, Bound, Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing, Unknown, Values, one
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Reason,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    one,
+    result_of,
+)
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
 from autofast.read.interpreter.iteration import batch_of
@@ -68,10 +86,11 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
             else values(interp.intern(Seq, (id(node), "prepare", parts), lambda: Seq(node, parts, NOTHING, "tuple")))
         )
     if isinstance(this, Inst) and is_dataset(this):
-        return values(Unknown(f"what .{name}() returns"))
+        return values(result_of(f".{name}"))
     if isinstance(this, Ext) and this.name == "torch.optim.swa_utils.AveragedModel":
         return values(Num())
-    return values(Unknown(f"what .{name}() of {getattr(this, 'name', type(this).__name__)} returns"))
+    owner = getattr(this, "name", type(this).__name__)
+    return values(Unknown(f"what .{name}() of {owner} returns", Reason.METHOD, f"{owner}.{name}"))
 
 
 def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None) -> Values:

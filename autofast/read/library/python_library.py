@@ -29,6 +29,7 @@ from autofast.model.values import (
     joined,
     one,
     ordered,
+    result_of,
 )
 from autofast.read.interpreter.containers import copied, dict_method, dict_of, namespace_method, row_of, seq_method, shuffle
 
@@ -197,7 +198,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name in ("math.isnan", "math.isfinite", "math.isinf") or name.startswith(
         ("math.", "time.", "random.", "os.", "sys.", "datetime.", "json.", "logging.")
     ):
-        return values(Num()) if not name.startswith("json.") else values(Unknown(f"what {name}() returns"))
+        return values(Num()) if not name.startswith("json.") else values(result_of(name))
     if name in ("itertools.product", "itertools.combinations", "itertools.permutations", "itertools.combinations_with_replacement"):
         parts = tuple(torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
         plain = name == "itertools.product" and not args.named and args.loose is None

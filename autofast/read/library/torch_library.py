@@ -47,6 +47,7 @@ from autofast.model.values import (
     const,
     joined,
     one,
+    result_of,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.containers import begun, dict_of, extend, revive, shuffle
@@ -275,7 +276,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return values(mixed(tensors))
     if name.startswith("numpy."):
         return values(Num())
-    return values(Unknown(f"what {name}() returns"))
+    return values(result_of(name))
 
 
 def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | None) -> Values:
@@ -349,7 +350,7 @@ def torch_function(interp: Core, name: str, short: str, args: Arguments, node: a
         return make(interp, name, args, node)
     if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
         return values(Num())
-    return values(Unknown(f"what {name}() returns")) if any(isinstance(t, Unknown) for v in given for t in v) else values(Num())
+    return values(result_of(name)) if any(isinstance(t, Unknown) for v in given for t in v) else values(Num())
 
 
 def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:

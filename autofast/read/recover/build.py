@@ -101,9 +101,9 @@ def build(interp: Interpreter, source: object) -> Script:
     script.loaders = _loaders(interp, script)
     script.optimizers = _optimizers(interp, script)
     script.schedulers = build_schedulers(script, interp.made)
+    script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
     script.evaluations = evaluations(script)
     script.trainers = build_trainers(interp, script)
-    script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
     for evaluation in script.evaluations if script.unread else ():
         evaluation.unknown = evaluation.unknown or script.unread
     script.syncs = _syncs(script)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.flow.scopes import declared, is_local, is_parameter
-from autofast.flow.variables import COMPREHENSIONS, FUNCTIONS, is_nonlocal, is_own, may_follow, root_of
+from autofast.flow.callgraph import Callee, CallGraph, code_of
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.flow.scopes import COMPREHENSIONS, FUNCTIONS, declared, is_generator, is_local, is_parameter, owner, parameters, variables_of
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
@@ -101,6 +103,7 @@ def leak(script: Script, region: Region) -> str:
 class _Leaks:
     def __init__(self, script: Script, region: Region):
         self.script, self.region = script, region
+        self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
         self.seen: set[int] = set()
         self.keepers: set[int] = set()  # objects that only keep numbers, as far as they have been followed
 
@@ -111,8 +114,7 @@ class _Leaks:
         for site in self.script.methods("register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"):
             yield f"the hook of line {line_of(site.node)} may keep it"
         yield from self.kept()
-        for name, node in self.tainted().items():
-            yield self.name(name, node)
+        yield from (self.read(name) for name in self.tainted())
         for statement in region.statements:
             for part in ast.walk(statement):
                 if isinstance(part, ast.Return) and part.value is not None and function_of(part) is region.scope:
@@ -191,38 +193,37 @@ class _Leaks:
         return [n for n in names if function_of(n) is scope and is_local(n)]
 
     # ------------------------------------------------------------------------------------------------ names
-    def tainted(self) -> dict[str, ast.AST]:
-        """The local variables that may hold something made here: bound in the region, or containers filled there."""
+    def tainted(self) -> Iterator[ast.Name]:
+        """The places that read a local variable which may hold something made here: bound in the region, or a container filled there."""
         region = self.region
         if region.whole:
-            return {}
-        found: dict[str, ast.AST] = {}
-        for statement in region.statements:
-            for part in ast.walk(statement):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and function_of(part) is region.scope:
-                    found.setdefault(part.id, part)
+            return
+        for part in (n for statement in region.statements for n in ast.walk(statement)):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and function_of(part) is region.scope:
+                yield from self.bound(part)
         for site, occurrence in region.sites(self.script, "append", "set_item", "tensor_write", "inplace", "set_attribute"):
             root = root_of(site.node) if region.holds(site.node) else None
-            names = [root] if root is not None else self.local_names(occurrence.this)
-            for name in names:
+            for name in [root] if root is not None else self.local_names(occurrence.this):
                 if function_of(name) is region.scope and is_local(name):
-                    found.setdefault(name.id, name)
-        return found
+                    yield from self.filled(name, region.node)
 
-    def name(self, name: str, origin: ast.AST) -> str:
-        """What happens outside the region to what ``name`` holds after it."""
-        scope = self.region.scope
-        for node in ast.walk(scope):
-            if not isinstance(node, ast.Name) or node.id != name or self.region.holds(node):
-                continue
-            if function_of(node) is not scope and is_own(function_of(node), name):
-                continue
-            if isinstance(node.ctx, ast.Load) and may_follow(node, name, self.region.node):
-                if why := self.use(node):
-                    return why
-            elif isinstance(parent_of(node), ast.AugAssign) and may_follow(node, name, self.region.node) and self.is_tensor(node):
-                return f"`{name}` is changed in place on line {node.lineno}"
-        return ""
+    def bound(self, target: ast.AST) -> list[ast.Name]:
+        """The places that read what is bound to ``target``, a name or a parameter."""
+        name = target.arg if isinstance(target, ast.arg) else target.id  # type: ignore[attr-defined]
+        return self.flow.definitions(target).uses(Definition(name, target))
+
+    def filled(self, name: ast.Name, at: ast.AST) -> list[ast.Name]:
+        """The places that read the object of a variable after ``at`` has put something into it."""
+        variable = variables_of(name).of(name)
+        return self.flow.definitions(at).uses_after(variable, at) if variable is not None else []
+
+    def read(self, name: ast.Name) -> str:
+        """What happens outside the region to what a variable holds where it is read."""
+        if self.region.holds(name) or isinstance(name.ctx, ast.Del):
+            return ""
+        if isinstance(name.ctx, ast.Load):
+            return self.use(name)
+        return f"`{name.id}` is changed in place on line {name.lineno}" if self.is_tensor(name) else ""
 
     def is_tensor(self, node: ast.expr) -> bool:
         return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
@@ -351,8 +352,10 @@ class _Leaks:
                 return f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.this.why}"
             return self.use(call)
         if isinstance(thing, (Func, Bound)):
-            name = _parameter_of(thing, expr, call)
-            return f"{text}() gets it on line {line_of(expr)}" if name is None else self.loads(name, _function(thing).node, call)
+            found = [self.parameter(callee, expr, call) for callee in code_of(thing)]
+            plain = [p for p in found if p is not None]
+            gets = f"{text}() gets it on line {line_of(expr)}"
+            return gets if len(plain) < len(found) else self.first(n for p in plain for n in self.bound(p))
         if is_loss(thing):
             return self.operand(call, others)
         if isinstance(thing, Unknown):
@@ -362,85 +365,58 @@ class _Leaks:
 
     def stored(self, call: ast.Call) -> str:
         """It is put into a container."""
-        root = root_of(call)
-        if root is None or is_parameter(function_of(root), root.id):
-            return f"line {line_of(call)} keeps it"
-        return self.loads(root.id, function_of(root), call)
+        return self.put(root_of(call), call, f"line {line_of(call)} keeps it")
+
+    def put(self, root: ast.Name | None, at: ast.AST, keeps: str) -> str:
+        """It becomes a part of what ``root`` holds; ``keeps`` is the reason where that may be more than a variable."""
+        if root is None or is_parameter(owner(root) or function_of(root), root.id):
+            return keeps
+        return self.first(self.filled(root, at))
+
+    def first(self, names: Iterable[ast.Name]) -> str:
+        return next((why for n in names if (why := self.read(n))), "")
 
     def target(self, target: ast.expr, at: ast.AST) -> str:
         """It is bound to ``target``."""
         if isinstance(target, ast.Name):
-            return self.loads(target.id, function_of(target), at)
+            return self.first(self.bound(target))
         if isinstance(target, (ast.Tuple, ast.List)):
             return next((why for t in target.elts if (why := self.target(t, at))), "")
         if isinstance(target, ast.Starred):
             return self.target(target.value, at)
+        keeps = f"`{_text(target)}` keeps it (line {line_of(target)})"
         if isinstance(target, ast.Subscript):
-            root = root_of(target)
-            if root is not None and not is_parameter(function_of(root), root.id):
-                return self.loads(root.id, function_of(root), at)
+            return self.put(root_of(target), at, keeps)
         owners = self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
-        if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners):
-            return ""
-        return f"`{_text(target)}` keeps it (line {line_of(target)})"
-
-    def loads(self, name: str, scope: ast.AST, at: ast.AST) -> str:
-        everywhere = name in declared(scope)
-        if everywhere and is_nonlocal(scope, name):
-            return f"`{name}` of the function around it keeps it (line {line_of(at)})"
-        for node in ast.walk(source_of(scope).tree if everywhere else scope):
-            if isinstance(node, ast.Name) and node.id == name and not self.region.holds(node):
-                if everywhere and not isinstance(function_of(node), ast.Module) and is_own(function_of(node), name):
-                    continue
-                if isinstance(node.ctx, ast.Load) and may_follow(node, name, at):
-                    if why := self.use(node):
-                        return why
-                elif isinstance(parent_of(node), ast.AugAssign) and may_follow(node, name, at) and self.is_tensor(node):
-                    return f"`{name}` is changed in place on line {node.lineno}"
-        return ""
+        return "" if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners) else keeps
 
     def returned(self, node: ast.Return) -> str:
         """A result that holds a tensor is followed to the places that call the function."""
         site = self.script.log.at("return", node)
         if site is None or not any(carries(o.result) for o in site):
             return ""
-        function, calls = function_of(node), []
+        function = function_of(node)
         leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
-        for other in (n for source in self.script.sources for n in ast.walk(source.tree)):
-            if isinstance(other, (ast.Name, ast.Attribute)) and isinstance(other.ctx, ast.Load):
-                if any(isinstance(t, (Func, Bound)) and _function(t).node is function for t in self.script.values(other)):
-                    call = parent_of(other)
-                    if not isinstance(call, ast.Call) or call.func is not other:
-                        return leaves  # handed on: who calls it is not known
-                    calls.append(call)
-        if (
-            not calls
-            or not isinstance(function, ast.FunctionDef)
-            or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
-        ):
+        if not isinstance(function, ast.FunctionDef) or is_generator(function) or self.calls.complete(function):
             return leaves
-        return next((f"{leaves}: {why}" for c in calls if not self.region.holds(c) and (why := self.use(c))), "")
+        return next((f"{leaves}: {why}" for c in self.calls.sites(function) if not self.region.holds(c) and (why := self.use(c))), "")
+
+    def parameter(self, callee: Callee, expr: ast.expr, call: ast.Call) -> ast.arg | None:
+        """The parameter that gets ``expr``; None where that is not plain."""
+        function = callee.function
+        if not isinstance(function, ast.FunctionDef) or is_generator(function) or self.calls.is_decorated(function):
+            return None
+        return next((p for p in parameters(function) if self.calls.argument(call, callee, p.arg) is expr), None)
 
 
 # ------------------------------------------------------------------------------------------------ small questions
-def _function(thing: Func | Bound) -> Func:
-    return thing.func if isinstance(thing, Bound) else thing
-
-
-def _parameter_of(thing: Func | Bound, expr: ast.expr, call: ast.Call) -> str | None:
-    """The name of the parameter that gets ``expr``; None where that is not plain."""
-    node = _function(thing).node
-    if not isinstance(node, ast.FunctionDef) or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
-        return None
-    if any(ast.unparse(d) not in ("staticmethod", "classmethod", "torch.no_grad()") for d in node.decorator_list):
-        return None
-    names = [p.arg for p in (*node.args.posonlyargs, *node.args.args)][1 if isinstance(thing, Bound) else 0 :]
-    for keyword in call.keywords:
-        if keyword.value is expr:
-            return keyword.arg if keyword.arg in {*names, *(p.arg for p in node.args.kwonlyargs)} else None
-    position = next((n for n, a in enumerate(call.args) if a is expr), len(names))
-    plain = position < len(names) and not any(isinstance(a, ast.Starred) for a in call.args[: position + 1])
-    return names[position] if plain else None
+def root_of(node: ast.AST) -> ast.Name | None:
+    """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
 
 
 def _writes(name: str, call: ast.Call) -> bool:

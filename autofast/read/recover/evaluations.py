@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.scopes import is_local
-from autofast.flow.variables import root_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer
 from autofast.model.names import WRAPPERS
@@ -15,7 +14,7 @@ from autofast.model.source import ancestors, function_of, line_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
 from autofast.read.library import torch_library as torchlib
-from autofast.read.recover.escapes import YIELDS, Region, carries, leak
+from autofast.read.recover.escapes import YIELDS, Region, carries, leak, root_of
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 BACKWARDS = (".backward", ".manual_backward", "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional.jacobian")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Edit
 from autofast.facts.batch.losses import Losses
-from autofast.facts.batch.scopes import Kind, Scope, Shape
+from autofast.facts.batch.samples import Activation, Kind, Shape
 from autofast.facts.updates.cadence import FRAMEWORKS
-from autofast.facts.updates.events import Turn, check_order, turn_of
+from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of
@@ -33,7 +32,7 @@ OTHERS = {
 
 @dataclass(frozen=True, eq=False)
 class Accumulated:
-    """What becomes of one training loop. ``window`` and ``turn`` are None where it gathers gradients already, or where it cannot (``refusal``)."""
+    """What becomes of one training loop. ``window`` and ``iteration`` are None where it gathers gradients already, or where it cannot (``refusal``)."""
 
     step: Step
     node: ast.AST
@@ -41,26 +40,32 @@ class Accumulated:
     edits: tuple[Edit, ...] = ()
     refusal: str = ""
     window: Window | None = None
-    turn: Turn | None = None
+    iteration: Iteration | None = None
     inside: frozenset[int] = frozenset()  # ids of the nodes that are under the condition of the last batch
 
-    def guards(self, statement: ast.stmt, ways: Iterable[Stack]) -> bool:
-        """Whether a statement, on these ways to it, is come to once for each window."""
+    def guards(self, statement: ast.stmt, paths: Iterable[Stack]) -> bool:
+        """Whether a statement, on these paths to it, is come to once for each window."""
         if id(statement) in self.inside:
             return True
-        return all(any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in way) for way in ways)
+        return all(any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in path) for path in paths)
 
 
-_KNOWN: WeakKeyDictionary[Script, dict[tuple[int, bool], list[Accumulated]]] = WeakKeyDictionary()
+class _All:
+    """What becomes of the training loops of a script, for each number of batches and whether the batches stay as large, found once."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self._known: dict[tuple[int, bool], list[Accumulated]] = {}
+
+    def of(self, steps: int, keep: bool) -> list[Accumulated]:
+        if (steps, keep) not in self._known:
+            self._known[steps, keep] = [_of(self.script, step, steps, keep) for step in self.script.steps]
+        return self._known[steps, keep]
 
 
 def accumulated(script: Script, options: Options) -> list[Accumulated]:
     """One for each training loop."""
-    key = options.accumulate, options.keep_batch
-    known = _KNOWN.setdefault(script, {})
-    if key not in known:
-        known[key] = [_of(script, step, *key) for step in script.steps]
-    return known[key]
+    return script.analysis(_All).of(options.accumulate, options.keep_batch)
 
 
 def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | None:
@@ -112,41 +117,41 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         raise Refusal(f"gradients of gradients are computed on {at(step.double_backward[0])}")
     loader_of(script, step, step.loop)
     drop = keep and drops_last(script, step.loaders)
-    turn = turn_of(script, step)
+    iteration = iteration_of(script, step)
     window = window_of(script, step, steps, drop)
-    check_order(script, turn)
-    kinds = _kinds(script, turn, window, keep)
-    body = Body(script, turn, window, kinds)
+    check_order(script, iteration)
+    kinds = _kinds(script, iteration, window, keep)
+    body = Body(script, iteration, window, kinds)
     edits: list[Edit] = [*body.build(), *window.made, window.constant]
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
-    edits += Horizons(script, turn, window, keep).build()
+    edits += Horizons(script, iteration, window, keep).build()
     if keep:
-        edits += smaller(script, turn, window)
+        edits += smaller(script, iteration, window)
     message = _message(steps, keep)
     if _has_batch_norm(script, step):
         message += "; BatchNorm takes its statistics from the single batches"
-    if note := communicates(script, turn, window, edits):
+    if note := communicates(script, iteration, window, edits):
         message += f"; {note}"
-    return Accumulated(step, node, message, tuple(edits), window=window, turn=turn, inside=frozenset(body.inside))
+    return Accumulated(step, node, message, tuple(edits), window=window, iteration=iteration, inside=frozenset(body.inside))
 
 
-def _kinds(script: Script, turn: Turn, window: Window, keep: bool) -> dict[int, Kind]:
+def _kinds(script: Script, iteration: Iteration, window: Window, keep: bool) -> dict[int, Kind]:
     losses = Losses(script, keep)
     counters = {window.counter} if not window.made else set()
-    batch = frozenset(n.id for n in ast.walk(turn.loop.target) if isinstance(n, ast.Name)) - counters
+    batch = frozenset(n.id for n in ast.walk(iteration.loop.target) if isinstance(n, ast.Name)) - counters
     kinds: dict[int, Kind] = {}
-    for event in turn.of("backward"):
-        scope = Scope(function_of(turn.loop), {}, turn.loop, batch)
+    for event in iteration.of("backward"):
+        run = Activation(function_of(iteration.loop), {}, iteration.loop, batch)
         for call in event.calls:
-            scope = Scope(call.func.node, {n: _given(losses, g.expr, scope) for n, g in call.given.items() if g.expr is not None})
+            run = Activation(call.func.node, {n: _given(losses, g.expr, run) for n, g in call.given.items() if g.expr is not None})
         assert event.backward is not None
-        kinds[id(event)] = losses.of(whole(event.backward), scope)
+        kinds[id(event)] = losses.of(whole(event.backward), run)
     return kinds
 
 
-def _given(losses: Losses, expr: ast.expr, scope: Scope) -> Callable[[], Shape]:
-    return lambda: losses.shape(expr, scope)
+def _given(losses: Losses, expr: ast.expr, run: Activation) -> Callable[[], Shape]:
+    return lambda: losses.shape(expr, run)
 
 
 def _has_batch_norm(script: Script, step: Step) -> bool:

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.facts.updates.events import Turn
-from autofast.flow.iterations import functions_in, within
+from autofast.facts.updates.events import Iteration
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.iterations import within
 from autofast.flow.rare_branches import rare
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
@@ -34,10 +35,10 @@ def drops_last(script: Script, loaders: list[Thing]) -> bool:
     return drop
 
 
-def smaller(script: Script, turn: Turn, window: Window) -> list[Edit]:
+def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
     """The edits where the loaders are made; raises :class:`Refusal`."""
     edits: list[Edit] = []
-    for loader in _made(script, turn.step.loaders):
+    for loader in _made(script, iteration.step.loaders):
         args, call = _arguments(loader)
         given = args.given(1, "batch_size")
         expr = spelled(call, given)
@@ -46,10 +47,10 @@ def smaller(script: Script, turn: Turn, window: Window) -> list[Edit]:
         if given is None or expr is None:
             raise Refusal(f"the batch size of the loader on {at(loader.node)} does not stand in its call")
         _check_whole(expr, given.values, window.steps, loader)
-        _check_others(script, expr, given.values, turn, loader)
+        _check_others(script, expr, given.values, iteration, loader)
         # a Rewrite: whoever else replaces the size, as a sampler of batches does, contradicts it
         edits.append(Rewrite(expr, f"{{}} // {window.steps_in(expr)}"))
-    _check_intervals(script, turn, window.steps)
+    _check_intervals(script, iteration, window.steps)
     return edits
 
 
@@ -83,7 +84,7 @@ def _check_whole(expr: ast.expr, values: frozenset[Thing], steps: int, loader: L
         raise Refusal(f"the batch size of the loader on {at(loader.node)} is not known")
 
 
-def _check_others(script: Script, expr: ast.expr, values: frozenset[Thing], turn: Turn, loader: Loader) -> None:
+def _check_others(script: Script, expr: ast.expr, values: frozenset[Thing], iteration: Iteration, loader: Loader) -> None:
     """Nothing else in the training goes by the size of a batch."""
     options = {t for t in values if isinstance(t, Arg)}
     words = ast.dump(expr)
@@ -106,7 +107,7 @@ def _check_others(script: Script, expr: ast.expr, values: frozenset[Thing], turn
             ):
                 raise Refusal(f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too")
     numbers = {const(t.default) if isinstance(t, Arg) else t.value for t in values if isinstance(t, (Arg, Const))}
-    for node in _code(script, turn):
+    for node in _code(script, iteration):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in SHAPES:
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and part.value in numbers and not isinstance(part.value, bool):
@@ -143,20 +144,18 @@ def _is_shown(node: ast.AST) -> bool:
     return False
 
 
-def _code(script: Script, turn: Turn) -> Iterator[ast.AST]:
-    """What runs in a turn."""
-    yield from ast.walk(turn.loop)
-    functions = functions_in(script, turn.loop)
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if id(node) in functions:
-                yield from ast.walk(node)
+def _code(script: Script, iteration: Iteration) -> Iterator[ast.AST]:
+    """What runs in an iteration."""
+    graph = script.analysis(CallGraph)
+    functions = {id(f): f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)}
+    for code in (iteration.loop, *functions.values()):
+        yield from ast.walk(code)
 
 
-def _check_intervals(script: Script, turn: Turn, steps: int) -> None:
+def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
     """Nothing but a message is made every so many batches, of which there are more then."""
-    for node in _code(script, turn):
-        if isinstance(node, ast.If) and rare(node) and within(node, turn.loop):
+    for node in _code(script, iteration):
+        if isinstance(node, ast.If) and rare(node) and within(node, iteration.loop):
             for part in (n for s in node.body for n in ast.walk(s)):
                 if isinstance(part, ast.Call) and _does_more(script, part):
                     raise Refusal(f"{at(part)} is done every so many batches, of which there are {steps} times as many then")
@@ -170,8 +169,7 @@ def _check_intervals(script: Script, turn: Turn, steps: int) -> None:
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:
-    found = script.values(call.func)
-    if any(isinstance(t, (Func, Bound)) for t in found):
+    if any(isinstance(t, (Func, Bound)) for t in script.values(call.func)):
         return True
     given = [call.func, *call.args, *(k.value for k in call.keywords)]
     return any(is_module(t) or is_optimizer(t) for g in given for n in ast.walk(g) for t in script.values(n))

@@ -1,4 +1,4 @@
-"""The statements of a turn that belong to the update, put under "the last batch of a window"; also where they stand in other functions.
+"""The statements of an iteration that belong to the update, put under "the last batch of a window"; also where they stand in other functions.
 
 What a function does for the update alone (clip, step, clear) is done by its call. Where it computes the gradients as well, the condition and the
 share of the batch become parameters of it.
@@ -12,17 +12,18 @@ from textwrap import indent
 
 from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap
 from autofast.edit.order import Rank
-from autofast.facts.batch.scopes import Kind
-from autofast.facts.updates.cadence import jumps
-from autofast.facts.updates.events import Event, Turn, clears
-from autofast.flow.call_sites import Variable, calls_of
+from autofast.facts.batch.samples import Kind
+from autofast.facts.updates.cadence import cut_short
+from autofast.facts.updates.events import Event, Iteration, clears
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
-from autofast.flow.scopes import mentions, stored_in
+from autofast.flow.program import Flow
+from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.rule import Refusal, at
-from autofast.techniques.accumulation.statements import Unit, again, closed, code_of, outermost, stands_after, top_of
+from autofast.techniques.accumulation.statements import Unit, again, closed, code_of, outermost, top_of
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 
@@ -30,9 +31,9 @@ from autofast.write.plumbing import Way
 class Body:
     """``kinds`` tells of each backward what its loss is of the samples."""
 
-    def __init__(self, script: Script, turn: Turn, window: Window, kinds: dict[int, Kind]):
-        self.script, self.turn, self.window, self.kinds = script, turn, window, kinds
-        self.loop = turn.loop
+    def __init__(self, script: Script, iteration: Iteration, window: Window, kinds: dict[int, Kind]):
+        self.script, self.iteration, self.window, self.kinds = script, iteration, window, kinds
+        self.loop = iteration.loop
         self.home = function_of(self.loop)
         self.edits: list[Edit] = []
         self.inside: set[int] = set()  # the nodes that go under the condition
@@ -40,10 +41,10 @@ class Body:
         self._names: dict[str, str] = {}
 
     def build(self) -> list[Edit]:
-        ends = self._units([e for e in self.turn.events if e.at_end or self._comes_after(e)])
-        starts = self._units([e for e in self.turn.events if e.kind == "zero" and not self._comes_after(e)])
-        ends = closed(ends, self.turn)
-        self._check_jumps([*ends, *starts])
+        ends = self._units([e for e in self.iteration.events if e.at_end or self._comes_after(e)])
+        starts = self._units([e for e in self.iteration.events if e.kind == "zero" and not self._comes_after(e)])
+        ends = closed(ends, self.iteration)
+        self._check_exits([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
         for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):  # those in other functions first: they name the condition
@@ -65,7 +66,7 @@ class Body:
 
     def _comes_after(self, event: Event) -> bool:
         """Gradients that are cleared after the update, not before the backward."""
-        return event.kind == "zero" and all(event.order > e.order for e in self.turn.of("backward"))
+        return event.kind == "zero" and all(event.order > e.order for e in self.iteration.of("backward"))
 
     # ------------------------------------------------------------------------------------------------ statements
     def _units(self, events: Iterable[Event]) -> list[Unit]:
@@ -80,7 +81,9 @@ class Body:
         """The statement that does this, as far out as it does nothing but what is ``wanted``."""
         for level, call in enumerate(event.calls):
             way = [c.node for c in event.calls[: level + 1]]
-            inside = [e for e in self.turn.events if len(e.calls) > level and all(c.node is w for c, w in zip(e.calls, way, strict=False))]
+            inside = [
+                e for e in self.iteration.events if len(e.calls) > level and all(c.node is w for c, w in zip(e.calls, way, strict=False))
+            ]
             if all(any(e is w for w in wanted) for e in inside) and self._does_only(call.func.node, inside, level + 1):
                 statement = statement_of(call.node)
                 if isinstance(statement, (ast.Expr, ast.Assign)) and statement.value is call.node:
@@ -88,12 +91,12 @@ class Body:
         statement = statement_of(event.node)
         if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
             raise Refusal(f"what belongs to the update on {at(event.node)} is part of another statement")
-        if event.gate is not None:
-            if not nodes_of([event.gate]) & {id(event.node)} or len(event.gate.body) > 1:
-                raise Refusal(f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.gate)})")
-            return event.gate
+        if event.condition is not None:
+            if not nodes_of([event.condition]) & {id(event.node)} or len(event.condition.body) > 1:
+                raise Refusal(f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.condition)})")
+            return event.condition
         if event.kind in ("average", "zero") and any(e is event for e in wanted):
-            return outermost(statement, self.loop, self.turn, event.kind)
+            return outermost(statement, self.loop, self.iteration, event.kind)
         return statement
 
     def _does_only(self, function: ast.AST, events: list[Event], level: int) -> bool:
@@ -173,7 +176,7 @@ class Body:
 
     def _steps_after(self, start: Unit) -> list[Event]:
         """The steps after which gradients may be cleared: all, or those of the same optimizers where others compute their gradients later."""
-        steps, backwards = self.turn.of("step"), self.turn.of("backward")
+        steps, backwards = self.iteration.of("step"), self.iteration.of("backward")
         if max(b.order for b in backwards) < min(s.order for s in steps):
             return steps
         return [s for s in steps if any(clears(self.script, z, s) for z in start.events)]
@@ -185,7 +188,7 @@ class Body:
         if run is None or any(e.calls for u in steps for e in u.events):
             return None
         here = block(run[0])
-        beside = all(self._holder(here, Unit(statement_of(b.node), [b])) >= 0 for b in self.turn.of("backward"))
+        beside = all(self._holder(here, Unit(statement_of(b.node), [b])) >= 0 for b in self.iteration.of("backward"))
         return run if beside else None
 
     def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
@@ -200,8 +203,7 @@ class Body:
     def _clear_first(self, statement: ast.stmt) -> None:
         """What may be there when the first window begins is cleared before the loop."""
         if block(statement) is self.loop.body:
-            loads = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - stored_in(statement)
-            if stored_in(self.loop) - stored_in(statement) & loads:
+            if stored_in(self.loop) - stored_in(statement) & loaded_in(statement):
                 raise Refusal(f"what clears gradients on {at(statement)} is made in the loop")
             if not self._is_cleared_before(statement):
                 code, holes = again(statement)
@@ -226,7 +228,7 @@ class Body:
 
     # ------------------------------------------------------------------------------------------------ the losses
     def _divide(self) -> None:
-        for event in self.turn.of("backward"):
+        for event in self.iteration.of("backward"):
             backward = event.backward
             assert backward is not None
             if self.kinds[id(event)] is Kind.SUM:
@@ -249,9 +251,9 @@ class Body:
         return self.window.is_last
 
     def _first_call(self) -> ast.stmt:
-        """The first statement of the loop's body that calls a function with something of the turn in it."""
-        called = [Unit(self.loop, [e]) for e in self.turn.events if e.calls]
-        return min((top_of(self.loop, unit, self.turn) for unit in called), key=lambda s: index(self.loop.body, s))
+        """The first statement of the loop's body that calls a function with something of the iteration in it."""
+        called = [Unit(self.loop, [e]) for e in self.iteration.events if e.calls]
+        return min((top_of(self.loop, unit, self.iteration) for unit in called), key=lambda s: index(self.loop.body, s))
 
     def _in(self, node: ast.AST, name: str, value: str) -> str:
         """What to write for a value of the loop in the code of a function that it calls."""
@@ -280,48 +282,36 @@ class Body:
     def _check_callers(self) -> None:
         functions = self._outer_functions()
         for function in functions:
-            for call in calls_of(self.script).of(function):  # type: ignore[arg-type]
+            for call in self.script.analysis(CallGraph).sites(function):
                 if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
                     raise Refusal(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
 
-    def _outer_functions(self) -> list[ast.AST]:
-        return list({id(c.func.node): c.func.node for e in self.turn.events for c in e.calls}.values())
+    def _outer_functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
+        return list({id(c.func.node): c.func.node for e in self.iteration.events for c in e.calls}.values())
 
     # ------------------------------------------------------------------------------------------------ what must hold
-    def _check_jumps(self, units: list[Unit]) -> None:
-        """Nothing ends the turn of a batch, or a function on the way, before its last unit."""
-        last: dict[int, int] = {}
-        scopes: dict[int, ast.AST] = {}
-        for node in [u.statement for u in units] + [e.node for e in self.turn.of("backward")]:
-            scope: ast.AST = self.loop if within(node, self.loop) else function_of(node)
-            scopes[id(scope)] = scope
-            last[id(scope)] = max(last.get(id(scope), 0), getattr(node, "lineno", 0))
-        for event in self.turn.events:
-            for call in event.calls:
-                scope = self.loop if within(call.node, self.loop) else function_of(call.node)
-                scopes[id(scope)] = scope
-                last[id(scope)] = max(last.get(id(scope), 0), getattr(call.node, "lineno", 0))
-        for key, scope in scopes.items():
-            for jump in jumps(scope):
-                wanted = ast.Continue if scope is self.loop else ast.Return
-                if isinstance(jump, wanted) and jump.lineno < last[key]:
-                    raise Refusal(f"{at(jump)} may end the turn of a batch before its update")
+    def _check_exits(self, units: list[Unit]) -> None:
+        """Nothing ends the iteration of a batch, or a function on the way, before one of its units."""
+        calls = [c.node for e in self.iteration.events for c in e.calls]
+        for node in [*(u.statement for u in units), *(e.node for e in self.iteration.of("backward")), *calls]:
+            if (leaving := cut_short(self.script, node, self.loop if within(node, self.loop) else None)) is not None:
+                raise Refusal(f"{at(leaving)} may end the turn of a batch before its update")
 
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""
-        inside = nodes_of([u.statement for u in units])
-        for gate in (e.gate for u in units for e in u.events if e.gate is not None):
-            for asked in (n for n in ast.walk(gate.test) if isinstance(n, ast.Name)):
-                for node in mentions(function_of(gate), asked.id):
+        inside, graph = nodes_of([u.statement for u in units]), self.script.analysis(Flow).graph(self.loop)
+        for condition in (e.condition for u in units for e in u.events if e.condition is not None):
+            for asked in (n for n in ast.walk(condition.test) if isinstance(n, ast.Name)):
+                for node in mentions(function_of(condition), asked.id):
                     if isinstance(node.ctx, ast.Store) and within(node, self.loop) and id(node) not in inside:
-                        raise Refusal(f"a scheduler is stepped under a condition ({at(gate)})")
+                        raise Refusal(f"a scheduler is stepped under a condition ({at(condition)})")
         for unit in units:
             scope = function_of(unit.statement)
             for name in stored_in(unit.statement):
                 for node in mentions(scope, name):
                     if not isinstance(node.ctx, ast.Load) or id(node) in inside:
                         continue
-                    if scope is self.home and not within(node, self.loop) and not self.window.drop and stands_after(node, self.loop):
+                    if scope is self.home and not within(node, self.loop) and not self.window.drop and graph.may_follow(node, self.loop):
                         continue
                     raise Refusal(f"`{name}` is asked for on {at(node)}, and known only after an update")
             for target in (n for n in ast.walk(unit.statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)):

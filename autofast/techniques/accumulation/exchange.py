@@ -27,10 +27,10 @@ def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: obj
         edits: list[Edit] = []
         needs: tuple[Need, ...] = ((None, beside),)
         try:
-            if planned is not None and planned.window is not None and planned.turn is not None:
+            if planned is not None and planned.window is not None and planned.iteration is not None:
                 condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
-                backwards = [e.node for e in planned.turn.of("backward")]
-                edits = no_sync.no_sync(planned.turn.loop, backwards, condition, planned.edits, calls, name, always=False)
+                backwards = [e.node for e in planned.iteration.of("backward")]
+                edits = no_sync.no_sync(planned.iteration.loop, backwards, condition, planned.edits, calls, name, always=False)
                 needs = ((None, beside), (accumulated.Accumulated, step.loop))
             elif (test := no_sync.last_of_window(script, step)) is not None:
                 assert isinstance(step.loop, ast.For)

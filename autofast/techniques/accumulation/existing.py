@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
+from autofast.flow.defuse import Definition
 from autofast.flow.iterations import within
-from autofast.flow.scopes import mentions
+from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal, at
 
@@ -74,7 +75,7 @@ def _number(script: Script, every: ast.expr) -> int | None:
 def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Existing | None:
     if not isinstance(frame.node, ast.If) or not isinstance(step.loop, ast.For):
         return None
-    test = _resolved(frame.node.test, rest)
+    test = _resolved(script, frame.node.test, rest)
     reader = Counter(script, step.loop, step.loaders)
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and frame.arm else [test]
     for part in parts:
@@ -85,20 +86,19 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
     return None
 
 
-def _resolved(test: ast.expr, rest: Stack) -> ast.expr:
+def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
     """The condition behind a variable or a parameter."""
     for _ in range(6):
-        if not isinstance(test, ast.Name):
+        found = script.analysis(Flow).reaching(test) if isinstance(test, ast.Name) else ()
+        definition = next(iter(found)) if len(found) == 1 else None
+        if definition is None:
             return test
-        scope = function_of(test)
-        stores = [n for n in mentions(scope, test.id) if isinstance(n.ctx, ast.Store)]
-        frames = [f for f in rest if isinstance(f, CallFrame) and f.func.node is scope]
-        if not stores and frames and (given := frames[-1].given.get(test.id)) is not None and given.expr is not None:
-            test = given.expr
-        elif len(stores) == 1 and isinstance(statement := statement_of(stores[0]), ast.Assign) and statement.targets == [stores[0]]:
-            test = statement.value
-        else:
+        frame = next((f for f in reversed(rest) if isinstance(f, CallFrame) and f.func.node is function_of(test)), None)
+        given = frame.given.get(definition.name) if frame is not None and definition.is_parameter else None
+        value = given.expr if given is not None else definition.value
+        if value is None:
             return test
+        test = value
     return test
 
 
@@ -207,17 +207,14 @@ def _follows(script: Script, call: ast.Call, window: Existing) -> bool:
     """The length of a schedule is worked out from the number."""
     if isinstance(window.every, ast.Constant):
         return False
-    todo, seen = [call.args, [k.value for k in call.keywords]], set()
-    names: list[ast.AST] = [n for group in todo for e in group for n in ast.walk(e)]
-    while names:
-        node = names.pop()
+    todo: list[ast.AST] = [n for e in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(e)]
+    seen: set[Definition] = set()
+    while todo:
+        node = todo.pop()
         if isinstance(node, ast.expr) and _alike(node, window.every):
             return True
-        if isinstance(node, ast.Name) and node.id not in seen:
-            seen.add(node.id)
-            scopes = [function_of(node), source_of(node).tree]
-            for store in (m for s in scopes for m in mentions(s, node.id) if isinstance(m.ctx, ast.Store)):
-                statement = statement_of(store)
-                if isinstance(statement, ast.Assign):
-                    names += list(ast.walk(statement.value))
+        if isinstance(node, ast.Name):
+            new = script.analysis(Flow).reaching(node) - seen
+            seen |= new
+            todo += [n for d in new if d.value is not None for n in ast.walk(d.value)]
     return False

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from autofast.edit.edits import Around, Edit, Import
 from autofast.edit.order import Rank
-from autofast.facts.updates.events import Turn, check_hooks
+from autofast.facts.updates.events import Iteration, check_hooks
 from autofast.flow.iterations import within
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import stored_in
@@ -21,18 +21,18 @@ from autofast.techniques.accumulation.window import Window
 SLOW = "the ranks exchange gradients after every batch: put model.no_sync() around forward and backward of all but the last"
 
 
-def communicates(script: Script, turn: Turn, window: Window, edits: list[Edit]) -> str:
+def communicates(script: Script, iteration: Iteration, window: Window, edits: list[Edit]) -> str:
     """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a note where it may be one."""
-    calls = [s.node for s in turn.step.forwards if isinstance(s.node, ast.Call) and any(_is_ddp(o.this) for o in s)]
+    calls = [s.node for s in iteration.step.forwards if isinstance(s.node, ast.Call) and any(_is_ddp(o.this) for o in s)]
     if not calls:
         return ""
     model = calls[0].func
     same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(model, (ast.Name, ast.Attribute))
-    if not same or {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(turn.loop):
+    if not same or {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(iteration.loop):
         return SLOW
     condition = window.is_last.replace("{", "{{").replace("}", "}}")
-    backwards = [e.node for e in turn.of("backward")]
-    quiet = no_sync(turn.loop, backwards, condition, edits, calls, ast.unparse(model), all(_is_ddp(t) for t in script.values(model)))
+    backwards = [e.node for e in iteration.of("backward")]
+    quiet = no_sync(iteration.loop, backwards, condition, edits, calls, ast.unparse(model), all(_is_ddp(t) for t in script.values(model)))
     edits += quiet
     return "" if quiet else SLOW
 

@@ -6,12 +6,11 @@ import ast
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Wrap
-from autofast.facts.updates.events import Event, Turn
-from autofast.flow.iterations import FUNCTIONS
-from autofast.flow.scopes import binds, mentions
+from autofast.facts.updates.events import Event, Iteration
+from autofast.flow.scopes import mentions, owner, variables_of
 from autofast.model.kinds import is_loader
 from autofast.model.script import Scheduler, Script
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Inst, Module, Num, Ref, Seq, Unknown
 from autofast.rule import Refusal, at
 from autofast.techniques.accumulation.window import COUNT, Window
@@ -39,14 +38,14 @@ class Horizons:
     """The edits for all schedulers of a loop. ``keep``: the number of updates stays what it was, that of batches does not."""
 
     script: Script
-    turn: Turn
+    iteration: Iteration
     window: Window
     keep: bool
     edits: list[Edit] = field(default_factory=list)
     _done: set[int] = field(default_factory=set)
 
     def build(self) -> list[Edit]:
-        for event in self.turn.of("schedule"):
+        for event in self.iteration.of("schedule"):
             schedulers = [s for s in self.script.schedulers if any(t is x for t in s.things for x in event.things)]
             if not schedulers:
                 raise Refusal(f"which scheduler is stepped on {at(event.node)} is not known")
@@ -111,7 +110,7 @@ class Horizons:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found = self.script.values(node)
             plain = found and all(isinstance(t, (Ref, Func, Cls, Module, Inst, Const, Arg)) or is_loader(t) for t in found)
-            if not plain and not any(binds(f, node.id) for f in _functions_around(node)):
+            if not plain and isinstance(owner(node), (ast.Module, type(None))):
                 self._variable(node, scheduler.node)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             if any(isinstance(t, (Num, Unknown)) for t in self.script.values(node)):
@@ -148,22 +147,20 @@ class Horizons:
         found = self.script.values(expr)
         if found and all(isinstance(t, (Const, Arg)) for t in found):
             return False
-        scope = function_of(expr)
-        stores = [n for n in mentions(scope, expr.id) if isinstance(n.ctx, ast.Store)]
-        if not stores and not isinstance(scope, ast.Module):
-            scope = source_of(expr).tree
-            stores = [n for n in mentions(scope, expr.id) if isinstance(n.ctx, ast.Store)]
-        if not stores and not found and not any(binds(f, expr.id) for f in _functions_around(expr)):
+        variables = variables_of(expr)
+        variable = variables.of(expr)
+        stores = [n for n in variables.stores(variable) if isinstance(n, ast.Name)] if variable is not None else []
+        if not stores and not found and (variable is None or isinstance(variable.scope, ast.Module)):
             return False  # a function, a class or a module
         statement = statement_of(stores[0]) if len(stores) == 1 else None
-        if not isinstance(statement, ast.Assign) or statement.targets != [stores[0]] or not isinstance(scope, (*FUNCTIONS, ast.Module)):
+        if variable is None or not isinstance(statement, ast.Assign) or statement.targets != stores:
             raise Refusal(f"whether `{expr.id}` on {at(expr)} is a number of batches is not known")
         before = len(self.edits)
         if not self._length(statement.value, call):
             return False
         if len(self.edits) > before or any(e for e in self.edits):
-            for node in mentions(scope, expr.id):
-                if isinstance(node.ctx, ast.Load) and not self._in_scheduler(node):
+            for node in variables.loads(variable):
+                if not self._in_scheduler(node):
                     raise Refusal(f"`{expr.id}` is a number of batches for the scheduler, and for {at(node)} too")
         return True
 
@@ -181,7 +178,7 @@ class Horizons:
 
     def _is_loader(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)
-        mine = {id(t) for s in self.turn.step.loaders for t in (s,)}
+        mine = {id(t) for s in self.iteration.step.loaders for t in (s,)}
         return bool(found) and all(id(t) in mine for t in found)
 
     def _number(self, expr: ast.Call) -> None:
@@ -189,13 +186,3 @@ class Horizons:
             return
         self._done.add(id(expr))
         self.edits.append(Wrap(expr, self.window.count(expr).replace("{", "{{").replace("}", "}}").replace(COUNT, "{}")))
-
-
-def _functions_around(node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
-    found: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = []
-    here = parent_of(node)
-    while here is not None:
-        if isinstance(here, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            found.append(here)
-        here = parent_of(here)
-    return found

@@ -1,4 +1,4 @@
-"""The statements of a turn that belong to the update, and what holds them."""
+"""The statements of an iteration that belong to the update, and what holds them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
-from autofast.facts.updates.events import Event, Turn
+from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.scopes import mentions, stored_in
@@ -38,10 +38,14 @@ def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
     return code_of(dedent("\n".join(lines))), {}
 
 
-def outermost(statement: ast.stmt, loop: ast.AST, turn: Turn, kind: str) -> ast.stmt:
-    """The loop, ``with`` or ``if`` around it that holds nothing else of the turn."""
-    mine = {id(e.node) for e in turn.events if e.kind == kind} | {id(c.node) for e in turn.events if e.kind == kind for c in e.calls}
-    others = {id(e.node) for e in turn.events if e.kind != kind} | {id(c.node) for e in turn.events if e.kind != kind for c in e.calls}
+def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: str) -> ast.stmt:
+    """The loop, ``with`` or ``if`` around it that holds nothing else of the iteration."""
+    mine = {id(e.node) for e in iteration.events if e.kind == kind} | {
+        id(c.node) for e in iteration.events if e.kind == kind for c in e.calls
+    }
+    others = {id(e.node) for e in iteration.events if e.kind != kind} | {
+        id(c.node) for e in iteration.events if e.kind != kind for c in e.calls
+    }
     found = statement
     for outer in ancestors(statement):
         if outer is loop or not isinstance(outer, (ast.For, ast.With, ast.If)) or nodes_of([outer]) & others or within(loop, outer):
@@ -56,7 +60,7 @@ def outermost(statement: ast.stmt, loop: ast.AST, turn: Turn, kind: str) -> ast.
     return found
 
 
-def top_of(loop: ast.For, unit: Unit, turn: Turn) -> ast.stmt:
+def top_of(loop: ast.For, unit: Unit, iteration: Iteration) -> ast.stmt:
     """The statement of the loop's body in which a unit happens."""
     event = unit.events[-1]
     node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node
@@ -66,10 +70,10 @@ def top_of(loop: ast.For, unit: Unit, turn: Turn) -> ast.stmt:
     raise Refusal(f"where {at(node)} stands in the loop is not known")
 
 
-def closed(units: list[Unit], turn: Turn) -> list[Unit]:
+def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
     """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
     units = list(units)
-    events = {id(e.node) for e in turn.events} | {id(c.node) for e in turn.events for c in e.calls}
+    events = {id(e.node) for e in iteration.events} | {id(c.node) for e in iteration.events for c in e.calls}
     while (more := next(_between(units, events), None)) is not None:
         units.append(more)
     return units
@@ -92,7 +96,3 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
 def code_of(text: str) -> str:
     """Plain code inside a template."""
     return text.replace("{", "{{").replace("}", "}}")
-
-
-def stands_after(node: ast.AST, loop: ast.AST) -> bool:
-    return getattr(node, "lineno", 0) > (getattr(loop, "end_lineno", 0) or 0)

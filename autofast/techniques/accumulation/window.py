@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Helper, Wrap
-from autofast.facts.updates.cadence import BARS, Counter, check_loader, jumps
-from autofast.flow.scopes import loaded_in, stored_in
+from autofast.facts.updates.cadence import Counter, check_loader, ends_of, inside_bar
+from autofast.flow.scopes import binds, stored_in, variables_of
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
@@ -96,7 +96,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if not isinstance(loop, ast.For):
         raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
     loader, things = loader_of(script, step, loop)
-    flags = list(dict.fromkeys(f for jump in jumps(loop) for f in _flags(script, jump, loop)))
+    flags = list(dict.fromkeys(f for jump in ends_of(script, loop) for f in _flags(script, jump, loop)))
     if loop.orelse:
         raise Refusal("the loop has an `else`")
     changed = {name for statement in loop.body for name in stored_in(statement)}
@@ -113,8 +113,6 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
 
 def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
     """Options that are off and, where they are on, end the loop early (``if args.dry_run: break``): each batch is a window then."""
-    if isinstance(jump, ast.Continue):
-        return
     for outer in (jump, *ancestors(jump)):
         if outer is loop:
             break
@@ -135,11 +133,10 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         found = script.values(expr)
         if found and all(is_loader(t) for t in found):
             break
-        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
-        (within_,) = inner.values() if len(inner) == 1 else (None,)
-        if not found or within_ is None or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
+        inner = inside_bar(found)
+        if inner is None:
             raise Refusal(f"the loop on {at(loop)} is not over a DataLoader, as far as can be seen: which batch is its last is not known")
-        expr = within_
+        expr = inner
     if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or function_of(expr) is not function_of(loop):
         raise Refusal(f"the loader of the loop on {at(loop)} has no name there: put it into a variable first")
     for thing in found:
@@ -174,15 +171,8 @@ def _counter(script: Script, loop: ast.For, things: list[Thing], changed: set[st
         return reader.name, reader.start, ()
     taken = source_of(loop).names
     name = next((n for n in COUNTERS if n not in taken), "") or source_of(loop).fresh("batch_number")
-    if loaded_in(function_of(loop)) & {"enumerate"} and _is_own(script, loop):
+    other = variables_of(loop).find("enumerate", function_of(loop))
+    if other is not None and binds(other.scope, other.name):
         raise Refusal("`enumerate` is something else here")
     target = Wrap(loop.target, f"{name}, ({{}})" if isinstance(loop.target, ast.Tuple) else f"{name}, {{}}")
     return name, 0, (target, Wrap(loop.iter, "enumerate({})"))
-
-
-def _is_own(script: Script, loop: ast.For) -> bool:
-    source = source_of(loop)
-    return any(
-        (isinstance(n, ast.Name) and n.id == "enumerate" and isinstance(n.ctx, ast.Store)) or getattr(n, "name", "") == "enumerate"
-        for n in ast.walk(source.tree)
-    )

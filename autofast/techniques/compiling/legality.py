@@ -6,14 +6,16 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from autofast.facts.model_objects import held, own_state
+from autofast.facts.model_objects import own_state
+from autofast.facts.parts import held
 from autofast.facts.precision.hazards import Code
 from autofast.facts.retained_graphs import gone_through_twice
+from autofast.flow.callgraph import code_of
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, line_of, parent_of, source_of
-from autofast.model.values import Arguments, Bound, Cls, Const, Ext, Func, Inst, Num, Partial, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import Arguments, Cls, Const, Ext, Inst, Num, Seq, Tensor, Unknown, Values, const
 from autofast.read.recover.build import unwrapped
 from autofast.write.requirements import at_least, rules_out
 
@@ -248,12 +250,7 @@ def _pads(script: Script, args: Arguments) -> str:
     if args.get(-1, "batch_sampler") - {Const(None)}:
         return "a batch_sampler makes the batches"
     for thing in args.get(6, "collate_fn"):
-        while isinstance(thing, Partial) and len(thing.func) == 1:
-            thing = next(iter(thing.func))
-        node: ast.AST | None = thing.node if isinstance(thing, Func) else thing.func.node if isinstance(thing, Bound) else None
-        if isinstance(thing, Inst):
-            node = next((f.node for f in thing.cls.find("__call__") or () if isinstance(f, Func)), None)
-        for call in ast.walk(node) if node is not None else ():
+        for call in (n for c in code_of(thing) if c.makes is None for n in ast.walk(c.function)):
             name = getattr(call.func, "attr", getattr(call.func, "id", "")) if isinstance(call, ast.Call) else ""
             if name in PADS:
                 return f"collate_fn pads each batch to its longest item, by {name}()"

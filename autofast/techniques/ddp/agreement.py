@@ -1,6 +1,6 @@
 """What must be alike in all processes, or they wait for each other for ever, or train different models without a word.
 
-The way through a training step: who leaves out a backward lets the others wait. What is made before the training: data, splits,
+The path through a training step: who leaves out a backward lets the others wait. What is made before the training: data, splits,
 vocabularies. The parameters: nothing but the averaged gradients may change them. What a model keeps from one batch to the next.
 """
 
@@ -9,17 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.scopes import is_parameter
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.source import ancestors, parent_of
 from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal, at
-from autofast.techniques.ddp.assignments import reaching
+from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.loss import Loss
-from autofast.techniques.ddp.setup import Flow
+from autofast.techniques.ddp.setup import Extent
 
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "secrets.", "uuid.")
 NO_DRAW = ("random.seed", "numpy.random.seed", "random.getstate", "random.setstate", "numpy.random.get_state", "numpy.random.set_state")
@@ -27,20 +28,20 @@ OWN_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "rando
 ORDERED = ("builtins.list", "builtins.enumerate", "builtins.tuple", "builtins.iter", "builtins.zip", "random.sample", "numpy.array")
 
 
-def check(script: Script, flow: Flow, losses: Loss) -> None:
+def check(script: Script, extent: Extent, losses: Loss) -> None:
     """Raises :class:`Refusal` where something may differ between processes."""
     for step in script.steps:
-        _way(script, step, losses)
+        _path(script, step, losses)
     _orders(script)
-    _draws_before(script, flow)
+    _draws_before(script, extent)
     for site in script.log.of("inplace"):
         _written(script, site.node, list(site))
     for inst in {id(t): t for s in script.steps for t in s.models if isinstance(t, Inst)}.values():
         _kept(script, inst, set())
 
 
-# ------------------------------------------------------------------------------------------------ the way through a step
-def _way(script: Script, step: Step, losses: Loss) -> None:
+# ------------------------------------------------------------------------------------------------ the path through a step
+def _path(script: Script, step: Step, losses: Loss) -> None:
     """No condition in a training step depends on the samples that a process has."""
     frames: dict[int, BranchFrame] = {}
     sites = [*(b.site for b in step.backwards), *(u.site for u in step.updates), *step.forwards]
@@ -63,8 +64,7 @@ def _catches(frame: TryFrame) -> ast.AST | None:
     """A handler that goes on after an error; one for Ctrl-C does not, which reaches all processes."""
     handlers = frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
     for handler in handlers:
-        names = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else {"BaseException"}
-        if names <= {"KeyboardInterrupt", "SystemExit"} or isinstance(handler.body[-1], ast.Raise):
+        if caught(handler) <= {"KeyboardInterrupt", "SystemExit"} or isinstance(handler.body[-1], ast.Raise):
             continue
         return handler
     return None
@@ -92,10 +92,10 @@ def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str
                 return "depends on the batch"
             if isinstance(thing, Num) and thing.synced is not None and not thing.synced.param:
                 return "depends on the batch"
-        if isinstance(node, ast.Name) and depth < 3 and not is_parameter(function_of(node), node.id):
-            for store in reaching(node):
-                parent = parent_of(store)
-                if isinstance(parent, ast.Assign) and (why := _of_a_share(script, parent.value, losses, depth + 1)):
+        if isinstance(node, ast.Name) and depth < 3:
+            for definition in script.analysis(Flow).reaching(node):
+                before = definition.node if definition.is_augmented else definition.value
+                if isinstance(before, ast.expr) and (why := _of_a_share(script, before, losses, depth + 1)):
                     return why
     return ""
 
@@ -169,21 +169,21 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
             return True
         if isinstance(outer, ast.stmt):
             targets = outer.targets if isinstance(outer, ast.Assign) else []
-            return any(isinstance(t, ast.Name) and _sorted_later(outer, t.id) for t in targets)
+            return any(isinstance(t, ast.Name) and _is_sorted_later(script.analysis(Flow), t) for t in targets)
     return False
 
 
-def _sorted_later(statement: ast.stmt, name: str) -> bool:
+def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
     """``words = list(set(text)); words.sort()``"""
-    scope = function_of(statement)
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sort":
-            if isinstance(node.func.value, ast.Name) and node.func.value.id == name and node.lineno > statement.lineno:
-                return True
+    for use in flow.definitions(target).uses(Definition(target.id, target)):
+        method = parent_of(use)
+        called = isinstance(method, ast.Attribute) and method.attr == "sort" and isinstance(parent_of(method), ast.Call)
+        if called and flow.graph(target).postdominates(use, target):
+            return True
     return False
 
 
-def _draws_before(script: Script, flow: Flow) -> None:
+def _draws_before(script: Script, extent: Extent) -> None:
     """Before the group is made, nothing is drawn that is not seeded; and no generator of its own goes without a seed."""
     seeded: set[str] = set()
     for (kind, _), site in sorted(script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)):
@@ -193,7 +193,7 @@ def _draws_before(script: Script, flow: Flow) -> None:
             if kind in OWN_GENERATORS and not _given(occurrence) and not _seeded_later(script, site.node):
                 raise Refusal(f"{kind} on {at(site.node)} has no seed: every process would draw other numbers for what must be the same")
             if kind.startswith(DRAWS) and not kind.startswith((*NO_DRAW, *OWN_GENERATORS)) and kind.split(".")[0] not in seeded:
-                if flow.statement(occurrence.stack, site.node) is None:
+                if extent.statement(occurrence.stack, site.node) is None:
                     raise Refusal(f"{kind} on {at(site.node)} draws before the training starts, without a seed: seed it first")
 
 

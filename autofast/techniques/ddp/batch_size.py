@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.flow.call_sites import calls_of
-from autofast.flow.definition_sites import argument
-from autofast.flow.scopes import mentions
+from autofast.flow.callgraph import Callee, CallGraph, Function, code_of
+from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scope_of
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import ancestors, parent_of, statement_of
 from autofast.model.values import Bound, Func, Method, Ref, Tensor
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.data import size_of
@@ -60,25 +59,22 @@ def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
 
 
 def _of_name(script: Script, name: ast.Name) -> Iterator[ast.expr]:
-    function = function_of(name)
-    home: ast.AST = (
-        function
-        if any(isinstance(n.ctx, ast.Store) for n in mentions(function, name.id)) or _is_parameter(function, name.id)
-        else source_of(name).tree
-    )
-    for node in mentions(home, name.id):
-        if isinstance(node.ctx, ast.Load) and node is not name and script.reached(node) and not _in_loader(script, node):
+    for node in _loads(script, name):
+        if node is not name:
             yield node
-    if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and home is function and _is_parameter(function, name.id):
-        for call in calls_of(script).of(function):
-            passed = argument(call, function, name.id)
-            if passed is not None:
-                yield from _uses(script, passed)
+    function = owner(name)
+    if isinstance(function, Function) and is_parameter(function, name.id):
+        calls = script.analysis(CallGraph)
+        for call in calls.sites(function):
+            for callee in (c for c in calls.callees(call) if c.function is function):
+                if (passed := calls.argument(call, callee, name.id)) is not None:
+                    yield from _uses(script, passed)
 
 
-def _is_parameter(function: ast.AST, name: str) -> bool:
-    spec = getattr(function, "args", None)
-    return isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+def _loads(script: Script, name: ast.Name) -> list[ast.Name]:
+    """Where the script reads the variable that a name is, but to make a loader."""
+    found = mentions(scope_of(name), name.id)
+    return [n for n in found if isinstance(n.ctx, ast.Load) and script.reached(n) and not _in_loader(script, n)]
 
 
 def _in_loader(script: Script, node: ast.AST) -> bool:
@@ -136,9 +132,8 @@ def _kept(script: Script, statement: ast.AST, known: Known, depth: int) -> None:
         return
     for target in statement.targets:
         if isinstance(target, ast.Name):
-            for node in mentions(function_of(target), target.id):
-                if isinstance(node.ctx, ast.Load) and script.reached(node) and not _in_loader(script, node):
-                    _check(script, node, known, depth + 1)
+            for node in _loads(script, target):
+                _check(script, node, known, depth + 1)
 
 
 def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth: int) -> None:
@@ -149,7 +144,7 @@ def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth:
         if isinstance(callee, Method) and name in SAYS:
             continue
         if isinstance(callee, (Func, Bound)) and depth < 4:
-            _in_function(script, use, call, callee, known, depth)
+            _in_function(script, use, call, code_of(callee)[0], known, depth)
             continue
         if _evaluates(script, call) or _apart(script, call, known):
             continue
@@ -159,12 +154,10 @@ def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth:
         )
 
 
-def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Func | Bound, known: Known, depth: int) -> None:
-    node = callee.func.node if isinstance(callee, Bound) else callee.node
-    if isinstance(node, ast.Lambda):
-        raise Refusal(f"what the batch size on {at(use)} is used for is not known")
-    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    mine = [n for n in names if (e := argument(call, node, n)) is not None and any(x is use for x in ast.walk(e))]
+def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Callee, known: Known, depth: int) -> None:
+    calls, node = script.analysis(CallGraph), callee.function
+    given = {p.arg: calls.argument(call, callee, p.arg) for p in parameters(node)}
+    mine = [name for name, e in given.items() if e is not None and any(x is use for x in ast.walk(e))]
     if not mine:
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     for name in mine:
@@ -187,7 +180,7 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
         return False
     target = statement.targets[0]
-    loads = [n for n in mentions(function_of(target), target.id) if isinstance(n.ctx, ast.Load) and script.reached(n)]
+    loads = [n for n in mentions(scope_of(target), target.id) if isinstance(n.ctx, ast.Load) and script.reached(n)]
     return all(_shown_only(script, n, known) for n in loads)
 
 

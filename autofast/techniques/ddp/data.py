@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap
 from autofast.facts.loaders import given, managed
 from autofast.facts.updates import cadence
-from autofast.flow.iterations import FUNCTIONS, loop_of, within
-from autofast.flow.scopes import mentions, stored_in
+from autofast.flow.iterations import FUNCTIONS, loop_of
+from autofast.flow.program import Flow
+from autofast.flow.scopes import is_local, stored_in
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -299,8 +300,7 @@ def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str
         raise Refusal(f"the dataset of the loader on {where} is not in a variable: put it into one")
     table, edits = spread[0].id, list[Edit]()
     lines: list[str] = []
-    later = (n for n in mentions(function_of(call), table) if isinstance(n.ctx, ast.Load) and n.lineno > statement_of(call).lineno)
-    if any(n is not spread[0] and not within(n, call) for n in later):
+    if not is_local(spread[0]) or table in script.analysis(Flow).definitions(call).live_after(statement_of(call)):
         original, table = table, ranks.fresh(_sampler_name(loader).replace("sampler", "args"))
         lines.append(f"{table} = dict({original})")
         edits.append(Rewrite(spread[0], table))

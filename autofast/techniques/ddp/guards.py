@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.host_io import Effect
+from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
 from autofast.model.script import Script
 from autofast.model.source import ancestors, parent_of, statement_of
@@ -21,11 +21,11 @@ class Host:
     ``guards`` maps the id of each guarded statement to the first and last statement of the guard around it.
     """
 
-    def __init__(self, script: Script, every: list[Effect], splits: frozenset[int] = frozenset()):
+    def __init__(self, script: Script, every: list[HostEffect], splits: frozenset[int] = frozenset()):
         """``splits`` are statements (by id) before which no guard goes on."""
         self.script, self.all = script, every
         self.guards: dict[int, tuple[ast.stmt, ast.stmt]] = {}
-        self.inline: list[Effect] = []  # in a lambda or comprehension
+        self.inline: list[HostEffect] = []  # in a lambda or comprehension
         for effect in self.all:
             if effect.kind in ("forbidden", "unknown"):
                 raise Refusal(_refusal(effect))
@@ -65,7 +65,7 @@ class Host:
                         raise Refusal(f"`{ast.unparse(node)}` on {at(node)} uses a writer that one process has only")
 
 
-def _statement(effect: Effect) -> ast.stmt | None:
+def _statement(effect: HostEffect) -> ast.stmt | None:
     """The statement that does nothing but this."""
     node: ast.AST = effect.node
     outer = parent_of(node)
@@ -104,12 +104,19 @@ def run(statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] =
     return beside[first], beside[last]
 
 
-def short(effect: Effect) -> str:
+def caught(handler: ast.ExceptHandler) -> set[str]:
+    """The exceptions that a handler takes, as they are written; ``BaseException`` where it names none."""
+    if handler.type is None:
+        return {"BaseException"}
+    return {ast.unparse(kind) for kind in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])}
+
+
+def short(effect: HostEffect) -> str:
     text = ast.unparse(effect.node.func)
     return f"{text}()" if len(text) < 40 else f"{effect.name.rsplit('.', 1)[-1]}()"
 
 
-def _refusal(effect: Effect) -> str:
+def _refusal(effect: HostEffect) -> str:
     name, place = short(effect), at(effect.node)
     if effect.name == "builtins.input":
         return f"`input()` on {place} asks the user, which several processes cannot do"

@@ -2,7 +2,7 @@
 
 Statements that only do such things stand under ``if RANK == 0:``; files are opened as ``os.devnull`` by the others, so that whatever
 writes to them needs no change; a writer object is None there, and all its uses are guarded; progress bars are disabled; downloads
-happen in one process of a machine first. Where a guarded statement needs a value of all processes, :mod:`_ddp_metrics` puts that before it.
+happen in one process of a machine first. Where a guarded statement needs a value of all processes, :mod:`.metrics` puts that before it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
-from autofast.facts.host_io import Effect
+from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import const
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.guards import Host, run, short
-from autofast.techniques.ddp.names import Ranks, Training
-from autofast.techniques.ddp.uniformity.follow import followed
+from autofast.techniques.ddp.names import Ranks
 
 NOTHING_BACK = frozenset({"builtins.print", "torch.save", "builtins.input"})
 
 
-def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
+def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:
     """The edits by which each effect happens once; raises :class:`Refusal`."""
-    host, _ = followed(script, training)
     made: list[Edit] = []
     for first, last in {(id(a), id(b)): (a, b) for a, b in host.guards.values()}.values():
         made.append(Around(first, last, f"if {ranks.first(first)}:"))
@@ -39,7 +37,7 @@ def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
     return [*made, *_downloads(script, ranks, host)]
 
 
-def _others(script: Script, ranks: Ranks, effect: Effect) -> Iterator[Edit]:
+def _others(script: Script, ranks: Ranks, effect: HostEffect) -> Iterator[Edit]:
     call = effect.node
     if effect.kind == "writer":
         yield Wrap(call, f"{{}} if {ranks.first(call)} else None")

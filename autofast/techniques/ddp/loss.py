@@ -14,14 +14,16 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import reduce
 
-from autofast.flow.scopes import is_parameter
+from autofast.flow.callgraph import Callee, CallGraph, code_of
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes, parameters
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Backward, Script
-from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const
+from autofast.model.source import function_of, parent_of
+from autofast.model.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const, one
 from autofast.rule import Refusal, at
-from autofast.techniques.ddp.assignments import assigned, index_in, is_recursive, is_stored, reaching
 from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 
 FUNCTIONAL = "torch.nn.functional."
@@ -55,18 +57,28 @@ FLAT = (Kind.NUMBER, Kind.SAME)
 Env = Mapping[str, Kind]
 
 
+class _Circular(Exception):
+    """A value that depends on nothing but itself, as far as it has been followed."""
+
+
 class Loss:
     """Follows the losses of a script. Results are kept by place and by what the parameters are."""
 
     def __init__(self, script: Script):
         self.script = script
+        self.flow = script.analysis(Flow)
+        self.calls = script.analysis(CallGraph)
         self._depth = 0
         self._checked: dict[int, bool] = {}
-        self._assumed: dict[tuple[int, str], Kind] = {}
+        self._assumed: dict[tuple[Definition, int], Kind | None] = {}  # definitions (with an env) that are being looked at
+        self._asked: set[tuple[Definition, int]] = set()  # those of them whose value depends on itself
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
-        kind = self.kind(backward.expr, None, {})
+        try:
+            kind = self.kind(backward.expr, None, {})
+        except _Circular:
+            raise self.unknown(backward.expr) from None
         if kind is Kind.MEAN:
             return "mean"
         if kind is Kind.SUM:
@@ -144,10 +156,7 @@ class Loss:
             return False
         match expr:
             case ast.Name():
-                if is_parameter(function_of(expr), expr.id):
-                    return env.get(expr.id) is Kind.COUNT
-                stores = reaching(expr)
-                found = [self._counts(v, scope, env, depth + 1) for n in stores if (v := assigned(n)) is not None]
+                found = [self._counts_defined(d, scope, env, depth + 1) for d in self.flow.reaching(expr)]
                 if any(found) and not all(found):
                     raise self.unknown(expr)
                 return any(found)
@@ -165,74 +174,77 @@ class Loss:
                     raise self.unknown(expr)
         return False
 
+    def _counts_defined(self, d: Definition, scope: ast.AST | None, env: Env, depth: int) -> bool:
+        if d.is_parameter:
+            return env.get(d.name) is Kind.COUNT
+        if d.is_augmented and isinstance(d.node, ast.Name):
+            return self._counts(d.node, scope, env, depth)
+        return d.value is not None and self._counts(d.value, scope, env, depth)
+
     def _is_batch(self, expr: ast.expr) -> bool:
         """A tensor that depends on the batch, not the loader or its dataset."""
         return any(isinstance(t, Tensor) and not t.param for t in self.script.values(expr))
 
     def _name(self, expr: ast.Name, scope: ast.AST | None, env: Env) -> Kind:
-        home = function_of(expr)
-        if home is scope and expr.id in env and not is_stored(home, expr.id):
-            return env[expr.id]
-        if (id(home), expr.id) in self._assumed:
-            return self._assumed[id(home), expr.id]
-        kinds: list[Kind] = []
-        running: list[tuple[ast.AugAssign, Kind]] = []
-        again: list[ast.expr] = []
-        for store in reaching(expr):
-            parent, value = parent_of(store), assigned(store)
-            if isinstance(parent, ast.AugAssign):
-                running.append((parent, self.kind(parent.value, scope, env)))
-            elif value is not None and is_recursive(store, value):
-                again.append(value)
-            elif value is not None:
-                kinds.append(self.kind(value, scope, env))
-            elif (of := self._target(expr, store, scope, env)) is not None:
-                kinds.append(of)
-            else:
-                raise self.unknown(expr)
-        if not kinds and home is scope and expr.id in env:
-            kinds.append(env[expr.id])
+        definitions = self.flow.reaching(expr)
+        if not definitions:
+            return self._by_values(expr)
+        found = [self._defined(d, expr, scope, env) for d in sorted(definitions, key=_place)]
+        kinds = [kind for kind in found if kind is not None]
         if not kinds:
-            kinds.append(self._by_values(expr))
-        kind = self._join(expr, kinds)
-        for statement, more in running:
-            kind = self._arithmetic(statement, statement.op, kind, more)
-        for value in again:
-            kind = self._again(expr, home, value, kind, scope, env)
-        return kind
+            raise _Circular
+        return self._join(expr, kinds)
 
-    def _again(self, expr: ast.Name, home: ast.AST, value: ast.expr, kind: Kind, scope: ast.AST | None, env: Env) -> Kind:
-        """``loss = loss + more``, in a loop or where an earlier value is kept."""
-        key = id(home), expr.id
-        for _ in range(3):
-            self._assumed[key] = kind
-            try:
-                wider = self._join(expr, [kind, self.kind(value, scope, env)])
-            finally:
-                del self._assumed[key]
-            if wider is kind:
-                return kind
-            kind = wider
-        raise self.unknown(expr)
+    def _defined(self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env) -> Kind | None:
+        """What a definition gives its variable; None while that only depends on itself (``loss = loss + more`` in a loop)."""
+        key = d, id(env)
+        if key in self._assumed:
+            self._asked.add(key)
+            return self._assumed[key]
+        kind: Kind | None = None
+        try:
+            for _ in range(4):
+                self._assumed[key] = kind
+                try:
+                    found = self._value(d, load, scope, env)
+                except _Circular:
+                    return kind
+                wider = found if kind is None else self._join(load, [kind, found])
+                if wider is kind or key not in self._asked:
+                    return wider
+                kind = wider
+        finally:
+            del self._assumed[key]
+            self._asked.discard(key)
+        raise self.unknown(load)
 
-    def _target(self, load: ast.Name, store: ast.Name, scope: ast.AST | None, env: Env) -> Kind | None:
+    def _value(self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env) -> Kind:
+        if d.is_parameter and function_of(d.node) is scope and d.name in env:
+            return env[d.name]
+        if not isinstance(d.node, ast.Name):
+            return self._by_values(load)
+        if isinstance(parent := parent_of(d.node), ast.AugAssign):
+            return self._arithmetic(parent, parent.op, self._name(d.node, scope, env), self.kind(parent.value, scope, env))
+        if d.value is not None:
+            return self.kind(d.value, scope, env)
+        if (kind := self._part(load, d.node, scope, env)) is not None:
+            return kind
+        raise self.unknown(load)
+
+    def _part(self, load: ast.Name, store: ast.Name, scope: ast.AST | None, env: Env) -> Kind | None:
         """A name in a tuple, or the target of a loop."""
-        statement, outer = statement_of(store), parent_of(store)
-        while isinstance(outer, (ast.Tuple, ast.List, ast.Starred)):
-            outer = parent_of(outer)
+        whole = _whole_target(store)
+        outer = parent_of(whole)
         if isinstance(outer, ast.Assign):
             values = self.script.values(load)
             if values and all(_is_plain(t) for t in values):
                 return Kind.NUMBER
-            if isinstance(outer.value, ast.Call) and (part := index_in(outer, store)) is not None:
-                callees = list(self.script.values(outer.value.func))
-                if len(callees) == 1 and isinstance(callee := callees[0], (Func, Bound)):
-                    func = callee.func if isinstance(callee, Bound) else callee
-                    return self._function(outer.value, func, isinstance(callee, Bound), scope, env, part)
+            if isinstance(outer.value, ast.Call) and (place := _index(whole, store)) is not None:
+                callee = one(self.script.values(outer.value.func))
+                if isinstance(callee, (Func, Bound)):
+                    return self._function(outer.value, code_of(callee)[0], scope, env, place)
             return self.kind(outer.value, scope, env)
-        if isinstance(outer, (ast.For, ast.comprehension)) or isinstance(statement, ast.For):
-            return self._by_values(load)
-        return None
+        return self._by_values(load) if isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension)) else None
 
     def _by_values(self, expr: ast.expr) -> Kind:
         """What the reader knows of a value that comes from elsewhere."""
@@ -341,8 +353,7 @@ class Loss:
         if isinstance(callee, Method):
             return self._method(call, callee.name, scope, env)
         if isinstance(callee, (Func, Bound)):
-            func = callee.func if isinstance(callee, Bound) else callee
-            return self._function(call, func, isinstance(callee, Bound), scope, env)
+            return self._function(call, code_of(callee)[0], scope, env)
         raise self.unknown(call)
 
     def _loss(self, call: ast.Call, name: str, named: Mapping[str, Given], positional: bool, scope: ast.AST | None, env: Env) -> Kind:
@@ -372,10 +383,10 @@ class Loss:
             self.kind(a.value if isinstance(a, ast.Starred) else a, scope, env) for a in (*call.args, *(k.value for k in call.keywords))
         ]
         if is_loss(callee) or (isinstance(callee, Inst) and self._reduces(callee)):
-            forward = [f for f in callee.cls.find("forward") or () if isinstance(f, Func)] if isinstance(callee, Inst) else []
+            forward = code_of(callee)
             if len(forward) != 1:
                 raise self.unknown(call)
-            return self._function(call, forward[0], True, scope, env)
+            return self._function(call, forward[0], scope, env)
         kind = self._each(call, given)
         if id(callee) not in self._checked:
             self._checked[id(callee)] = check_forward(self.script, callee)
@@ -451,27 +462,21 @@ class Loss:
             return kind
         raise self.unknown(call)
 
-    def _function(self, call: ast.Call, func: Func, bound: bool, scope: ast.AST | None, env: Env, part: int | None = None) -> Kind:
+    def _function(self, call: ast.Call, callee: Callee, scope: ast.AST | None, env: Env, part: int | None = None) -> Kind:
         """A function of the project: what it returns with these arguments, or one part of that."""
-        node = func.node
-        if isinstance(node, ast.Lambda):
-            raise self.unknown(call)
-        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        node = callee.function
         inner: dict[str, Kind] = {}
-        for n, value in enumerate(call.args):
-            position = n + (1 if bound else 0)
-            if isinstance(value, ast.Starred) or position >= len(names):
+        given: set[int] = set()
+        for parameter in parameters(node):
+            value = self.calls.argument(call, callee, parameter.arg)
+            if value is None and not self.calls.leaves_default(call, callee, parameter.arg):
                 raise self.unknown(call)
-            inner[names[position]] = self._argument(value, scope, env)
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                raise self.unknown(call)
-            inner[keyword.arg] = self._argument(keyword.value, scope, env)
-        for parameter in (*names, *(a.arg for a in node.args.kwonlyargs)):
-            inner.setdefault(parameter, Kind.NUMBER)  # a default, or self
-        returned = [r.value for r in ast.walk(node) if isinstance(r, ast.Return) and r.value is not None and function_of(r) is node]
-        reached = [r for r in returned if self.script.reached(r)]
-        if not reached or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+            given.add(id(value))
+            inner[parameter.arg] = self._argument(value, scope, env) if value is not None else Kind.NUMBER
+        if any(id(a) not in given for a in call.args):  # they go to `*args`
+            raise self.unknown(call)
+        reached = [r for r in self.calls.results(node) if self.script.reached(r)]
+        if not reached or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(node)):
             raise self.unknown(call)
         if part is not None and all(isinstance(r, ast.Tuple) and len(r.elts) > part for r in reached):
             reached = [r.elts[part] for r in reached if isinstance(r, ast.Tuple)]
@@ -485,6 +490,24 @@ class Loss:
 
 
 # ------------------------------------------------------------------------------------------------ small questions
+def _place(d: Definition) -> tuple[str, int, int]:
+    return d.name, getattr(d.node, "lineno", 0), getattr(d.node, "col_offset", 0)
+
+
+def _whole_target(store: ast.AST) -> ast.AST:
+    """The tuple of targets that a name stands in."""
+    while isinstance(outer := parent_of(store), (ast.Tuple, ast.List, ast.Starred)):
+        store = outer
+    return store
+
+
+def _index(target: ast.AST, store: ast.Name) -> int | None:
+    """The place of a name in ``loss, hits = ...``."""
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
+        return None
+    return next((n for n, e in enumerate(target.elts) if e is store), None)
+
+
 def _is_plain(thing: Thing) -> bool:
     return isinstance(thing, (Const, Num, Arg))
 

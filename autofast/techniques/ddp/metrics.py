@@ -11,14 +11,14 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
+from autofast.flow.scopes import is_local, owner
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import Source, ancestors, parent_of, source_of, statement_of
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
 from autofast.techniques.ddp.uniformity.calls import ADDERS
-from autofast.techniques.ddp.uniformity.follow import followed
 from autofast.techniques.ddp.uniformity.state import Note
 from autofast.techniques.ddp.uniformity.walk import Walk
 
@@ -58,9 +58,8 @@ def {name}(value):
 READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze", "mean", "sum"})
 
 
-def edits(script: Script, ranks: Ranks, training: Training) -> list[Edit]:
+def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Walk) -> list[Edit]:
     """The edits by which every number means what it meant; raises :class:`Refusal`."""
-    host, walk = followed(script, training)
     walk.check_uses()
     _check_followed(script, host, walk)
     words = _Words(ranks)
@@ -178,15 +177,8 @@ def _root(expr: ast.expr) -> Iterator[tuple[str, ast.AST]]:
         expr = expr.value
     if isinstance(expr, ast.Attribute):
         yield expr.attr, expr
-    elif isinstance(expr, ast.Name) and not is_local(expr):
+    elif isinstance(expr, ast.Name) and (isinstance(owner(expr), ast.Module) or not is_local(expr)):
         yield expr.id, expr
-
-
-def is_local(name: ast.Name) -> bool:
-    """A variable of the function itself."""
-    scope = function_of(name)
-    inside = (n for n in ast.walk(scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return not isinstance(scope, ast.Module) and any(n.id == name.id for n in inside)
 
 
 def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:

@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.facts.gradients import left_out, parameters_of, used_parameters
 from autofast.facts.parts import parts_of
-from autofast.flow.call_sites import Attribute, Scope, Variable, calls_of
-from autofast.flow.definition_sites import argument, home_of
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Function
+from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.iterations import FUNCTIONS
 from autofast.flow.positions import block as block_around
-from autofast.flow.scopes import is_parameter, mentions
-from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack
+from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
+from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Options, Refusal, at
@@ -207,28 +208,14 @@ def _several_at_once(mine: Trained) -> ast.AST | None:
 
 def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
     """Parameters that are frozen or freed while the training runs: the wrapper was told at its beginning."""
-    outer = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
-    functions = {
-        id(f.func.node) for s in mine.steps for n, f in enumerate(s.stack) if isinstance(f, CallFrame) and _turns(s.stack[:n], outer)
-    }
-    places: list[ast.AST] = []
-    for site in script.log.of(f".{attribute}"):
-        places += [site.node for o in site if _turns(o.stack, outer)]
-    for source in script.sources:
-        for node in ast.walk(source.tree):
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr == attribute
-                and isinstance(node.ctx, ast.Store)
-                and script.reached(statement_of(node))
-            ):
-                if any(id(a) in outer or id(a) in functions for a in ancestors(node)):
-                    places.append(node)
+    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
+    stores = [s for s in script.log.of("set_attribute", "set_elsewhere", "tensor_write") if s.occurrences[0].data.get("name") == attribute]
+    places = [s.node for s in (*script.log.of(f".{attribute}"), *stores) for o in s if _repeats(o.stack, loops)]
     if places:
         raise Refusal(f"parameters are frozen or freed while it trains ({at(places[0])}): DistributedDataParallel must know them before")
 
 
-def _turns(stack: Stack, loops: set[int]) -> bool:
+def _repeats(stack: Stack, loops: set[int]) -> bool:
     return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)
 
 
@@ -295,7 +282,7 @@ def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str])
 class _Bring:
     """Brings the wrapper to the places that call the model, by an argument where the function has one for the model."""
 
-    def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Scope | None):
+    def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Function | None):
         self.script, self.mine, self.way, self.name, self.scope = script, mine, way, name, scope
         self.edits: dict[int, Edit] = {}
         self.things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
@@ -312,22 +299,22 @@ class _Bring:
         self.edits[id(func)] = Rewrite(func, text)
         return text
 
-    def _name(self, function: Scope) -> str:
+    def _name(self, function: Function) -> str:
         name = self.way.to(function)
         if name is None:
             raise Refusal(f"the model cannot be brought to {at(function)}: {self.way.refusal}")
         return name
 
-    def _is_given(self, function: Scope, name: str) -> bool:
+    def _is_given(self, function: Function, name: str) -> bool:
         """The function gets the model by a parameter that can hold the wrapper instead: then all its calls give that."""
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not is_parameter(function, name):
             return False
         if not all(self._is_light(n) for n in mentions(function, name)):
             return False
-        calls = calls_of(self.script)
-        if calls.elsewhere(function) is not None or not calls.of(function):
+        calls = self.script.analysis(CallGraph)
+        if calls.complete(function):
             return False
-        given = [(call, argument(call, function, name)) for call in calls.of(function)]
+        given = [(s, calls.argument(s, c, name)) for s in calls.sites(function) for c in calls.callees(s) if c.function is function]
         if any(expr is None or not self.script.values(expr) for _, expr in given):
             return False
         mine = [(c, e) for c, e in given if e is not None and any(id(t) in self.things for t in self.script.values(e))]
@@ -349,7 +336,7 @@ class _Bring:
 
 
 # ------------------------------------------------------------------------------------------------ where it is made
-def _beside_variable(script: Script, mine: Trained, scope: Scope, stores: Iterable[ast.stmt]) -> None:
+def _beside_variable(script: Script, mine: Trained, scope: Function, stores: Iterable[ast.stmt]) -> None:
     """Directly before the statement, in the block of the model's variable, that leads to the training."""
     stores = list(stores)
     here = _block_with(stores)
@@ -409,7 +396,7 @@ def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:
     return next((mine[id(n)] for n in (node, *ancestors(node)) if id(n) in mine), None)  # type: ignore[return-value]
 
 
-def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Scope, place: int) -> None:
+def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Function, place: int) -> None:
     """Nothing moves or converts the model after the wrapper is made."""
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     order = {id(s): n for n, s in enumerate(here)}
@@ -453,11 +440,10 @@ def _beside_attribute(script: Script, mine: Trained, owners: tuple[Inst, ...], s
                 raise Refusal(f"{function.name}() makes the model and trains it: train it in a method of its own")
     last = body[-1]
     mine.anchor, mine.after = last, not isinstance(last, ast.Return)
-    if any(isinstance(n, ast.Return) and n is not last for n in ast.walk(function)):
+    if any(isinstance(n, ast.Return) and n is not last for n in own_nodes(function)):
         raise Refusal(f"{function.name}() may end before the model is complete")
-    for name in (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
-        if name == this:
-            raise Refusal(f"`{this}` is something else on {at(function)}")
+    if any(isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load) for n in mentions(function, this)):
+        raise Refusal(f"`{this}` is something else on {at(function)}")
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     for site in script.log.of("move_model"):
         for occurrence in site:

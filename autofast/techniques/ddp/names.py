@@ -17,7 +17,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Helper, Import
-from autofast.flow.call_sites import Scope
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
@@ -152,7 +151,7 @@ class Training:
             DistributedDataParallel to what is called there. All other uses stay on the raw module.
         loaders: those whose batches are shared out by a DistributedSampler; ``batch`` is the part of the whole batch that a rank has.
         epochs: the loop around the training loops, if there is one.
-        setup: just before this statement the process group is made (``flow`` is the function or module whose code it is).
+        setup: just before this statement the process group is made.
         end: after this statement the group is left. reductions: ``mean`` or ``sum`` over the batch, by the id of each backward's call.
     """
 
@@ -162,7 +161,6 @@ class Training:
     optimizers: list[Thing]
     setup: ast.stmt
     end: ast.stmt
-    flow: Scope
     epochs: ast.AST | None = None
     wrapped: dict[int, str] = field(default_factory=dict)
     reductions: dict[int, str] = field(default_factory=dict)

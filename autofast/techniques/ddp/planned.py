@@ -15,7 +15,8 @@ from autofast.techniques.ddp import agreement, batch_size, data, host, metrics, 
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained
 from autofast.techniques.ddp.names import Ranks, Training
-from autofast.techniques.ddp.setup import Flow, Happening
+from autofast.techniques.ddp.setup import Extent, Happening
+from autofast.techniques.ddp.uniformity.follow import followed
 
 FRAMEWORKS = {
     "accelerate": "Accelerate distributes it: start it with `accelerate launch --num_processes N`",
@@ -56,16 +57,17 @@ def edits_for(
         batch_size.check(script, loader, model.passes_of(script))
     losses = Loss(script)
     reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
-    flow = setup.flow_of(script, _happenings(script, models))
-    agreement.check(script, flow, losses)
+    extent = setup.extent_of(script, _happenings(script, models))
+    agreement.check(script, extent, losses)
     ranks = Ranks(script)
-    edits = setup.group(script, ranks, flow)
+    edits = setup.group(script, ranks, extent)
     edits += setup.devices(script, ranks)
     edits += parallel(ranks) if parallel is not None else []
     wrappers, wrapped = model.edits(script, ranks, models, options, seeds=True)
-    training = _training(script, models, loaders, flow, wrapped, reductions)
-    edits += host.edits(script, ranks, training)  # first: who downloads stands before the dataset
-    edits += metrics.edits(script, ranks, training)
+    training = _training(script, models, loaders, extent, wrapped, reductions)
+    outside, walk = followed(script, training)
+    edits += host.edits(script, ranks, outside)  # first: who downloads stands before the dataset
+    edits += metrics.edits(script, ranks, training, outside, walk)
     edits += wrappers
     for loader in loaders:
         edits += data.share(script, ranks, loader)
@@ -120,7 +122,7 @@ def _sums(script: Script, ranks: Ranks, reductions: dict[int, str]) -> list[Edit
 
 
 def _training(
-    script: Script, models: list[Trained], loaders: list[Loader], flow: Flow, wrapped: dict[int, str], reductions: dict[int, str]
+    script: Script, models: list[Trained], loaders: list[Loader], extent: Extent, wrapped: dict[int, str], reductions: dict[int, str]
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
     outer: dict[int, ast.AST] = {id(e): e for s, stack in stacks if (e := data.epochs_of(s, stack)) is not None}
@@ -129,9 +131,8 @@ def _training(
         models=[m.model for m in models],
         loaders=loaders,
         optimizers=[t for o in script.optimizers for t in o.things],
-        setup=flow.first,
-        end=flow.last,
-        flow=flow.scope,
+        setup=extent.first,
+        end=extent.last,
         epochs=next(iter(outer.values()), None),
         wrapped=wrapped,
         reductions=reductions,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.callgraph import code_of
 from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
@@ -153,8 +154,7 @@ def _call(script: Script, call: ast.Call, function: ast.AST, todo: list[Thing], 
         if is_module(callee):
             todo.append(callee)
         elif isinstance(callee, (Func, Bound)):
-            inner = callee.func if isinstance(callee, Bound) else callee
-            turned |= _function(script, inner.node, todo, seen)
+            turned |= _function(script, code_of(callee)[0].function, todo, seen)
         elif isinstance(callee, (Ref, Method)):
             turned |= _named(script, call, callee.name, isinstance(callee, Method), products)
         elif isinstance(callee, Cls) or not isinstance(callee, (Inst, Ext)):

@@ -1,6 +1,6 @@
 """Where a training starts and ends, so that the group of processes is made before and left after it; and what is chosen once for all.
 
-The flow is the innermost function (or the module) below which everything happens that belongs to the training: datasets, models,
+The extent of a training is the innermost function (or the module) below which everything happens that belongs to the training: datasets, models,
 optimizers, steps, evaluations. The group is made before its first statement that does anything but read the command line.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
-from autofast.flow.call_sites import Scope
+from autofast.flow.cfg import Function
 from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
@@ -28,7 +28,7 @@ Happening = tuple[Stack, ast.AST]
 
 
 @dataclass(eq=False)
-class Flow:
+class Extent:
     """The code in which a training happens.
 
     Attributes:
@@ -36,7 +36,7 @@ class Flow:
         first: before it the group is made. last: after it (before it, where it is a ``return``) the group is left.
     """
 
-    scope: Scope
+    scope: Function
     block: list[ast.stmt]
     first: ast.stmt
     last: ast.stmt
@@ -46,7 +46,7 @@ class Flow:
         return in_block(self.block, self.scope, stack, node)
 
 
-def in_block(block: list[ast.stmt], scope: Scope, stack: Stack, node: ast.AST) -> ast.stmt | None:
+def in_block(block: list[ast.stmt], scope: Function, stack: Stack, node: ast.AST) -> ast.stmt | None:
     """The statement of ``block`` (in the code of ``scope``) below which the script comes to ``node``; None where it is not below it."""
     here = place_in(scope, stack, node)
     if here is None:
@@ -55,7 +55,7 @@ def in_block(block: list[ast.stmt], scope: Scope, stack: Stack, node: ast.AST) -
     return next((mine[id(n)] for n in (here, *ancestors(here)) if id(n) in mine), None)
 
 
-def place_in(scope: Scope, stack: Stack, node: ast.AST) -> ast.AST | None:
+def place_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
     """The node in the code of ``scope`` at which the script is when it comes to ``node``."""
     calls = [f for f in stack if isinstance(f, CallFrame)]
     start = 0
@@ -69,8 +69,8 @@ def place_in(scope: Scope, stack: Stack, node: ast.AST) -> ast.AST | None:
     return here
 
 
-def flow_of(script: Script, happenings: Iterable[Happening]) -> Flow:
-    """The flow that holds all ``happenings``; raises :class:`Refusal`."""
+def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
+    """The extent that holds all ``happenings``; raises :class:`Refusal`."""
     stacks = [stack for stack, _ in happenings]
     calls = [[f for f in stack if isinstance(f, CallFrame)] for stack in stacks]
     common = calls[0]
@@ -79,29 +79,29 @@ def flow_of(script: Script, happenings: Iterable[Happening]) -> Flow:
         while n < min(len(common), len(other)) and common[n].node is other[n].node and common[n].func.node is other[n].func.node:
             n += 1
         common = common[:n]
-    scope: Scope = script.entry.tree
+    scope: Function = script.entry.tree
     if common:
         scope = common[-1].func.node
         _check_once(stacks, common[-1])
     block = _block_of(scope, stacks)
     first = _first(script, scope, block)
     last = _last(scope, block, stacks)
-    return Flow(scope, block, first, last)
+    return Extent(scope, block, first, last)
 
 
-def _check_once(stacks: list[Stack], flow: CallFrame) -> None:
+def _check_once(stacks: list[Stack], call: CallFrame) -> None:
     for stack in stacks:
         for frame in stack:
-            if frame is flow or (isinstance(frame, CallFrame) and frame.node is flow.node):
+            if frame is call or (isinstance(frame, CallFrame) and frame.node is call.node):
                 break
             if isinstance(frame, (LoopFrame, TryFrame)) or (isinstance(frame, BranchFrame) and not frame.known and frame.arm is False):
                 if isinstance(frame, BranchFrame):
                     continue
-                raise Refusal(f"{flow.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})")
+                raise Refusal(f"{call.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})")
 
 
-def _block_of(scope: Scope, stacks: list[Stack]) -> list[ast.stmt]:
-    """The body of the flow: below the main guard where everything is there."""
+def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
+    """The body of it: below the main guard where everything is there."""
     if isinstance(scope, ast.Lambda):
         raise Refusal(f"the training is started by a lambda ({at(scope)})")
     body = scope.body
@@ -112,7 +112,7 @@ def _block_of(scope: Scope, stacks: list[Stack]) -> list[ast.stmt]:
     return body
 
 
-def _first(script: Script, scope: Scope, block: list[ast.stmt]) -> ast.stmt:
+def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
     order = {id(s): n for n, s in enumerate(block)}
     first = len(block)
     for (kind, _), site in script.log.each():
@@ -134,7 +134,7 @@ def _matters(occurrence: Occurrence) -> bool:
     return not (isinstance(occurrence.this, Ext) and occurrence.this.name.startswith(("argparse.", "builtins.")))
 
 
-def _last(scope: Scope, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
+def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
     """The last statement of the block: the last one of the module is below the main guard, where the training is there."""
     last = block[-1]
     guards = {id(f.node) for stack in stacks for f in stack if isinstance(f, GuardFrame)}
@@ -144,13 +144,13 @@ def _last(scope: Scope, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
 
 
 # ------------------------------------------------------------------------------------------------ the group
-def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
+def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
     """The statements that make the group and leave it.
 
     The work of the last collective is kept in a variable. Without that, gloo's own thread may be the last to hold it, and waits for the GIL to
     let it go, while the wrapped model, with the GIL, ends the group and waits for that thread (measured with torch 2.13: one run in six hung).
     """
-    node = flow.first
+    node = extent.first
     torch, dist = ranks.torch(node), ranks.dist(node)
     lines = []
     backend = '"gloo"'
@@ -158,7 +158,7 @@ def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
         lines += [f"if {torch}.cuda.is_available():", f"    {torch}.cuda.set_device({ranks.local(node)})"]
         backend = f'"cpu:gloo,cuda:nccl" if {torch}.cuda.is_available() else "gloo"'
     lines.append(f"{dist}.init_process_group({backend})")
-    lines += _one_seed(script, ranks, flow)
+    lines += _one_seed(script, ranks, extent)
     world = f"{ranks.world(node)} > 1"
     start = f'{world} and __name__ == "__main__"' if ranks.imported_again(node) else world
     edits: list[Edit] = [Before(node, f"if {start}:\n" + "".join(f"    {line}\n" for line in lines))]
@@ -172,7 +172,9 @@ def group(script: Script, ranks: Ranks, flow: Flow) -> list[Edit]:
         f"    {name}.wait()\n"
         f"    {dist}.destroy_process_group()"
     )
-    edits.append(Before(flow.last, end) if isinstance(flow.last, ast.Return) or _leaves(script, flow.last) else After(flow.last, end))
+    edits.append(
+        Before(extent.last, end) if isinstance(extent.last, ast.Return) or _leaves(script, extent.last) else After(extent.last, end)
+    )
     return edits
 
 
@@ -196,7 +198,7 @@ def _chooses_devices(script: Script) -> str:
     return ""
 
 
-def _one_seed(script: Script, ranks: Ranks, flow: Flow) -> list[str]:
+def _one_seed(script: Script, ranks: Ranks, extent: Extent) -> list[str]:
     """Where the script seeds not all that it draws from: splits, data and first weights must still be the same everywhere."""
     loose = []
     for module, seeds in (("torch", SEEDS), ("numpy.random", ("numpy.random.seed",)), ("random", ("random.seed",))):
@@ -205,7 +207,7 @@ def _one_seed(script: Script, ranks: Ranks, flow: Flow) -> list[str]:
             loose.append(module)
     if not loose:
         return []
-    torch, dist, node = ranks.torch(flow.first), ranks.dist(flow.first), flow.first
+    torch, dist, node = ranks.torch(extent.first), ranks.dist(extent.first), extent.first
     name = ranks.fresh("seed", "shared_seed", "first_seed")
     lines = [f"{name} = [{torch}.initial_seed()]", f"{dist}.broadcast_object_list({name})"]
     made = {"torch": f"manual_seed({name}[0])", "numpy.random": f"seed({name}[0] % 2**32)", "random": f"seed({name}[0])"}

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.precision.hazards import Code, is_activation
 from autofast.facts.shared_memory import is_reshaping, written_through
-from autofast.flow.positions import block, index
+from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.source import parent_of, source_of
 from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
 
 
@@ -64,14 +64,14 @@ def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
     """A view of something that is contiguous, or of a 1x1 image, or one of the dtype."""
     if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
         return True
-    value: ast.AST | None = base
-    if isinstance(value, ast.Name):
-        value = _last_value(node, value.id)
-    if not isinstance(value, ast.Call):
-        return False
-    if isinstance(value.func, ast.Attribute) and value.func.attr in ("contiguous", "flatten", "reshape"):
+    values = [d.value for d in script.analysis(Flow).reaching(base)] if isinstance(base, ast.Name) else [base]
+    return bool(values) and all(isinstance(v, ast.Call) and _is_contiguous(script, v) for v in values)
+
+
+def _is_contiguous(script: Script, call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("contiguous", "flatten", "reshape"):
         return True
-    return any(_is_pooled(t, value, script) for t in script.values(value.func))
+    return any(_is_pooled(t, call, script) for t in script.values(call.func))
 
 
 def _may_be_tensor(found: Values) -> bool:
@@ -84,15 +84,3 @@ def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
     if isinstance(callee, Ref) and callee.name == "torch.nn.functional.adaptive_avg_pool2d" and len(call.args) > 1:
         return const(script.values(call.args[1])) in (1, (1, 1))
     return isinstance(callee, Ext) and callee.name == "torch.nn.Linear"
-
-
-def _last_value(node: ast.AST, name: str) -> ast.expr | None:
-    """What ``name`` was last set to, in the statements just above."""
-    statement = statement_of(node)
-    here = block(statement)
-    for other in reversed(here[: max(index(here, statement), 0)]):
-        if isinstance(other, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in other.targets):
-            return other.value
-        if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(other)):
-            return None
-    return None

@@ -11,9 +11,10 @@ from autofast.edit.ignores import is_spared
 from autofast.facts.tensor_identity import Plainness
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
-from autofast.model.source import Source, function_of, parent_of, statement_of
+from autofast.model.source import Source, parent_of, source_of, statement_of
 from autofast.model.values import Ref, const
 from autofast.rule import Finding
+from autofast.write.spelling import torch_name
 
 NAME = "variable-api"
 
@@ -89,8 +90,7 @@ def _use(script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[
     call = parent_of(node)
     if isinstance(call, ast.Call) and _is_check(script, call) and len(call.args) == 2 and call.args[1] is node and reached:
         message = "isinstance(x, Variable) asks for any tensor since torch 0.4"
-        torch = _torch(node)
-        if torch:
+        if torch := torch_name(source_of(node)):
             return Use(node, by_import, reached, message, (Rewrite(node, f"{torch}.Tensor"),))
         return Use(node, by_import, reached, message, refusal="torch has no name in this file")
     if not isinstance(call, ast.Call) or call.func is not node:
@@ -116,24 +116,6 @@ def _use(script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[
 
 def _is_check(script: Script, call: ast.Call) -> bool:
     return script.values(call.func) == {Ref("builtins.isinstance")}
-
-
-def _torch(node: ast.AST) -> str:
-    """The name of torch in the file of ``node``; empty where it has none."""
-    for outer in ast.walk(_module(node)):
-        if isinstance(outer, ast.Import) and isinstance(function_of(outer), ast.Module):
-            for alias in outer.names:
-                if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
-                    return alias.asname or "torch"
-    return ""
-
-
-def _module(node: ast.AST) -> ast.Module:
-    while not isinstance(node, ast.Module):
-        parent = parent_of(node)
-        assert parent is not None
-        node = parent
-    return node
 
 
 def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] | None:

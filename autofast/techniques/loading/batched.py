@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
-from autofast.facts.aliases import is_new, learned, written_after
+from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import SPLIT, Images, held, in_order
 from autofast.facts.loaders import given, managed
+from autofast.flow.memory import Memory
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
@@ -170,7 +171,7 @@ def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
             continue
         if why := learned(script, expr):
             return f"`{_text(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
-        if not is_new(script, expr) and (why := written_after(script, expr, made)):
+        if not script.analysis(Memory).is_fresh(expr) and (why := written_after(script, expr, made)):
             return f"`{_text(expr)}` may lie in memory in another order, and cannot be copied: {why}"
         edits.append(Wrap(expr, "{}.contiguous()"))
     return edits

@@ -10,16 +10,16 @@ the state since the last step (moved, cast, replaced, loaded, groups added), it 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 from autofast.edit.edits import After, Edit, Helper
 from autofast.edit.order import Rank
 from autofast.facts.gradients import comes_late
+from autofast.facts.parts import held_by
 from autofast.flow.positions import index
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import block_of, line_of, parent_of, source_of, statement_of
-from autofast.model.values import Const, Dict, Inst, Seq, Thing
+from autofast.model.values import Const
 from autofast.rule import Options
 from autofast.write.half_dtype import only_without_bf16
 from autofast.write.spelling import torch_in
@@ -98,7 +98,8 @@ def _against(script: Script, optimizer: Optimizer, parallel_goes: bool) -> str:
     if any(u.closure for u in optimizer.updates):
         return "its steps compute the gradients themselves, with a closure"
     for site in script.calls(*COPIES):
-        if any(_holds(g.values, optimizer) for o in site if o.args is not None for g in o.args.positional):
+        given = held_by(*(t for o in site if o.args is not None for g in o.args.positional for t in g.values))
+        if any(id(t) in given for t in optimizer.things):
             return f"the optimizer is copied on line {line_of(site.node)}"
     if _target(optimizer) is None:
         return "its momentum could only start at zero where the optimizer is put into a variable of its own"
@@ -122,23 +123,6 @@ def _is_said(script: Script, word: str) -> bool:
         if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):
             if getattr(node.func, "attr", getattr(node.func, "id", "")) in ("dict", "update"):
                 return True
-    return False
-
-
-def _holds(values: Iterable[Thing], optimizer: Optimizer) -> bool:
-    """One of the values is the optimizer, or keeps it."""
-    todo, seen = list(values), set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if any(thing is t for t in optimizer.things):
-            return True
-        if isinstance(thing, (Seq, Dict)):
-            todo += thing.any()
-        elif isinstance(thing, Inst):
-            todo += [t for found in thing.attrs.values() for t in found]
     return False
 
 

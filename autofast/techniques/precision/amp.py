@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import After, Around, Before, Edit, Helper, Rewrite, Wrap
 from autofast.edit.order import Rank
@@ -56,14 +55,18 @@ class Amp:
     no_scaler: str = ""
 
 
-_KNOWN: WeakKeyDictionary[Script, dict[tuple[str, str, bool], Amp]] = WeakKeyDictionary()
+class _Made(dict[tuple[str, str, bool], Amp]):
+    """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it depends on."""
+
+    def __init__(self, script: Script):
+        super().__init__()
 
 
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
     with_scaler = options.decides(Scaling)
     key = options.precision, options.target, with_scaler
-    known = _KNOWN.setdefault(script, {})
+    known = script.analysis(_Made)
     if key not in known:
         known[key] = _amp(script, options, with_scaler)
     return known[key]

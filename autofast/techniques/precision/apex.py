@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Edit, Header, Remove, Replace, Rewrite
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, LoopFrame, TryFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import Source, parent_of, source_of, statement_of
 from autofast.model.values import Const, const
 from autofast.rule import Options, Refusal, at
 from autofast.techniques.precision.amp import Amp, instead_of
@@ -45,7 +46,11 @@ class Going:
     refusal: str = ""
 
 
-_KNOWN: WeakKeyDictionary[Script, dict[str, Going | None]] = WeakKeyDictionary()
+class _Made(dict[str, Going | None]):
+    """``script.analysis(_Made)``: how apex goes, by the target."""
+
+    def __init__(self, script: Script):
+        super().__init__()
 
 
 def apex_goes(script: Script, options: Options) -> bool:
@@ -56,7 +61,7 @@ def apex_goes(script: Script, options: Options) -> bool:
 
 def without_apex(script: Script, options: Options) -> Going | None:
     """How torch.amp takes the place of apex.amp; None where the script does not use it."""
-    known = _KNOWN.setdefault(script, {})
+    known = script.analysis(_Made)
     if options.target not in known:
         known[options.target] = _without(script, options)
     return known[options.target]
@@ -175,20 +180,13 @@ def _losses(script: Script, found: Amp) -> Iterator[Edit]:
             or any(isinstance(a, ast.Starred) for a in call.args)
         ):
             raise Refusal(f"amp.scale_loss() on {at(call)} is given more than a loss and an optimizer")
-        name, scope = item.optional_vars.id, function_of(call)
-        uses = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
-        mine = [n for n in uses if any(a is statement for a in ancestors(n))]
+        name = item.optional_vars
+        uses = script.analysis(Flow).definitions(name).uses(Definition(name.id, name))
         receivers = {id(b.func.value) for b in found.scaling.backwards if isinstance(b.func, ast.Attribute)}
-        withs = [
-            n
-            for n in ast.walk(scope)
-            if isinstance(n, ast.withitem) and isinstance(n.optional_vars, ast.Name) and n.optional_vars.id == name
-        ]
-        inside = [n for n in uses if any(any(a is parent_of(w) for a in ancestors(n)) for w in withs)]
-        if len(mine) != 1 or id(mine[0]) not in receivers or len(inside) != len(uses):
-            raise Refusal(f"`{name}` on {at(call)} is used for more than its backward")
+        if len(uses) != 1 or id(uses[0]) not in receivers:
+            raise Refusal(f"`{name.id}` on {at(call)} is used for more than its backward")
         yield Header(statement)
-        yield Rewrite(mine[0], "{loss}", {"loss": call.args[0]})
+        yield Rewrite(uses[0], "{loss}", {"loss": call.args[0]})
 
 
 def _parameters(script: Script) -> Iterator[Edit]:

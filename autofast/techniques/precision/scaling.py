@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import After, Before, DictItem, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
-from autofast.facts.gradient_accesses import against_scaler, free_parameters, taps, use_of
+from autofast.facts.gradient_accesses import accesses, against_scaler, free_parameters, use_of
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, Ledger
+from autofast.flow.cfg import leaving
 from autofast.flow.definition_sites import Home, after_all, home_of
 from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, inside
@@ -82,10 +83,7 @@ class _Builder:
         self._check()
         if why := against_scaler(self.script):
             raise Refusal(why)
-        try:
-            self.taps, self.zeroed = taps(self.script)
-        except Refusal as tapped:
-            raise Refusal(str(tapped)) from None
+        self.accesses, self.zeroed = accesses(self.script)
         objects = [t for u in self.updates for t in u.things]
         home = home_of(self.script, [u.optimizer for u in self.updates], objects)
         if isinstance(home, str):
@@ -122,7 +120,7 @@ class _Builder:
 
     def _follow(self, made: Scaling, ends: list[ast.stmt]) -> None:
         """Go every way through the training, with what the scaler would hold on it."""
-        events = [*self.taps]
+        events = [*self.accesses]
         events += [Event("backward", b.node) for b in self.backwards]
         events += [Event("step", u.node, frozenset(map(id, u.things))) for u in self.updates]
         events += zeros(self.script)
@@ -235,7 +233,7 @@ class _Builder:
             raise Refusal(f"all updates of an iteration depend on conditions ({at(statements[0])})")
         last = here[max(order)]
         for statement in here[min(order) : max(order) + 1]:
-            if (jump := _jump(statement)) is not None:
+            for jump in (s for s in leaving(statement) if not isinstance(s, ast.Raise)):
                 raise Refusal(f"{at(jump)} may leave the iteration between two updates")
         return [last]
 
@@ -466,19 +464,6 @@ def _is_inside(step: Step, other: Step) -> bool:
     return step.loop is not other.loop and any(
         inside(o.stack, other.loop) for b in step.backwards for o in b.site if inside(o.stack, step.loop)
     )
-
-
-def _jump(statement: ast.stmt) -> ast.stmt | None:
-    """A ``continue``, ``break`` or ``return`` that leaves the iteration which ``statement`` is part of."""
-    todo: list[tuple[ast.AST, bool]] = [(statement, False)]
-    while todo:
-        node, in_loop = todo.pop()
-        if isinstance(node, ast.Return) or (isinstance(node, (ast.Continue, ast.Break)) and not in_loop):
-            return node
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            continue
-        todo += [(child, in_loop or isinstance(node, (ast.For, ast.While))) for child in ast.iter_child_nodes(node)]
-    return None
 
 
 def _parameter_owners(script: Script, expr: ast.expr) -> list[Thing]:

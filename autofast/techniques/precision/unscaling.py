@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.edit.order import Rank
-from autofast.facts.gradient_accesses import owners, taps, use_of
+from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.scaler import Event, Ledger
 from autofast.flow.positions import block, index, is_sure, shared, statement_at
 from autofast.model.events import Occurrence, Site, inside
@@ -30,7 +30,7 @@ class Known:
     def __init__(self, script: Script):
         self.script = script
         self.clips = {id(e.node): e for e in clips(script, strict=False)}
-        touched, self.zeroed = taps(script, strict=False)
+        touched, self.zeroed = accesses(script, strict=False)
         steps = {id(u.node): u for s in script.steps for u in s.updates}
         backwards = {id(b.node): b for s in script.steps for b in s.backwards}
         self.updates = list(steps.values())

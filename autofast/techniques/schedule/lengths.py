@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Rewrite, Wrap
 from autofast.facts.updates.rates import counts_batches
+from autofast.flow.callgraph import code_of
+from autofast.flow.scopes import stored_in
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.values import Bound, Const, Func, Inst, Seq, Thing, Values, const, one
+from autofast.model.values import Bound, Const, Func, Seq, Thing, Values, const, one
 from autofast.rule import Refusal, at
 from autofast.write.spelling import spelled
 
@@ -54,7 +56,7 @@ ABSOLUTE = ("LambdaLR", "CosineAnnealingWarmRestarts")  # set the rate from its 
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class Conversion:
     """The edits of one scheduler. ``uses`` tells how often they need the number of updates, ``lasting`` whether they ask for it later."""
 
     scheduler: Scheduler
@@ -125,11 +127,11 @@ def _may_be(scheduler: Scheduler, items: tuple[Values, ...]) -> bool:
     return any(t is x for item in items for x in item for t in scheduler.things)
 
 
-def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
+def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
     """What makes ``scheduler`` count updates, of which an epoch has ``count``; raises :class:`Refusal`."""
     form = FORMS[scheduler.name]
     if not form.kind:
-        return Change(scheduler, (), form.smooth, 0)
+        return Conversion(scheduler, (), form.smooth, 0)
     args, call = scheduler.args, scheduler.node
     given = args.given(form.index, form.name)
     expr = spelled(call, given)
@@ -139,24 +141,24 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Change:
     if expr is None:
         if given is not None or not form.default or args.dicts:
             raise Refusal(f"`{form.name}` of {scheduler.name} does not stand in its call ({at(call)})")
-        return Change(scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1)
+        return Conversion(scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1)
     if form.kind == "times":
         if scheduler.name != "CosineAnnealingLR":
             _whole(script, expr)
-        return Change(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
+        return Conversion(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
     if form.kind == "each":
         if isinstance(expr, (ast.List, ast.Tuple)) and not any(isinstance(e, ast.Starred) for e in expr.elts):
             for e in expr.elts:
                 _whole(script, e)
-            return Change(scheduler, tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts), form.smooth, len(expr.elts))
+            return Conversion(scheduler, tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts), form.smooth, len(expr.elts))
         _whole(script, expr)
-        return Change(scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2)
+        return Conversion(scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2)
     if form.kind == "root":
         _positive(script, expr)
-        return Change(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
+        return Conversion(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
     functions = [f for part in _listed(expr) for f in [_function(script, part, factor, form.kind)]]
     edits = tuple(e for made, _ in functions for e in made)
-    return Change(scheduler, edits, any(smooth for _, smooth in functions), 2, lasting=True)
+    return Conversion(scheduler, edits, any(smooth for _, smooth in functions), 2, lasting=True)
 
 
 def _listed(expr: ast.expr) -> list[ast.expr]:
@@ -239,16 +241,15 @@ MATH = frozenset("cos sin tan exp sqrt pow tanh atan acos asin fabs cosh sinh pi
 
 def _of_function(thing: Thing) -> tuple[bool, bool]:
     """Whether a function of the project may be asked between two epochs, and whether it then gives other values."""
-    function = thing.func if isinstance(thing, Bound) else thing
-    assert isinstance(function, Func)
-    node = function.node
-    args = node.args.args[1:] if isinstance(thing, Bound) and isinstance(thing.this, Inst) else node.args.args
-    if len(args) != 1 or node.args.vararg or node.args.kwonlyargs:
+    (callee,) = code_of(thing)
+    node = callee.function
+    taken = [*node.args.posonlyargs, *node.args.args][int(callee.is_bound) :]
+    if len(taken) != 1 or node.args.vararg or node.args.kwonlyargs:
         return False, False
+    known = {taken[0].arg}
     if isinstance(node, ast.Lambda):
-        return _is_smooth(node.body, {args[0].arg}), _changes_between(node.body, {args[0].arg})
-    known = {args[0].arg}
-    local = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return _is_smooth(node.body, known), _changes_between(node.body, known)
+    local = stored_in(node)
     changes = False
     for statement in _statements(node.body):
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):

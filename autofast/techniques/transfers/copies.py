@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import given, is_spelled_out, managed
+from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import function_of, source_of
+from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.write.spelling import NOT_CUDA, is_device_object, only_cuda, requires_cuda, spelled, torch_in
 
@@ -131,18 +132,11 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
     match expr:
         case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone")):
             return True
-        case ast.Name(id=name):
-            scope = function_of(expr)
-            if any(a.arg == name for a in ast.walk(scope) if isinstance(a, ast.arg)):
-                return False
-            bound = [n.value for n in ast.walk(scope) if isinstance(n, ast.Assign) and _is_named(n.targets, name)]
-            batches = [v for v in bound if any(_is_from(t, loaders) for t in script.values(v))]
-            return bool(batches) and all(not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in batches)
+        case ast.Name():
+            objects = [d for d in script.analysis(Flow).definitions(expr).origins(expr) if not d.is_augmented]
+            made = [d.value for d in objects if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))]
+            return bool(made) and all(not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made)
     return False
-
-
-def _is_named(targets: list[ast.expr], name: str) -> bool:
-    return any(isinstance(t, ast.Name) and t.id == name for t in targets)
 
 
 def asynchronous(script: Script, move: Move) -> Iterator[Edit]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.iterations import follows, within
+from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
@@ -54,13 +55,15 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
         if [ast.unparse(t) for t in targets] != [ast.unparse(a) for a in call.args]:
             continue
         for name in targets:
-            if isinstance(name, ast.Name) and _is_last(name, statement):
+            if isinstance(name, ast.Name) and _is_last(script, name, statement):
                 yield name, statement
 
 
-def _is_last(name: ast.Name, statement: ast.Assign) -> bool:
-    stores = [n for n in mentions(function_of(name), name.id) if not isinstance(n.ctx, ast.Load)]
-    return all(n is name or (n.lineno < statement.lineno and function_of(n) is function_of(name)) for n in stores)
+def _is_last(script: Script, name: ast.Name, statement: ast.Assign) -> bool:
+    """Whether nothing binds the variable after ``statement``, in this function or another one."""
+    graph = script.analysis(Flow).graph(statement)
+    stores = [n for n in mentions(function_of(name), name.id) if n is not name and not isinstance(n.ctx, ast.Load)]
+    return all(function_of(n) is function_of(name) and not graph.may_follow(n, statement) for n in stores)
 
 
 def _comes_from(occurrence: Occurrence, name: ast.Name, statement: ast.Assign, loaders: list[Thing]) -> bool:

@@ -54,7 +54,7 @@ ADDERS = frozenset("append extend add update insert setdefault appendleft push".
 CLASSES = (Seq, Dict)
 
 
-class Calls(Tensors):
+class LibraryCalls(Tensors):
     """Functions, methods and modules of libraries."""
 
     def _function(self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:

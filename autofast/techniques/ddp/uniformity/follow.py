@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from weakref import WeakKeyDictionary
 
 from autofast.facts.host_io import effects
 from autofast.model.script import Script
@@ -12,17 +11,9 @@ from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.walk import Walk
 
-_KNOWN: WeakKeyDictionary[Training, tuple[Host, Walk]] = WeakKeyDictionary()
-
 
 def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     """The effects of a script, and the walk that knows what becomes of them; raises :class:`Refusal`."""
-    if training not in _KNOWN:
-        _KNOWN[training] = _followed(script, training)
-    return _KNOWN[training]
-
-
-def _followed(script: Script, training: Training) -> tuple[Host, Walk]:
     decided: dict[int, ast.expr] = {}
     hoists: dict[int, ast.Call] = {}
     splits: frozenset[int] = frozenset()

@@ -10,6 +10,7 @@ from autofast.facts.host_io import MADE, effect_of
 from autofast.model.source import ancestors, function_of, parent_of, statement_of
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
 from autofast.rule import Refusal, at
+from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
 from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words
 from autofast.techniques.ddp.uniformity.stores import Stores
@@ -268,19 +269,14 @@ def _is_method(node: ast.AST) -> bool:
     )
 
 
-def _named(handler: ast.ExceptHandler) -> list[str]:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type is not None else []
-    return [ast.unparse(k) for k in kinds]
-
-
 def interrupt(handler: ast.ExceptHandler) -> bool:
     """The user ends the script: all processes get the signal."""
-    return _named(handler) == ["KeyboardInterrupt"]
+    return caught(handler) == {"KeyboardInterrupt"}
 
 
 def exhausted(handler: ast.ExceptHandler) -> bool:
     """The end of an iterator, to which all processes come at once."""
-    return _named(handler) == ["StopIteration"]
+    return caught(handler) == {"StopIteration"}
 
 
 def _ends(handler: ast.ExceptHandler) -> bool:

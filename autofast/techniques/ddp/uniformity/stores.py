@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.scopes import owner
 from autofast.model.script import Script
-from autofast.model.source import function_of, source_of, statement_of
+from autofast.model.source import source_of, statement_of
 from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.guards import Host
@@ -41,7 +43,7 @@ class Stores(Values):
         self.place = ""  # before, in or after the time in which there is a group
         self.seen: set[int] = set()
         self._steps = 0
-        self._locals: dict[int, frozenset[str]] = {}
+        self.calls = script.analysis(CallGraph)
         self.random_data = {id(d.thing) for x in script.loaders for d in x.datasets if d.random - {"own"}}
         self._loops = {id(loop) for loop in training.loops}
         self.passes = set(training.wrapped) | {id(p) for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes}
@@ -68,25 +70,7 @@ class Stores(Values):
 
     # -------------------------------------------------------------------------------------------- variables
     def _scope_of(self, node: ast.Name) -> ast.AST:
-        scope: ast.AST = function_of(node)
-        while not isinstance(scope, ast.Module):
-            if node.id in self._locals_of(scope):
-                return scope
-            scope = function_of(scope)
-        return scope
-
-    def _locals_of(self, scope: ast.AST) -> frozenset[str]:
-        found = self._locals.get(id(scope))
-        if found is None:
-            names = {a.arg for a in _parameters(scope)}
-            outside: set[str] = set()
-            for node in own_nodes(scope):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    names.add(node.id)
-                elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                    outside.update(node.names)
-            found = self._locals[id(scope)] = frozenset(names - outside)
-        return found
+        return owner(node) or source_of(node).tree
 
     def lookup(self, node: ast.Name) -> Kind:
         found = self.state.get(("v", id(self._scope_of(node)), node.id))
@@ -137,8 +121,8 @@ class Stores(Values):
         self.changes(target)
         receiver = self.ev(target.value)
         owners = [t for t in self.things(target.value) if isinstance(t, Inst)]
-        for owner in owners:
-            key = ("a", id(owner), target.attr)
+        for thing in owners:
+            key = ("a", id(thing), target.attr)
             self.state[key] = kind if len(owners) == 1 else join(self.state.get(key, NONE), kind)
         modules = [t for t in self.things(target.value) if isinstance(t, Module)]
         for module in modules:
@@ -188,9 +172,9 @@ class Stores(Values):
                 empty = old.items is not None and not old.items
                 self.state["v", id(self._scope_of(root)), root.id] = what if empty else join(old.whole, what)
             elif isinstance(root, ast.Attribute):
-                for owner in self.things(root.value):
-                    if isinstance(owner, Inst):
-                        key = ("a", id(owner), root.attr)
+                for inst in self.things(root.value):
+                    if isinstance(inst, Inst):
+                        key = ("a", id(inst), root.attr)
                         old = self.state.get(key, of())
                         self.state[key] = what if old.items == () else join(old.whole, what)
 
@@ -221,20 +205,3 @@ class Stores(Values):
                     return control.kind
                 found = control.kind
         return found
-
-
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of functions inside it."""
-    todo = list(ast.iter_child_nodes(scope))
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            todo += ast.iter_child_nodes(node)
-
-
-def _parameters(scope: ast.AST) -> list[ast.arg]:
-    if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-        return []
-    spec = scope.args
-    return [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *(a for a in (spec.vararg, spec.kwarg) if a is not None)]

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
+from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.script import Script
-from autofast.model.values import Func, Tensor, Thing, const
+from autofast.model.values import Tensor, Thing, const
 from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -17,6 +18,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     NONE,
     PER_ROW,
     SIZE,
+    Given,
     Kind,
     add,
     of,
@@ -28,10 +30,11 @@ from autofast.techniques.ddp.uniformity.kinds import (
 
 
 class Followed:
-    """What the parts of the walk share; :class:`_ddp_walk.Walk` has it all."""
+    """What the parts of the walk share; :class:`.walk.Walk` has it all."""
 
     script: Script
     training: Training
+    calls: CallGraph
     kinds: dict[int, Kind]
     passes: set[int]  # the calls of models that train
     guarded: list[ast.AST]  # what is done by one process now
@@ -48,7 +51,7 @@ class Followed:
     def store(self, target: ast.expr, kind: Kind) -> None:
         raise NotImplementedError
 
-    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
+    def call_function(self, callee: Callee, node: ast.Call | None, given: Given) -> Kind:
         raise NotImplementedError
 
     def read(self, expr: ast.expr, kind: Kind) -> Kind:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.facts.host_io import IMAGES, effect_of
+from autofast.flow.callgraph import Callee, code_of
 from autofast.model.kinds import is_module
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Ref, Tensor, Thing, Unknown, const
+from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Reason, Ref, Tensor, Thing, Unknown, const
 from autofast.rule import Refusal, at
-from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES, Calls
+from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
     EQUAL,
@@ -19,6 +20,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     NONE,
     SIZE,
     ZERO,
+    Given,
     Kind,
     add,
     join,
@@ -31,8 +33,8 @@ from autofast.techniques.ddp.uniformity.kinds import (
 from autofast.techniques.ddp.uniformity.tensors import is_tensor
 
 
-class Values(Calls):
-    """What expressions are; statements and functions are :class:`_ddp_walk.Walk`'s."""
+class Values(LibraryCalls):
+    """What expressions are; statements and functions are :class:`.walk.Walk`'s."""
 
     def ev(self, node: ast.expr | None) -> Kind:
         if node is None:
@@ -221,7 +223,7 @@ class Values(Calls):
 
     # -------------------------------------------------------------------------------------------- parts
     def _attribute(self, node: ast.Attribute) -> Kind:
-        """Of an object of a library: what the object is, since what differs by process comes from calls (``_ddp_calls.DRAWN``)."""
+        """Of an object of a library: what the object is, since what differs by process comes from calls (``calls.DRAWN``)."""
         receiver = self.ev(node.value)
         found: Kind | None = None
         for thing in self.things(node.value):
@@ -233,7 +235,7 @@ class Values(Calls):
         if found is not None:
             return self._inside(node, found)
         kind = receiver.whole
-        if node.attr == "index" and (ast.unparse(node.value).endswith("device") or any(_is_device(t) for t in self.things(node.value))):
+        if node.attr == "index" and any(_may_be_device(t) for t in self.things(node.value)):
             return NEAR  # each process has a GPU of its own
         if node.attr in ("device", "dtype", "ndim", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"):
             return EQUAL
@@ -255,7 +257,7 @@ class Values(Calls):
         """What a property gives."""
         for func in thing.cls.find(name) or ():
             if isinstance(func, Func) and any(getattr(t, "name", "").endswith("property") for d in func.decorators for t in d):
-                return self.call_function(func, thing, None, [], {})
+                return self.call_function(Callee(func, thing), None, {})
         return None
 
     def _inside(self, node: ast.expr, found: Kind) -> Kind:
@@ -312,7 +314,7 @@ class Values(Calls):
         for name in ("__str__", "__repr__", "__format__"):
             for func in thing.cls.find(name) or ():
                 if isinstance(func, Func):
-                    return self.call_function(func, thing, None, [], {})
+                    return self.call_function(Callee(func, thing), None, {})
         return EQUAL
 
     def _text(self, parts: Iterable[ast.expr]) -> Kind:
@@ -411,12 +413,10 @@ class Values(Calls):
 
     def _call_thing(self, thing: Thing, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
         match thing:
-            case Func():
-                return self.call_function(thing, None, node, args, named)
-            case Bound(func=func, this=this):
-                if isinstance(this, Inst) and is_module(this) and self._is_model(this) and func.name == "forward":
-                    return self._forward(node, [*args, *named.values()])
-                return self.call_function(func, this, node, args, named)
+            case Bound(func=func, this=this) if func.name == "forward" and is_module(this) and self._is_model(this):
+                return self._forward(node, [*args, *named.values()])
+            case Func() | Bound():
+                return self.call_function(code_of(thing)[0], node, _given(node, args, named))
             case Cls():
                 return self._make(thing, node, args, named)
             case Inst():
@@ -452,10 +452,8 @@ class Values(Calls):
     def _call_instance(self, thing: Inst, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
         if is_module(thing) and self.training.trains(thing):
             return self._forward(node, [*args, *named.values()])
-        for name in ("__call__", "forward"):
-            for func in thing.cls.find(name) or ():
-                if isinstance(func, Func):
-                    return self.call_function(func, thing, node, args, named)
+        for callee in code_of(thing)[:1]:
+            return self.call_function(callee, node, _given(node, args, named))
         return self._opaque([*args, *named.values()], f"what {thing.cls.node.name} objects make of a batch")
 
     def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
@@ -476,7 +474,7 @@ class Values(Calls):
             if isinstance(thing, Inst) and thing.cls is cls:
                 for func in cls.find("__init__") or ():
                     if isinstance(func, Func):
-                        self.call_function(func, thing, node, args, named)
+                        self.call_function(Callee(func, thing), node, _given(node, args, named))
         kinds = [k.whole for k in (*args, *named.values())]
         return (
             EQUAL
@@ -507,7 +505,14 @@ class Values(Calls):
         raise NotImplementedError
 
 
-def _is_device(thing: Thing) -> bool:
+def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
+    given = (*node.args, *(k.value for k in node.keywords))
+    return {id(expr): kind for expr, kind in zip(given, (*args, *named.values()), strict=True)}
+
+
+def _may_be_device(thing: Thing) -> bool:
+    if isinstance(thing, Unknown):
+        return thing.reason not in (Reason.RESULT, Reason.METHOD)  # a library's functions give no devices
     return isinstance(thing, Ext) and thing.name == "torch.device"
 
 

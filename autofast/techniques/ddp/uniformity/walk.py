@@ -1,6 +1,6 @@
 """Follows a training through its statements, in order, and notes where the numbers of one process must become those of all.
 
-Every variable, attribute and container has a kind (:mod:`_ddp_kinds`) at every point; loops are followed until nothing changes, functions
+Every variable, attribute and container has a kind (:mod:`.kinds`) at every point; loops are followed until nothing changes, functions
 wherever they are called. Numbers are read where a tensor becomes one of the host: there a mean or a sum over processes is taken, which all
 processes must come to equally often. So whatever decides about that must be the same in all: a condition on numbers that may differ
 in their last bits (an evaluation) is decided by the first process for all, one on anything else is refused.
@@ -11,17 +11,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from autofast.flow.callgraph import Callee
+from autofast.flow.program import Flow
+from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.values import Func, Thing, const
+from autofast.model.values import Thing, const
 from autofast.rule import Refusal, at
-from autofast.techniques.ddp.uniformity.kinds import EQUAL, NEAR, NONE, Kind, join, of, other
+from autofast.techniques.ddp.uniformity.kinds import EQUAL, NEAR, NONE, Given, Kind, join, joined, of, other
 from autofast.techniques.ddp.uniformity.notes import Notes, exhausted, interrupt
 from autofast.techniques.ddp.uniformity.state import Control, Frame, merged
-from autofast.techniques.ddp.uniformity.stores import own_nodes
 
 STEPS = 1_000_000
 DEPTH = 24
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Walk(Notes):
@@ -40,13 +41,12 @@ class Walk(Notes):
             raise Refusal("the training is too large to follow")
 
     # -------------------------------------------------------------------------------------------- functions
-    def call_function(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
-        scope = func.node
+    def call_function(self, callee: Callee, node: ast.Call | None, given: Given) -> Kind:
+        scope = callee.function
         if len(self.frames) > DEPTH or sum(f.scope is scope for f in self.frames) > 1:
-            fine = all(k.same for k in (*kinds, *named.values()))
+            fine = all(k.same for k in given.values())
             return NEAR if fine else other("a function that calls itself")
-        frame = Frame(scope, self._given(func, this, node))
-        self._bind(func, this, node, kinds, named)
+        frame = Frame(scope, self._bind(callee, node, given))
         self.frames.append(frame)
         self.seen.add(id(scope))
         try:
@@ -58,63 +58,49 @@ class Walk(Notes):
             for state in frame.exits:
                 self.state = merged(self.state, state)
         if frame.yields:
-            found = frame.yields[0]
-            for kind in frame.yields[1:]:
-                found = join(found, kind)
-            return Kind("iter", items=(found,))
-        if not frame.returns:
-            return NONE
-        found = frame.returns[0]
-        for kind in frame.returns[1:]:
-            found = join(found, kind)
+            return Kind("iter", items=(joined(*frame.yields),))
+        return joined(*frame.returns) if frame.returns else NONE
+
+    def _bind(self, callee: Callee, node: ast.Call | None, given: Given) -> dict[str, list[Thing]]:
+        """Gives the parameters of a function their kinds; the objects that a call hands over, where the parameter stays what it is."""
+        scope, table = callee.function, variables_of(callee.function)
+        for name in table.bound(scope):
+            self.state.pop(("v", id(scope), name), None)
+        spec = scope.args
+        positional = [*spec.posonlyargs, *spec.args]
+        things: dict[str, list[Thing]] = {}
+        if callee.is_bound and positional:
+            things[positional.pop(0).arg] = [callee.this] if callee.this is not None else []
+        kinds: dict[str, Kind] = {}
+        rest = dict(given)
+        for parameter in (*positional, *spec.kwonlyargs) if node is not None else ():
+            expr = self.calls.argument(node, callee, parameter.arg) if node is not None else None
+            if expr is not None and id(expr) in rest:
+                kinds[parameter.arg] = rest.pop(id(expr))
+                things[parameter.arg] = self.things(expr)
+        kinds.update(self._spread(callee, node, rest, [p.arg for p in (*positional, *spec.kwonlyargs) if p.arg not in kinds]))
+        for name, kind in kinds.items():
+            self.state["v", id(scope), name] = self._raised(kind) if kind.items is None else kind
+        return {n: t for n, t in things.items() if t and all(isinstance(s, ast.arg) for s in table.stores(Variable(n, scope)))}
+
+    def _spread(self, callee: Callee, node: ast.Call | None, rest: Given, missing: list[str]) -> dict[str, Kind]:
+        """What parameters get through ``*`` and ``**``, of the call or of the function; ``rest`` are the arguments that name none."""
+        if node is None or not rest:
+            return {}
+        spec = callee.function.args
+        spread = any(isinstance(a, ast.Starred) for a in node.args)
+        extra = [rest[id(a)] for a in node.args if id(a) in rest]
+        named = [rest[id(k.value)].whole for k in node.keywords if id(k.value) in rest and k.arg is not None]
+        loose = [*(extra if spread else ()), *(rest[id(k.value)] for k in node.keywords if k.arg is None)]
+        found: dict[str, Kind] = {}
+        if spec.vararg is not None and extra and not spread:
+            found[spec.vararg.arg] = of(*extra)
+        if spec.kwarg is not None and named:
+            found[spec.kwarg.arg] = joined(*named)
+        if loose:
+            any_of = joined(*(join(k.whole, EQUAL) if k.items is None else k.whole for k in loose))
+            found.update(dict.fromkeys(missing, any_of))
         return found
-
-    def _given(self, func: Func, this: Thing | None, node: ast.Call | None) -> dict[str, list[Thing]]:
-        """The objects that a call hands over, where the parameter stays what it is."""
-        spec = func.node.args
-        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-        stored = {n.id for n in own_nodes(func.node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        found: dict[str, list[Thing]] = {}
-        if this is not None and names:
-            found[names.pop(0)] = [this]
-        for name, expr in zip(names, node.args if node is not None else (), strict=False):
-            if isinstance(expr, ast.Starred):
-                break
-            found[name] = self.things(expr)
-        for keyword in node.keywords if node is not None else ():
-            if keyword.arg in {*names, *(a.arg for a in spec.kwonlyargs)}:
-                found[keyword.arg] = self.things(keyword.value)
-        return {name: things for name, things in found.items() if name not in stored and things}
-
-    def _bind(self, func: Func, this: Thing | None, node: ast.Call | None, kinds: list[Kind], named: dict[str, Kind]) -> None:
-        spec = func.node.args
-        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-        for name in self._locals_of(func.node):
-            self.state.pop(("v", id(func.node), name), None)
-        if this is not None and names:
-            names = names[1:]
-        spread = [n for n, a in enumerate(node.args) if isinstance(a, ast.Starred)] if node is not None else []
-        loose = [k for n, k in named.items() if n.startswith("**")]
-        given: dict[str, Kind] = {}
-        for n, kind in enumerate(kinds):
-            if spread and n >= spread[0]:
-                loose.append(kind)
-            elif n < len(names):
-                given[names[n]] = kind
-            elif spec.vararg is not None:
-                old = given.get(spec.vararg.arg)
-                given[spec.vararg.arg] = of(*(old.items if old is not None and old.items else ()), kind)
-        every = {*names, *(a.arg for a in spec.kwonlyargs)}
-        for name, kind in named.items():
-            if name in every:
-                given[name] = kind
-            elif not name.startswith("**") and spec.kwarg is not None:
-                given[spec.kwarg.arg] = join(given[spec.kwarg.arg], kind.whole) if spec.kwarg.arg in given else kind.whole
-        for kind in loose:
-            for name in every - set(given):
-                given[name] = join(kind.whole, EQUAL) if kind.items is None else kind.whole
-        for name, kind in given.items():
-            self.state["v", id(func.node), name] = self._raised(kind) if kind.items is None else kind
 
     # -------------------------------------------------------------------------------------------- statements
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -279,8 +265,9 @@ class Walk(Notes):
     def _each(self, node: ast.For | ast.AsyncFor) -> list[Kind] | None:
         """The values of a loop over a few parts, each of its own kind."""
         kind = self.kinds.get(id(node.iter), EQUAL)
-        if kind.name == "equal" and kind.items and len({*kind.items}) > 1 and not any(isinstance(n, ast.Break) for n in ast.walk(node)):
-            return list(kind.items)
+        if kind.name == "equal" and kind.items and len({*kind.items}) > 1:
+            exits = self.script.analysis(Flow).graph(node).exits(node)
+            return None if any(isinstance(s, ast.Break) for s in exits) else list(kind.items)
         return None
 
     def _pass(self, node: ast.For | ast.AsyncFor | ast.While, control: Kind) -> None:
@@ -302,7 +289,7 @@ class Walk(Notes):
         frame = self.frames[-1]
         frame.loops.append([])
 
-        def turn() -> None:
+        def iteration() -> None:
             before = dict(self.state)
             frame.passes.append([])
             once()
@@ -312,10 +299,10 @@ class Walk(Notes):
         for _ in range(8):
             before = dict(self.state)
             with self._quietly():
-                turn()
+                iteration()
             if self.state == before:
                 break
-        turn()
+        iteration()
         frame.loops.pop()
 
     def _try(self, node: ast.Try) -> None:

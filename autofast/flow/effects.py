@@ -1,0 +1,98 @@
+"""What the code of a project changes: objects, attributes, variables, and what stands behind library objects (files, the environment)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from autofast.model.script import Script
+from autofast.model.source import live, parent_of
+from autofast.model.values import Arg, Bound, Cls, Const, Func, Method, Num, Ref, Values, ordered
+from autofast.ops import is_in_place
+
+# fmt: off
+CHANGERS = frozenset(  # methods that change what they are called on
+    "append appendleft extend extendleft insert add remove discard pop popleft popitem clear update setdefault sort reverse rotate "
+    "put put_nowait get_nowait fill itemset resize partition setflags intersection_update difference_update symmetric_difference_update "
+    "__setitem__ __delitem__ __setattr__ __next__ send move_to_end subtract".split()
+)
+HANDLES = frozenset(  # methods of open files, databases, sockets: there is one position in them
+    "read read1 readinto readline readlines seek tell write writelines flush truncate execute executemany executescript commit cursor "
+    "fetchone fetchall fetchmany recv sendall acquire release".split()
+)
+FIRST = frozenset({  # functions that change their first argument
+    "random.shuffle", "numpy.random.shuffle", "builtins.setattr", "builtins.delattr", "heapq.heappush", "heapq.heappop", "heapq.heapify",
+    "heapq.heappushpop", "heapq.heapreplace", "bisect.insort", "bisect.insort_left", "bisect.insort_right", "numpy.copyto", "numpy.put",
+    "numpy.place", "numpy.putmask", "numpy.fill_diagonal", "operator.setitem", "operator.delitem", "operator.iadd",
+})
+DRAWING = frozenset({"cv2.rectangle", "cv2.circle", "cv2.line", "cv2.putText", "cv2.fillPoly", "cv2.polylines", "cv2.ellipse"})
+# fmt: on
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """A place that changes an object: ``base`` is the object, ``name`` the attribute; or the name ``bound`` in a scope gets a new value."""
+
+    node: ast.AST
+    base: ast.expr | None
+    name: str = ""
+    bound: str = ""
+    computed: bool = False  # an attribute whose name is computed
+
+
+class Effects:
+    """``script.analysis(Effects)``: what each place of the project changes by itself."""
+
+    def __init__(self, script: Script):
+        self.script = script
+
+    @cached_property
+    def writes(self) -> list[Write]:
+        """Every write of the project's code that is reached (or may be, where it is not read to the end)."""
+        return [w for s in self.script.sources for n in live(s.tree) for w in self.of(n)]
+
+    def of(self, node: ast.AST) -> Iterator[Write]:
+        """What one node changes by itself, without the nodes in it and the functions that it calls."""
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield Write(node, node.value, node.attr if isinstance(node, ast.Attribute) else "")
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield Write(node, None, bound=node.id)
+            if isinstance(parent_of(node), ast.AugAssign) and not is_number(self.script.values(node)):
+                yield Write(node, node)
+        elif isinstance(node, ast.Call):
+            yield from self._by_call(node)
+
+    def _by_call(self, node: ast.Call) -> Iterator[Write]:
+        func = node.func
+        callees = self.script.values(func)
+        names = {t.name for t in callees if isinstance(t, Ref)}
+        if isinstance(func, ast.Attribute) and not names:
+            changes = func.attr in CHANGERS | HANDLES or is_in_place(func.attr, flags=True) or func.attr.startswith("set_")
+            if changes and not any(isinstance(t, (Func, Bound, Cls)) for t in callees):
+                yield Write(node, func.value)
+        elif isinstance(func, ast.Attribute) and any(n.startswith("os.environ.") and n.rsplit(".", 1)[-1] in CHANGERS for n in names):
+            yield Write(node, func.value)
+        taken = {t.name for t in callees if isinstance(t, Method) and t.name != getattr(func, "attr", "")}
+        if taken & (CHANGERS | HANDLES):
+            yield Write(node, func)  # a method that was taken from its object before: ``pop = pool.pop``
+        if node.args:
+            yield from self._by_function(node, names)
+        yield from (Write(node, k.value) for k in node.keywords if k.arg == "out")
+        if names & {"os.putenv", "os.unsetenv"}:
+            yield Write(node, func)
+
+    def _by_function(self, node: ast.Call, names: set[str]) -> Iterator[Write]:
+        """What a call of a function that has these names does to its first argument."""
+        if names & {"builtins.setattr", "builtins.delattr"}:
+            for key in ordered(self.script.values(node.args[1])) if len(node.args) > 1 else ():
+                known = isinstance(key, Const) and isinstance(key.value, str)
+                yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[union-attr]
+        elif names & (FIRST | DRAWING) or any(n.startswith("torch.") and is_in_place(n, flags=True) for n in names):
+            yield Write(node, node.args[0])
+
+
+def is_number(found: Values) -> bool:
+    """Numbers and strings: ``+=`` gives a new one."""
+    return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)

@@ -1,0 +1,170 @@
+"""Which tensors may share memory: what an expression is a view of, whether it is memory of its own, what a node writes to.
+
+Variables are followed by their definitions inside of one function. What comes from elsewhere (a parameter, an attribute, an element of a
+list, the result of a function) is memory that is not followed further.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes
+from autofast.model.script import Script
+from autofast.model.source import parent_of
+from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, const
+from autofast.ops import is_in_place, is_view, op
+
+FACTORIES = frozenset(f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm"))
+NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}  # functions that give memory of its own
+NEW_METHODS = frozenset({"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"})
+INPLACE_LAYERS = {"ReLU": 0, "ReLU6": 0, "SiLU": 0, "Dropout": 1, "LeakyReLU": 1, "ELU": 1}  # where the flag stands
+
+
+class Memory:
+    """``script.analysis(Memory)``"""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
+        self._parameters: dict[int, frozenset[str]] = {}
+
+    # ------------------------------------------------------------------------------------------ what is a view of what
+    def sources(self, expr: ast.expr) -> frozenset[int]:
+        """The ids of all that ``expr`` may be, or be a view of: expressions, and the nodes of definitions of variables."""
+        found: set[int] = set()
+        todo: list[ast.AST] = [expr]
+        while todo:
+            node = todo.pop()
+            if id(node) not in found:
+                found.add(id(node))
+                todo += self._below(node)
+        return frozenset(found)
+
+    def _below(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node is, or is a view of, one step further down."""
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not _is_augmented(node):
+            value, whole = bound_to(node)
+            if value is not None and (whole or (isinstance(value, ast.Call) and view_of(value) is not None)):
+                yield value
+        elif isinstance(node, ast.Name):
+            yield from (d.node for d in self.flow.reaching(node))
+        elif isinstance(node, ast.IfExp):
+            yield from (node.body, node.orelse)
+        elif isinstance(node, ast.NamedExpr):
+            yield node.value
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            yield from node.elts
+        elif isinstance(node, ast.expr) and (inner := view_of(node)) is not None:
+            yield inner
+
+    def may_share(self, a: ast.expr, b: ast.expr) -> bool:
+        """Whether two expressions of one function may share memory, as far as its own variables say."""
+        return not self.sources(a).isdisjoint(self.sources(b))
+
+    def is_fresh(self, expr: ast.expr) -> bool:
+        """Memory that nothing else holds: just made by a factory, by arithmetic, or a view of such."""
+        values = self.script.values
+        match expr:
+            case ast.Call(keywords=keywords) if any(k.arg in (None, "out") for k in keywords):
+                return False
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(isinstance(t, Method) for t in values(expr.func)):
+                return bool(values(inner)) and (attr in NEW_METHODS or (is_view(attr) and self.is_fresh(inner)))
+            case ast.Call(func=func):
+                return bool(values(func)) and all(isinstance(t, Ref) and t.name in NEW for t in values(func))
+            case ast.BinOp(left=left, right=right):
+                return all(isinstance(t, (Tensor, Num, Const)) for side in (left, right) for t in values(side))
+            case ast.Attribute(value=inner, attr=attr):
+                return is_view(attr) and self.is_fresh(inner)
+            case ast.Subscript(value=inner):
+                return self.is_fresh(inner)
+        return False
+
+    # ------------------------------------------------------------------------------------------ what is written to
+    def written(self, node: ast.AST) -> list[ast.expr]:
+        """The expressions whose memory a node itself writes to (an assignment to a variable writes to none)."""
+        match node:
+            case ast.AugAssign(target=target):
+                return [target]
+            case ast.Subscript(ctx=ast.Store(), value=value):
+                return [value]
+            case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
+                return [value] if not any(isinstance(t, Ref) for t in self.script.values(value)) else []
+            case ast.Call():
+                return [*(k.value for k in node.keywords if k.arg == "out"), *self._written_by(node)]
+        return []
+
+    def _written_by(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
+        given = [a for a in (*call.args, *(k.value for k in call.keywords)) if not isinstance(a, ast.Constant)]
+        if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
+            return given
+        for thing in self.script.values(call.func):
+            if isinstance(thing, Ref) and _writes_first(thing.name, call):
+                return given
+            if isinstance(thing, Ext) and is_in_place_layer(thing):
+                return given
+        pairs = [(c, self.written_parameters(c.function)) for c in self.calls.callees(call) if c.makes is None]
+        return [a for a in given if any(names and names & {*self.calls.given_to(call, c, a)} for c, names in pairs)]
+
+    def written_parameters(self, function: Function) -> frozenset[str]:
+        """The parameters that a function writes to by its own statements, not by what it calls."""
+        if id(function) not in self._parameters:
+            nodes = [n for n in own_nodes(function) if not isinstance(n, ast.Call)]
+            found = frozenset().union(*(self.sources(e) for n in nodes for e in self.written(n)))
+            self._parameters[id(function)] = frozenset(n.arg for n in nodes if isinstance(n, ast.arg) and id(n) in found)
+        return self._parameters[id(function)]
+
+
+def view_of(expr: ast.expr) -> ast.expr | None:
+    """What ``h.view(-1)``, ``h[0]`` and ``h.T`` may be a view of: ``h``; None for what is no view."""
+    if isinstance(expr, (ast.Subscript, ast.Starred)):
+        return expr.value
+    func = expr.func if isinstance(expr, ast.Call) else expr
+    return func.value if isinstance(func, ast.Attribute) and is_view(func.attr) else None
+
+
+def root(expr: ast.expr) -> ast.expr:
+    """The expression at the bottom of a chain of views and parts."""
+    while (inner := view_of(expr)) is not None:
+        expr = inner
+    return expr
+
+
+def views_around(node: ast.expr) -> ast.expr:
+    """``h.view(-1)[2:].t()`` around ``h.view(-1)``: the largest expression that is a view of ``node``."""
+    while True:
+        parent = parent_of(node)
+        outer = parent_of(parent) if isinstance(parent, ast.Attribute) else None
+        whole = outer if isinstance(outer, ast.Call) and outer.func is parent else parent
+        if not isinstance(whole, (ast.Subscript, ast.Attribute, ast.Call)) or view_of(whole) is None:
+            return node
+        if isinstance(whole, ast.Subscript) and (whole.value is not node or not isinstance(whole.ctx, ast.Load)):
+            return node
+        node = whole
+
+
+def is_in_place_layer(thing: Ext) -> bool:
+    """A layer that writes to its input; of a Sequential, the first one."""
+    if thing.name == "torch.nn.Sequential" and thing.args.positional:
+        return any(isinstance(t, Ext) and is_in_place_layer(t) for t in thing.args.positional[0].values)
+    place = INPLACE_LAYERS.get(thing.name.removeprefix("torch.nn."), 9)
+    flag = thing.args.get(place, "inplace")
+    return bool(flag) and const(flag) is not False
+
+
+def is_false(expr: ast.expr) -> bool:
+    return isinstance(expr, ast.Constant) and expr.value is False
+
+
+def _writes_first(name: str, call: ast.Call) -> bool:
+    known = op(name)
+    place = known.inplace if known is not None else None
+    return is_in_place(name) or (place is not None and len(call.args) > place and not is_false(call.args[place]))
+
+
+def _is_augmented(name: ast.Name) -> bool:
+    return isinstance(parent_of(name), ast.AugAssign)

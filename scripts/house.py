@@ -1,0 +1,114 @@
+"""Figures of the house, as docs/architecture.md has them: python scripts/house.py"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STATEMENTS = {n for n, c in vars(ast).items() if isinstance(c, type) and issubclass(c, ast.stmt)}
+
+
+def files(*tops: str) -> list[Path]:
+    """The Python files below these folders."""
+    return [p for top in tops for p in sorted((ROOT / top).rglob("*.py"))]
+
+
+def lines(paths: list[Path]) -> int:
+    """How many lines they have together."""
+    return sum(p.read_text(encoding="utf-8").count("\n") for p in paths)
+
+
+def module(path: Path) -> str:
+    """The dotted name of a file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("autofast", *parts) if parts[0] == "rules" else parts)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The dotted names that a file imports, of modules and of what is in them."""
+    package = module(path).split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            full = ".".join([*base, *([node.module] if node.module else [])])
+            yield full
+            yield from (f"{full}.{a.name}" for a in node.names)
+
+
+def reached(start: Path, among: dict[str, Path]) -> list[Path]:
+    """The files of ``among`` that a file needs, directly or not."""
+    found: dict[Path, None] = {}
+    todo = [start]
+    while todo:
+        for name in imported(todo.pop()):
+            if (path := among.get(name)) is not None and path not in found:
+                found[path] = None
+                todo.append(path)
+    return list(found)
+
+
+def functions(paths: list[Path]) -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """All function definitions."""
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield path, node
+
+
+def dispatches(function: ast.AST) -> int:
+    """The kinds of statement that a function tells apart."""
+    return len(
+        {n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr in STATEMENTS and ast.unparse(n.value) == "ast"}
+    )
+
+
+def matching(paths: list[Path], pattern: str) -> int:
+    """The lines that a pattern is found in."""
+    return sum(bool(re.search(pattern, line)) for p in paths for line in p.read_text(encoding="utf-8").splitlines())
+
+
+def figures() -> dict[str, object]:
+    """What is counted, and the counts."""
+    old = not (ROOT / "autofast" / "techniques").is_dir()
+    rules = [p for p in files("rules") if not p.stem.startswith("_")]
+    private = [p for p in files("rules") if p.stem.startswith("_") and p.stem != "__init__"] if old else files("autofast/techniques")
+    shared = private if old else files("autofast/techniques", "autofast/facts", "autofast/write")
+    below = {module(p): p for p in private}
+    wide = {module(p): p for p in shared}
+    planned = files("rules") if old else files("rules", "autofast/techniques")
+    beside = [p for p in files("autofast", "rules") if not p.relative_to(ROOT).as_posix().startswith(("autofast/flow", "autofast/report"))]
+    outside = [p for p in files("autofast", "rules") if not re.match(r"autofast/(read|flow|edit)\b", p.relative_to(ROOT).as_posix())]
+
+    def size(among: dict[str, Path]) -> list[int]:
+        return [lines(reached(p, among)) for p in rules]
+
+    ddp = next(p for p in rules if p.stem == "ddp")
+    named = [f.name.strip("_") for _, f in functions(files("autofast", "rules"))]
+    return {
+        "product lines": lines(files("autofast", "rules")),
+        "rule modules: median, longest": (statistics.median(lines([p]) for p in rules), max(lines([p]) for p in rules)),
+        "technique code that a rule reaches: median, ddp": (statistics.median(size(below)), lines(reached(ddp, below))),
+        "with facts and writing: median, ddp": (statistics.median(size(wide)), lines(reached(ddp, wide))),
+        "lines with isinstance(..., ast. in rules and techniques": matching(planned, r"isinstance\(.*\bast\."),
+        "comparisons of line numbers": matching(
+            beside, r"\.(end_)?lineno\b[^,)\]]*(<|>)=? |(<|>)=? [^,(]*\.(end_)?lineno\b|position\(.*(<|>)"
+        ),
+        "functions named for reaching definitions, dominance, call resolution": {
+            name: sum(n == name for n in named)
+            for name in ("reaching", "dominates", "callees", "code_of", "is_parameter", "declared", "binds")
+        },
+        "functions that tell four or more kinds of statement apart, outside read, flow, edit": sum(
+            dispatches(f) >= 4 for _, f in functions(outside)
+        ),
+        "exceptions for a refusal": matching(planned + files("autofast/facts", "autofast/write"), r"^class \w+\(Exception\)") + (not old),
+        "caches made by hand on a script": matching(files("autofast", "rules"), r"WeakKeyDictionary\[Script|script\.__dict__"),
+    }
+
+
+if __name__ == "__main__":
+    for what, value in figures().items():
+        print(f"{what}: {value}")

@@ -1,0 +1,136 @@
+"""Which tensors may share memory, which are memory of their own, and what is written to."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.memory import Memory, root, views_around
+from autofast.model.script import Script
+from tests.reading import read
+
+SCRIPT = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def fill(x, y, value=1):
+    flat = x.view(-1)
+    flat[0] = value
+    y = y + 1
+    y.add_(1)
+    return y
+
+
+def shares(a, b, c):
+    v = a.view(-1)
+    w = v[2:].t()
+    n = a.clone()
+    m = w if c else b
+    a2 = a + 1
+    a2 += 1
+    first, second = w.chunk(2)
+    return use(a, b, v, w, n, m, a2, first)
+
+
+def use(*found):
+    return found
+
+
+t = torch.randn(3, 4)
+u = torch.randn(3, 4)
+t += 1
+t[0] = 2
+t.add_(u)
+torch.add(t, u, out=u)
+F.relu(t, inplace=True)
+F.relu(u, True)
+F.relu(t)
+torch.relu_(u)
+nn.ReLU(True)(t)
+nn.ReLU()(t)
+fill(t, u)
+t.mean()
+shares(t, u, True)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return read(tmp_path, SCRIPT)
+
+
+def test_what_may_share_memory(script: Script):
+    memory = script.analysis(Memory)
+    call = next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "use")
+    names = {n.id: n for n in call.args if isinstance(n, ast.Name)}
+    pairs = {a + b for a in names for b in names if a < b and memory.may_share(names[a], names[b])}
+    views = ["a", "first", "m", "v", "w"]
+    assert pairs == {a + b for a in views for b in views if a < b} | {"bm"}
+
+
+@pytest.mark.parametrize(
+    ("code", "fresh"),
+    [
+        ("torch.zeros(3)", True),
+        ("torch.zeros(3, out=t)", False),
+        ("t.clone()", True),
+        ("t.clone().view(-1)[0]", True),
+        ("t.view(-1)", False),
+        ("t + 1", True),
+        ("(t + 1).T", True),
+        ("t", False),
+        ("t[0]", False),
+        ("use(t)", False),
+    ],
+)
+def test_what_is_memory_of_its_own(tmp_path: Path, code: str, fresh: bool):
+    script = read(tmp_path, SCRIPT + f"kept = {code}\n")
+    statement = script.entry.tree.body[-1]
+    assert isinstance(statement, ast.Assign)
+    assert script.analysis(Memory).is_fresh(statement.value) is fresh
+
+
+def test_what_is_written_to(script: Script):
+    memory = script.analysis(Memory)
+    found = {}
+    for statement in script.entry.tree.body[8:]:
+        written = [e for n in ast.walk(statement) for e in memory.written(n)]
+        found[ast.unparse(statement)] = [ast.unparse(e) for e in written]
+    assert found == {
+        "t += 1": ["t"],
+        "t[0] = 2": ["t"],
+        "t.add_(u)": ["t"],
+        "torch.add(t, u, out=u)": ["u"],
+        "F.relu(t, inplace=True)": ["t"],
+        "F.relu(u, True)": ["u"],
+        "F.relu(t)": [],
+        "torch.relu_(u)": ["u"],
+        "nn.ReLU(True)(t)": ["t"],
+        "nn.ReLU()(t)": [],
+        "fill(t, u)": ["t"],
+        "t.mean()": [],
+        "shares(t, u, True)": [],
+    }
+
+
+def test_the_parameters_that_a_function_writes_to(script: Script):
+    call = next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "fill")
+    callee = script.analysis(CallGraph).callees(call)[0]
+    assert script.analysis(Memory).written_parameters(callee.function) == {"x"}
+
+
+def test_chains_of_views():
+    tree = ast.parse("h.view(-1)[2:].T.clone()", mode="eval")
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            child._af_parent = node  # type: ignore[attr-defined]
+    clone = tree.body
+    assert isinstance(clone, ast.Call) and isinstance(clone.func, ast.Attribute)
+    name = next(n for n in ast.walk(tree) if isinstance(n, ast.Name))
+    assert root(clone.func.value) is name and root(clone) is clone
+    assert views_around(name) is clone.func.value
