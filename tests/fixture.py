@@ -10,7 +10,8 @@ pretend         a library that stands in for one that is not installed: tests/pr
 gone            words that must not be left in the rewritten script
 precise_args    arguments without mixed precision, for a script that has it: with a scaler that is right, both train the same
 [[expect]]      a fix that must be found: ``rule``, ``file``, and ``line_contains`` (of the finding's first line) or ``near`` (within three
-                lines); ``count`` where several lines are meant
+                lines); ``count`` where several lines are meant; ``becomes``: what is written there, see :func:`written`. A change that
+                several of these fixes make together is said once, at the first of them
 [[forbid]]      a fix that must not be found, and ``why``: ``rule`` (``*``: any, ``but`` that one), ``line_contains`` or ``near`` (nothing: nowhere in the
                 script), ``effect`` (forbidden up to this effect; default sampling), ``target`` (default: both)
 """
@@ -18,12 +19,13 @@ precise_args    arguments without mixed precision, for a script that has it: wit
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autofast.edit.plan import Plan
+from autofast.edit.plan import Hunk, Plan
 from autofast.model.source import Source, source_of
 from autofast.rule import Effect, Finding
 
@@ -48,6 +50,7 @@ class Label:
     target: str = ""
     why: str = ""
     but: str = ""
+    becomes: Sequence[str] = field(default=(), hash=False)
 
     def matches(self, finding: Finding) -> bool:
         source = source_of(finding.node)
@@ -114,6 +117,19 @@ class Fixture:
 
 def _load(folder: Path) -> Fixture:
     return Fixture(folder.name, tomllib.loads((folder / "fixture.toml").read_text(encoding="utf-8")))
+
+
+def written(hunk: Hunk) -> list[str]:
+    """The new lines of a hunk, without indentation and blank lines; of a function that is added, the first line."""
+    old = {line[1:].split("(")[0] for line in hunk.lines if line.startswith("-def ")}
+    lines: list[str] = []
+    added = False
+    for line in (line[1:] for line in hunk.lines if line.startswith("+") and line[1:].strip()):
+        if not line[0].isspace():
+            added = line.startswith("def ") and line.split("(")[0] not in old
+        if not (added and line[0].isspace()):
+            lines.append(line.strip())
+    return lines
 
 
 def strongest(plan: Plan) -> Effect:

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from autofast.edit.plan import Plan
+from autofast.edit.plan import Hunk, Plan
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
 from autofast.read import read_script
@@ -20,7 +20,7 @@ from autofast.registry import ALL as EVERY_RULE
 from autofast.registry import all_rules, select
 from autofast.rule import Effect, Finding, Options
 from tests import metamorphic
-from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest
+from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest, written
 from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, Tolerance, compare
 
 SUBSETS = 4  # random sets of rules for each fixture
@@ -43,7 +43,7 @@ def plan_of(fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMP
 
 
 def planned(script: Script, target: str, effect: Effect, names: Iterable[str] = (), also: Iterable[str] = ()) -> Plan:
-    rules = select(names, also=also)
+    rules = list({rule.name: rule for rule in (*select(names), *(select(also) if also else ()))}.values())
     return Plan.make(script, Options(target=target, selected=frozenset(rule.name for rule in rules)), rules, effect)
 
 
@@ -76,18 +76,41 @@ def test_labels_are_well_formed():
         assert all(label.file for label in fixture.expect), f"{fixture.name}: an expected fix needs a file"
 
 
+def plan_for(fixture: Fixture, label: Label) -> Plan:
+    """The plan that an expectation is about: of all rules, or of its own alone where that is off unless asked for."""
+    return plan_of(fixture) if all_rules()[label.rule].default else plan_of(fixture, "cuda", Effect.RECIPE, label.rule)
+
+
+def written_for(fixture: Fixture) -> list[list[str]]:
+    """For each expected fix, what the hunks write that carry it out, less what is said at an earlier one."""
+    said: set[Hunk] = set()
+    lines = []
+    for label in fixture.expect:
+        hunks = [hunk for hunk in plan_for(fixture, label).hunks() if hunk not in said and any(map(label.matches, hunk.findings))]
+        said.update(hunks)
+        lines.append([line for hunk in hunks for line in written(hunk)])
+    return lines
+
+
 @each_fixture
 def test_expected_fixes_are_found(fixture: Fixture):
     plan = plan_of(fixture)
 
     def met(label: Label) -> bool:
-        fixes = plan.fixes if all_rules()[label.rule].default else plan_of(fixture, "cuda", Effect.RECIPE, label.rule).fixes
-        return len({getattr(f.node, "lineno", 1) for f in fixes if label.matches(f)}) >= label.count
+        return len({getattr(f.node, "lineno", 1) for f in plan_for(fixture, label).fixes if label.matches(f)}) >= label.count
 
     missing = [str(label) for label in fixture.expect if not met(label)]
     assert not missing, "\n".join(["missing:", *missing, "found:", shown(plan.findings)])
     left = [word for word in fixture.spec.get("gone", []) for text in plan.texts().values() if word in text]
     assert not left, f"still there: {left}"
+
+
+@each_fixture
+def test_expected_fixes_write_what_is_said(fixture: Fixture):
+    wrong: list[str] = []
+    for label, lines in zip(fixture.expect, written_for(fixture), strict=True):
+        wrong += difflib.unified_diff(label.becomes, lines, str(label), "written", lineterm="", n=99)
+    assert not wrong, "\n".join(wrong)
 
 
 @each_fixture
