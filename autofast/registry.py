@@ -33,9 +33,9 @@ def groups() -> dict[str, tuple[str, ...]]:
 
 
 def select(names: Iterable[str] = (), ignore: Iterable[str] = (), given: Iterable[str] = ()) -> list[Rule]:
-    """The rules of ``names`` (none given: those that are on by default) and ``also``, without those of ``ignore``.
+    """The rules of ``names`` (none given: those that are on by default) and those that the options ``given`` ask for, without those of ``ignore``.
 
-    Each takes rule names and groups; :class:`BadInput` suggests what was probably meant.
+    ``names`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what was probably meant.
     """
     rules = all_rules()
     wanted = _expand(names) or {name for name, rule in rules.items() if rule.default}

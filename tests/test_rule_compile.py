@@ -81,8 +81,8 @@ def follows(result: Applied, statement: str, before: str) -> bool:
 # ------------------------------------------------------------------------------------------------ off unless asked for
 def test_off_unless_asked_for() -> None:
     assert "compile" not in {rule.name for rule in select()}
-    assert "compile" in {rule.name for rule in select(["all"])} & {rule.name for rule in select(also=["compile"])}
-    assert {rule.name for rule in select(["loader"], also=["compile"])} == {rule.name for rule in select(["loader"])} | {"compile"}
+    assert "compile" in {rule.name for rule in select(["all"])} & {rule.name for rule in select(given=["--compile"])}
+    assert {rule.name for rule in select(["loader"], given=["--compile"])} == {rule.name for rule in select(["loader"])} | {"compile"}
 
 
 @pytest.mark.parametrize("command", ["check", "rewrite"])
