@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from functools import cached_property
 
-from autofast.model.source import ancestors, parent_of
+from autofast.model.source import ancestors, parent_of, statement_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -225,6 +225,11 @@ def loops_around(node: ast.AST) -> Iterator[Loop]:
         if isinstance(outer, LOOPS) and is_repeated(here, outer):
             yield outer
         here = outer
+
+
+def loop_of(node: ast.AST) -> Loop | None:
+    """The innermost loop whose iterations run the statement of ``node``, in its own function."""
+    return next(loops_around(statement_of(node)), None)
 
 
 def is_repeated(part: ast.AST, loop: Loop) -> bool:

@@ -90,6 +90,16 @@ class DefUse:
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """All definitions that the value at ``load`` is made of: those that reach it and, where one is ``x += ...``, those that reach that."""
+        found: set[Definition] = set()
+        todo = [load]
+        while todo:
+            new = self.reaching(todo.pop()) - found
+            found |= new
+            todo += [d.node for d in new if d.is_augmented and isinstance(d.node, ast.Name)]
+        return frozenset(found)
+
     def may_be_unbound(self, load: ast.Name) -> bool:
         """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""
         variable = self.table.of(load)

@@ -21,8 +21,8 @@ from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
-from autofast.ops import is_in_place
-from autofast.techniques.syncs.reads import is_fresh
+from autofast.ops import is_in_place, op
+from autofast.techniques.syncs.freshness import is_fresh, writes
 from autofast.techniques.syncs.sinks import not_a_keeper
 
 NAME = "loss-item-sync"
@@ -30,7 +30,10 @@ PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
+TORCH = frozenset("device dtype no_grad enable_grad is_tensor is_grad_enabled manual_seed get_rng_state save load Size Generator".split())
+NUMPY_WRITES = frozenset("copyto put put_along_axis place putmask fill_diagonal random.shuffle".split())  # to an argument
 PURE = frozenset(f"builtins.{n}" for n in ("float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool", "dict"))
+QUIET = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,25 +155,28 @@ def _is_fixed(script: Script, name: ast.Name) -> bool:
     found = script.values(name)
     if bool(found) and all(isinstance(t, (Num, Const, Ref, Func)) for t in found):
         return True
-    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name, loop_of(name), 0)
+    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name)
 
 
 def _is_quiet(script: Script, call: ast.Call) -> bool:
     """Whether a call changes nothing that is there."""
     if script.log.at("sync", call) is not None:
         return True
-    found = script.values(call.func)
-    if any(k.arg == "out" for k in call.keywords):
+    if writes(script, call):
         return False
-    if isinstance(call.func, ast.Attribute) and script.values(call.func.value):
-        of = script.values(call.func.value)
-        if all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
-            return not is_in_place(call.func.attr, flags=True)
-    names = [t.name for t in found if isinstance(t, Ref)]
-    quiet = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
-    return len(names) == len(found) > 0 and all(
-        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not is_in_place(n, flags=True)) for n in names
-    )
+    of = script.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+    if of and all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
+        return not is_in_place(call.func.attr, flags=True)  # type: ignore[attr-defined]
+    found = script.values(call.func)
+    return bool(found) and all(isinstance(t, Ref) and _leaves_all(t.name) for t in found)
+
+
+def _leaves_all(name: str) -> bool:
+    """Whether a function, which does not write to an argument by what the table of torch's operations says, changes none."""
+    root, _, rest = name.partition(".")
+    if root == "torch":
+        return op(name) is not None or rest.startswith("cuda.") or rest in TORCH
+    return name in QUIET or (root in ("math", "time", "numpy", "logging") and name.removeprefix("numpy.") not in NUMPY_WRITES)
 
 
 def _is_elsewhere(script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]) -> bool:

@@ -18,7 +18,9 @@ from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import swapped
 from autofast.techniques.syncs.floats import holds_floats
-from autofast.techniques.syncs.reads import Read, gives_the_same, is_fresh, is_scalar
+from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.write.spelling import torch_in
 
@@ -78,7 +80,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     start = min(repeated.statements, key=position)
     span = here[index(here, start) : index(here, repeated.statements[-1]) + 1]
     adjoining = len(span) == len(repeated.statements)
-    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core, loop_of(core), 0)):
+    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core)):
         raise Refusal("")
     if moved and next(catchers(script, start, loop_of(core)), None) is not None:
         raise Refusal("")
@@ -174,12 +176,12 @@ def free_names(source: Source, stems: Sequence[str]) -> list[str]:
 
 def one_number(script: Script, core: ast.expr, hole: str) -> str:
     """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that may have dimensions loses them."""
-    return "{" + hole + "}" + ("" if is_scalar(script, core, 0) else ".reshape(1)")
+    return "{" + hole + "}" + ("" if is_scalar(script, core) else ".reshape(1)")
 
 
 def is_number(script: Script, core: ast.expr) -> bool:
     """Whether what is read as one number is known well enough to be read with others."""
-    return is_scalar(script, core, 0) or holds_floats(script, core)
+    return is_scalar(script, core) or holds_floats(script, core)
 
 
 def is_float(script: Script, core: ast.expr) -> bool:

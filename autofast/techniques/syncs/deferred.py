@@ -22,8 +22,9 @@ from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of
 from autofast.rule import Refusal
+from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
-from autofast.techniques.syncs.reads import gives_the_same, kept
+from autofast.techniques.syncs.reads import gives_the_same
 from autofast.techniques.syncs.sinks import Sink
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation

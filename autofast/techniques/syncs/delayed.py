@@ -20,8 +20,9 @@ from autofast.model.source import ancestors, function_of, parent_of, source_of, 
 from autofast.model.values import Const, Ref
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
+from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import needs_of
-from autofast.techniques.syncs.reads import Read, kept, reading
+from autofast.techniques.syncs.reads import Read, reading
 from autofast.techniques.syncs.sinks import sink_of
 
 
