@@ -107,13 +107,13 @@ class Graph:
                 found[other].append(node)
         return found
 
-    def reachable(self, starts: Iterable[Node]) -> dict[Node, None]:
-        """The nodes that may run after one of ``starts``."""
+    def reachable(self, starts: Iterable[Node], ends: Collection[Node] = ()) -> dict[Node, None]:
+        """The nodes that may run after one of ``starts``, and not only after one of ``ends``."""
         found: dict[Node, None] = {}
         todo = [n for start in starts for n in self.out(start)]
         while todo:
             node = todo.pop()
-            if node not in found:
+            if node not in found and node not in ends:
                 found[node] = None
                 todo += self.out(node)
         return found
@@ -156,18 +156,20 @@ class Graph:
             return bool(self.starts(a))
         return bool(bit) and self.may_follow(a, b) and all(self._behind.get(n, 0) & bit for n in self.starts(b))
 
-    def may_follow(self, b: ast.AST, a: ast.AST) -> bool:
-        """Whether ``b`` may run after ``a`` in one activation of the function."""
+    def may_follow(self, b: ast.AST, a: ast.AST, loop: Loop | None = None) -> bool:
+        """Whether ``b`` may run after ``a`` in one activation of the function; with ``loop``, before another iteration of it begins."""
         starts = frozenset(self.starts(b))
         place = self.place(a)
         if place is None or not starts:
             return False
-        if id(place) not in self._following:
-            self._following[id(place)] = frozenset(self.reachable(self.starts(place)))
-        return not starts.isdisjoint(self._following[id(place)])
+        key = id(place), id(loop)
+        if key not in self._following:
+            heads = [head for _, head in self.iteration.get(id(loop), ())]
+            self._following[key] = frozenset(self.reachable(self.starts(place), heads))
+        return not starts.isdisjoint(self._following[key])
 
     @cached_property
-    def _following(self) -> dict[int, frozenset[Node]]:
+    def _following(self) -> dict[tuple[int, int], frozenset[Node]]:
         return {}
 
     def _bit(self, node: ast.AST) -> int:

@@ -9,21 +9,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Before, Edit, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
-from autofast.flow.iterations import gate_of, in_body, is_step, loop_of, tries_around, within, works_between
+from autofast.flow.cfg import loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import function_of
+from autofast.model.source import function_of, within
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
+from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import not_a_keeper
+from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
 PLAIN = (
@@ -45,15 +46,14 @@ class Move:
     edits: tuple[Edit, ...]
 
 
-_MOVES: WeakKeyDictionary[Script, dict[int, Move]] = WeakKeyDictionary()
-
-
 def moves(script: Script) -> dict[int, Move]:
     """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
-    if script not in _MOVES:
-        found = () if script.unread else _find(script)  # what runs in between may be missing
-        _MOVES[script] = {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
-    return _MOVES[script]
+    return script.analysis(_movable)
+
+
+def _movable(script: Script) -> dict[int, Move]:
+    found = () if script.unread else _find(script)  # what runs in between may be missing
+    return {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
 
 
 def move_around(script: Script, node: ast.AST) -> Move | None:
@@ -69,7 +69,6 @@ def _find(script: Script) -> Iterator[Move]:
                     gate = _gate(script, statement, target)
                     if (
                         gate is not None
-                        and in_body(gate, loop)
                         and _is_pure(script, statement.value)
                         and _may_wait(script, statement, gate)
                     ):
@@ -84,7 +83,7 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]
-    gates = {id(gate): gate for n in uses if (gate := gate_of(n, loop)) is not None}
+    gates = {id(gate): gate for n in uses if (gate := rare_branch(n, loop)) is not None}
     gate = next(iter(gates.values()), None)
     here = block(statement)
     if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
@@ -119,7 +118,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     """Whether nothing between the statement and the condition, or in the condition itself, changes what it computes with."""
     here = block(statement)
     between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
-    if works_between(script, statement, gate) or next(tries_around(statement, loop_of(statement)), None) is not None:
+    if works_between(script, statement, gate) or next(catchers(script, statement, loop_of(statement)), None) is not None:
         return False
     names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
     needed = {n.id for n in names}

@@ -7,21 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
-from autofast.flow.handlers import catchers
-from autofast.flow.iterations import loop_of, position, within, works_between
+from autofast.flow.cfg import loop_of
+from autofast.flow.iterations import position
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, source_of
+from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import swapped
 from autofast.techniques.syncs.floats import holds_floats
 from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
+from autofast.techniques.syncs.steps import works_between
 from autofast.write.spelling import torch_in
 
 SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.defuse import Definition, bound_to
-from autofast.flow.iterations import within
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of
+from autofast.model.source import function_of, parent_of, within
 from autofast.model.values import Ext, Method, Ref, Tensor, Thing, const
 from autofast.ops import is_in_place, may_share, op
 
