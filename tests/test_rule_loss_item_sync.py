@@ -276,7 +276,8 @@ USES = {  # what looks at which of them in every step; * at all
     "print(self.total)": "total",
     "print({k: str(v) for k, v in vars(self).items()})": "*",
     "if i == 2: print(self.losses, self.meter, self.best, self.total)": "",
-    "if i % 2: self.losses = []": "",
+    "if i % 2 == 1: self.losses = []": "",
+    "if i % 2: self.meter.reset()": "meter",  # true in most iterations, for most numbers in place of 2
     "if i % 2 == 1: self.meter.reset()": "",
     "if i % 2:\n                pass\n            else:\n                print(self.last(), self.meter)": "losses meter",
 }

@@ -214,12 +214,15 @@ class CallGraph:
         return list(self._closure([function]).values())
 
     def run_in(self, loop: Loop, often: bool = False) -> list[Function]:
-        """The functions that iterations of a loop may run, through any number of calls that are known; with ``often``, more than few of them."""
+        """The functions that iterations of a loop may run, through any number of calls that are known.
+
+        With ``often`` those that may be run by more than few of them: not only in the bodies of rare ``if`` statements.
+        """
         found: dict[int, Function] = {}
         todo: list[tuple[Function, ast.AST, Loop | None]] = [(f, n, loop) for n in ast.walk(loop) for f in self.entered(n)]
         while todo:
             function, at, around = todo.pop()
-            if id(function) not in found and not (often and rare_arms_around(at, around)):
+            if id(function) not in found and not (often and any(arm for _, arm in rare_arms_around(at, around))):
                 found[id(function)] = function
                 todo += [(f, n, None) for n in own_nodes(function) for f in self.entered(n)]
         return list(found.values())

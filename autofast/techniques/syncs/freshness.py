@@ -11,7 +11,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within
-from autofast.model.values import Ext, Method, Ref, Tensor, Thing, const
+from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, const
 from autofast.ops import is_in_place, may_share, op
 
 PASSING = frozenset({"Identity", "Flatten", "Unflatten"})  # layers whose result is their argument, or a view of it
@@ -134,9 +134,14 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
 def _begins_fresh(script: Script, made: Definition, loop: Loop | None, depth: int) -> bool:
     value, whole = bound_to(made.node)
     if value is None or whole:
-        return value is not None and _is_fresh(script, value, loop, depth + 1)
+        return value is not None and (_is_fresh(script, value, loop, depth + 1) or _is_plain(script, value))
     unpacked = isinstance(made.statement, ast.Assign) and made.statement.value is value
     return unpacked and isinstance(value, ast.Call) and _gives_fresh(script, value, depth)
+
+
+def _is_plain(script: Script, value: ast.expr) -> bool:
+    """``loss = None``, ``total = 0``: no tensor yet, or one that ``+=`` makes."""
+    return bool(script.values(value)) and all(isinstance(t, (Const, Num)) for t in script.values(value))
 
 
 def _is_harmless(script: Script, node: ast.expr) -> bool:
