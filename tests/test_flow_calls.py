@@ -240,3 +240,32 @@ def test_what_a_library_calls_back(tmp_path: Path):
     graph = script.analysis(CallGraph)
     place = call(script, "net(torch.zeros(3))")
     assert graph.callees(place) == [] and names(graph.entered(place)) == ["forward"]
+
+
+def test_what_a_loop_runs(tmp_path: Path):
+    script = read(
+        tmp_path,
+        """
+        def often(): return deep()
+        def deep(): return 1
+        def seldom(): return 2
+        def otherwise(): return 3
+        def outside(): return 4
+        outside()
+        for i in range(9):
+            often()
+            if i % 100 == 0:
+                seldom()
+            if i % 100:
+                pass
+            else:
+                otherwise()
+        """,
+    )
+    loop = next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.For))
+
+    def names(often: bool) -> set[str]:
+        return {getattr(f, "name", "") for f in script.analysis(CallGraph).run_in(loop, often)}
+
+    assert names(False) == {"often", "deep", "seldom", "otherwise"}
+    assert names(True) == {"often", "deep", "otherwise"}

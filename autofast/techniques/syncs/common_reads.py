@@ -10,6 +10,7 @@ from autofast.edit.edits import Before, Edit, Remove, Rewrite
 from autofast.flow.cfg import loop_of
 from autofast.flow.iterations import position
 from autofast.flow.positions import block, index
+from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of, within
@@ -75,7 +76,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         sink = movable[id(statement)]
         if not works_between(script, statement, fixed[0]):
             break
-        if not isinstance(sink.statement, ast.AugAssign) or not may_move(sink, fixed[0]):
+        if not isinstance(sink.statement, ast.AugAssign) or not may_move(script, sink, fixed[0]):
             raise Refusal("")  # the host would wait for all at the first of them
         moved.append(sink)
         first = fixed[0]
@@ -100,7 +101,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     return result
 
 
-def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
+def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
     """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added.
 
     ``mine`` are the ids of statements that move with it.
@@ -114,9 +115,10 @@ def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
     if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
         return False  # a function may look at it
     needed = loaded_in(sink.statement)
-    return not any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between) and not any(
-        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)) for s in between for n in ast.walk(s)
-    )
+    if any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between):
+        return False
+    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in between for n in ast.walk(s))
+    return not yields and script.analysis(Flow).graph(to).postdominates(to, sink.statement)
 
 
 def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:

@@ -89,7 +89,7 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
     between = here[index(here, group[0].statement) + 1 : index(here, last)]
     mine = {id(s.statement) for s in group}
     for sink in group[:-1]:
-        if works_between(script, sink.statement, last) or not may_move(sink, last, mine):
+        if works_between(script, sink.statement, last) or not may_move(script, sink, last, mine):
             return False
         if any(_may_change(script, sink, s) for s in between if id(s) not in mine):
             return False
