@@ -440,6 +440,13 @@ def test_lists_of_the_caller() -> None:
     refused(HEAD + text, "belongs to the caller")
 
 
+def test_an_array_that_the_loader_reads_too() -> None:
+    shared = "class Scaled(TensorDataset):\n    def __init__(self, scale):\n        super().__init__(data.tensors[0])\n        self.scale = scale\n\n"
+    shared += "    def __getitem__(self, k):\n        return data[k][0] * self.scale[0], data[k][1]\n\n"
+    main = "def main():\n    scale = torch.ones(1)\n    loader = DataLoader(Scaled(scale), batch_size=8)\n"
+    refused(HEAD + shared + main + indented(training("scale[0] = loss.item()"), 4) + "main()\n", "`scale` may get another name")
+
+
 QUIET = [
     training("if i % 2 == 0:\n    print(loss.item())"),  # rare already
     training("if i % 2 == 0:\n    total += loss.item()", "total = 0"),

@@ -234,6 +234,12 @@ def loop_of(node: ast.AST) -> Loop | None:
     return next(loops_around(statement_of(node)), None)
 
 
+def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
+    """The innermost loop whose iterations run the statements of both."""
+    around = list(loops_around(statement_of(b)))
+    return next((loop for loop in loops_around(statement_of(a)) if loop in around), None)
+
+
 def is_repeated(part: ast.AST, loop: Loop) -> bool:
     """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the target of ``for``."""
     return any(part is s for s in loop.body) or part is (loop.test if isinstance(loop, ast.While) else loop.target)

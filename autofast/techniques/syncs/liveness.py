@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Loop, loop_of
+from autofast.flow.cfg import Loop, common_loop
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
@@ -184,7 +184,7 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
     for node in mentions(scope, name):
         if function_of(node) is not scope:
             raise Refusal(f"`{name}` is used in a function of its own (line {node.lineno})")
-        if sink.kind == "object" and not within(node, sink.statement) and (within(node, loop) or graph.may_follow(loop, node, loop_of(loop))):
+        if sink.kind == "object" and not within(node, sink.statement) and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node))):
             if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
                 raise Refusal(f"`{name}` may get another name on line {node.lineno}")
         yield node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.flow.cfg import LOOPS, Frequency, Loop, loops_around
+from autofast.flow.cfg import LOOPS, Frequency, Loop, common_loop
 from autofast.flow.frequency import rare_arm, rare_arms_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
@@ -64,8 +64,7 @@ def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
 
 def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
     """Whether a forward or backward pass, or an update, is started between two statements of one iteration (or call)."""
-    scope, graph, around = function_of(first), script.analysis(Flow).graph(first), list(loops_around(last))
-    loop = next((outer for outer in loops_around(first) if outer in around), None)
+    scope, graph, loop = function_of(first), script.analysis(Flow).graph(first), common_loop(first, last)
     for site in script.log.of("forward", ".backward", ".step"):
         for occurrence in site:
             for node in (site.node, *(f.node for f in occurrence.stack if isinstance(f, CallFrame))):
