@@ -263,3 +263,32 @@ def test_functions_that_nothing_runs(tmp_path):
     names = ("used", "handed", "never", "decorated", "helper", "forward")
     assert [n for n in names if graph.is_unused(function(script, n))] == ["never"]
     assert graph.entries(function(script, "used")) == graph.sites(function(script, "used")) != []
+
+
+def test_what_a_loop_runs(tmp_path: Path):
+    script = read(
+        tmp_path,
+        """
+        def often(): return deep()
+        def deep(): return 1
+        def seldom(): return 2
+        def otherwise(): return 3
+        def outside(): return 4
+        outside()
+        for i in range(9):
+            often()
+            if i % 100 == 0:
+                seldom()
+            if i % 100:
+                pass
+            else:
+                otherwise()
+        """,
+    )
+    loop = next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.For))
+
+    def names(often: bool) -> set[str]:
+        return {getattr(f, "name", "") for f in script.analysis(CallGraph).run_in(loop, often)}
+
+    assert names(False) == {"often", "deep", "seldom", "otherwise"}
+    assert names(True) == {"often", "deep", "otherwise"}

@@ -9,6 +9,7 @@ import pytest
 
 from autofast.flow.cfg import Frequency, Graph, graph_of, loops_around
 from autofast.flow.defuse import DefUse
+from autofast.flow.frequency import rare_arms_around
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import binds, declared, defaults, is_local, is_parameter, loaded_in, mentions, own_nodes, owner, stored_in
 from autofast.model.source import Source
@@ -141,6 +142,10 @@ def test_following():
     assert not graph.may_follow(at(source, 8), at(source, 4))
     assert not graph.may_follow(at(source, 2), at(source, 2))
     assert graph.may_follow(at(source, 16), at(source, 16))
+    loop = at(source, 9)
+    assert isinstance(loop, ast.For)
+    assert graph.may_follow(at(source, 13), at(source, 16)) and not graph.may_follow(at(source, 13), at(source, 16), loop)
+    assert graph.may_follow(at(source, 16), at(source, 13), loop)
 
 
 def test_code_of_another_function_is_never_run():
@@ -413,3 +418,63 @@ def test_variables_that_are_bound_at_a_place():
     names = ("a", "one", "two", "x", "three", "four", "nothing")
     bound = {line: {n for n in names if definitions.is_bound_at(at(source, line), n)} for line in (3, 6, 7, 12, 15)}
     assert bound == {3: {"a"}, 6: {"a", "one"}, 7: {"a", "one", "x"}, 12: {"a", "one", "three"}, 15: {"a", "three", "four"}}
+
+
+BRANCHES = """
+def f(xs, done):
+    for i, x in enumerate(xs):
+        if i % 9 == 0:
+            if done:
+                a = 1
+        if i % 9:
+            b = 1
+        else:
+            c = 1
+    else:
+        if done % 9 == 0:
+            d = 1
+"""
+
+
+def test_rare_arms():
+    source = parse(BRANCHES)
+    loop = next(n for n in ast.walk(source.tree) if isinstance(n, ast.For))
+
+    def arms(line: int) -> list[tuple[int, bool]]:
+        return [(test.lineno, arm) for test, arm in rare_arms_around(at(source, line), loop)]
+
+    assert arms(5) == [(3, True)]
+    assert arms(7) == []
+    assert arms(9) == [(6, False)]
+    assert arms(12) == []  # no iteration of the loop
+    assert [arm for _, arm in rare_arms_around(at(source, 12), None)] == [True]
+
+
+HANDLED = """
+def f(xs):
+    total = last = 0
+    try:
+        for x in xs:
+            total += x
+            last = x
+    except ValueError:
+        print(total)
+    else:
+        print(last)
+    total += 1
+    return total
+"""
+
+
+def test_live_before_and_origins():
+    source = parse(HANDLED)
+    function = source.tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    flow = DefUse(function)
+    handler = next(n for n in ast.walk(source.tree) if isinstance(n, ast.ExceptHandler))
+    assert flow.live_before(handler) == {"total"}
+    assert flow.live_before(at(source, 4)) == {"total", "last", "xs"}
+    result = at(source, 12)
+    assert isinstance(result, ast.Return) and isinstance(result.value, ast.Name)
+    assert {d.node.lineno for d in flow.reaching(result.value)} == {11}
+    assert {d.node.lineno for d in flow.origins(result.value)} == {2, 5, 11}

@@ -276,7 +276,8 @@ USES = {  # what looks at which of them in every step; * at all
     "print(self.total)": "total",
     "print({k: str(v) for k, v in vars(self).items()})": "*",
     "if i == 2: print(self.losses, self.meter, self.best, self.total)": "",
-    "if i % 2: self.losses = []": "",
+    "if i % 2 == 1: self.losses = []": "",
+    "if i % 2: self.meter.reset()": "meter",  # true in most iterations, for most numbers in place of 2
     "if i % 2 == 1: self.meter.reset()": "",
     "if i % 2:\n                pass\n            else:\n                print(self.last(), self.meter)": "losses meter",
 }
@@ -437,6 +438,13 @@ def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -
 def test_lists_of_the_caller() -> None:
     text = "def train(total):\n" + indented(training("total.append(loss.item())"), 4) + "total = []\ntrain(total)\nprint(total)\n"
     refused(HEAD + text, "belongs to the caller")
+
+
+def test_an_array_that_the_loader_reads_too() -> None:
+    shared = "class Scaled(TensorDataset):\n    def __init__(self, scale):\n        super().__init__(data.tensors[0])\n        self.scale = scale\n\n"
+    shared += "    def __getitem__(self, k):\n        return data[k][0] * self.scale[0], data[k][1]\n\n"
+    main = "def main():\n    scale = torch.ones(1)\n    loader = DataLoader(Scaled(scale), batch_size=8)\n"
+    refused(HEAD + shared + main + indented(training("scale[0] = loss.item()"), 4) + "main()\n", "`scale` may get another name")
 
 
 QUIET = [
@@ -1142,3 +1150,58 @@ def test_functions_that_may_return_something_else(use: str, epochs: int) -> None
     for made in (one + "    if len(x) == 8:\n        return loss.item()\n", two):
         text = HEAD + "kept = []\n" + made + f"for i, (x, y) in enumerate(loader):\n    {use}\nprint(kept)\n"
         assert output(apply("loss-item-sync", text).text) == output(text)
+
+
+# ------------------------------------------------------------------------------------------------ which value is read
+def test_a_value_of_the_other_arm_is_not_what_is_read() -> None:
+    arms = "err = (out - 1).abs().detach()\nif i % 2 == 0:\n    err = err.mean()\nelse:\n    rows.append(err.cpu().numpy())"
+    untouched(HEAD + training(arms, "rows = []", "print(rows)"))
+    same(HEAD + training(arms.replace("- 1).abs()", "- 1).abs().sum()"), "rows = []", "print(rows)"), "rows.append(")
+
+
+def test_the_argument_of_a_call_is_not_the_number_it_becomes() -> None:
+    text = "def put(rows, err, i):\n    if i > 2:\n        err = err.mean()\n    rows.append(err.cpu().numpy())\n"
+    untouched(HEAD + text + training("put(rows, out.detach(), i)", "rows = []", "print(rows)"))
+
+
+def test_what_a_sum_begins_as_counts() -> None:
+    untouched(HEAD + training("err = out.detach()\nerr += loss.detach()\nrows.append(err.cpu().numpy())", "rows = []", "print(rows)"))
+
+
+PASSED = [
+    ("nn.Identity()", "loss.detach()"),
+    ("nn.Flatten(0)", "loss.detach().reshape(1)"),
+    ("nn.Dropout(0.0).eval()", "loss.detach()"),
+    ("nn.ReLU(inplace=True)", "loss.detach()"),
+    ("nn.Sequential(nn.Identity())", "loss.detach()"),
+]
+
+
+@pytest.mark.parametrize(("layer", "given"), PASSED)
+def test_layers_that_give_back_what_they_got(layer: str, given: str) -> None:
+    step = f"first = {given}\nscore = layer(first)\ntotal += score.item()\nfirst.zero_()"
+    same(HEAD + f"layer = {layer}\n" + training(step, "total = 0", "print(repr(total))"), ".detach().clone()")
+
+
+def test_layers_that_compute_need_no_copy() -> None:
+    step = "score = layer(out.detach()[:1])\ntotal += score.item()"
+    done = same(HEAD + "layer = nn.Linear(3, 1).to(device)\n" + training(step, "total = 0", "print(repr(total))"), "(score.detach())")
+    assert "clone" not in done.text
+
+
+MEANWHILE = [
+    "F.batch_norm(out.detach(), state, var, training=True)",
+    "torch.nn.utils.vector_to_parameters(torch.zeros(3), [state])",
+    "np.copyto(state.numpy(), 0.5)",
+    "F.relu(state.neg_(), inplace=True)",
+    "F.relu(state, True)",
+]
+
+
+@pytest.mark.parametrize("change", MEANWHILE)
+def test_a_statement_does_not_move_past_a_change_in_place(change: str) -> None:
+    start = "state, var = torch.zeros(3), torch.ones(3)"
+    step = f"shown = {{'loss': loss.item(), 'state': state.sum().item()}}\n{change}\nif i % 2 == 0:\n    print(shown)"
+    done = apply("loss-item-sync", HEAD + training(step, start))
+    assert not any(line.startswith("shown = ") for line in done.lines), done.lines
+    same(HEAD + training(step.replace(change, "F.relu(state)"), start), "shown = ")

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from autofast.flow.cfg import Loop
+from autofast.flow.frequency import rare_arms_around
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
@@ -260,6 +262,20 @@ class CallGraph:
     def runs(self, function: Function) -> list[Function]:
         """The functions that a call of ``function`` may run, itself first, through any number of calls that are known."""
         return list(self._closure([function]).values())
+
+    def run_in(self, loop: Loop, often: bool = False) -> list[Function]:
+        """The functions that iterations of a loop may run, through any number of calls that are known.
+
+        With ``often`` those that may be run by more than few of them: not only in the bodies of rare ``if`` statements.
+        """
+        found: dict[int, Function] = {}
+        todo: list[tuple[Function, ast.AST, Loop | None]] = [(f, n, loop) for n in ast.walk(loop) for f in self.entered(n)]
+        while todo:
+            function, at, around = todo.pop()
+            if id(function) not in found and not (often and any(arm for _, arm in rare_arms_around(at, around))):
+                found[id(function)] = function
+                todo += [(f, n, None) for n in own_nodes(function) for f in self.entered(n)]
+        return list(found.values())
 
     def _closure(self, functions: Iterable[Function]) -> dict[int, Function]:
         found: dict[int, Function] = {}

@@ -17,7 +17,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import takewhile
 
-from autofast.model.source import ancestors, block_of, parent_of
+from autofast.model.source import ancestors, block_of, parent_of, statement_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -257,6 +257,17 @@ def loops_around(node: ast.AST) -> Iterator[Loop]:
         if isinstance(outer, LOOPS) and is_repeated(here, outer):
             yield outer
         here = outer
+
+
+def loop_of(node: ast.AST) -> Loop | None:
+    """The innermost loop whose iterations run the statement of ``node``, in its own function."""
+    return next(loops_around(statement_of(node)), None)
+
+
+def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
+    """The innermost loop whose iterations run the statements of both."""
+    around = list(loops_around(statement_of(b)))
+    return next((loop for loop in loops_around(statement_of(a)) if loop in around), None)
 
 
 def is_repeated(part: ast.AST, loop: Loop) -> bool:

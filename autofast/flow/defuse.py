@@ -189,8 +189,15 @@ class DefUse:
         after = self.graph.after.get(id(whole), [])
         if not hasattr(whole, "body") or isinstance(whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)):
             after = [n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)]
+        return self._live_at(after)
+
+    def live_before(self, place: ast.AST) -> frozenset[str]:
+        """The function's variables whose value may be read once a statement, handler or case begins, before they get another one."""
+        return self._live_at(self.graph.starts(place))
+
+    def _live_at(self, nodes: Iterable[Node]) -> frozenset[str]:
         bits = 0
-        for node in after:
+        for node in nodes:
             bits |= self._live.get(node, 0)
         return frozenset(v.name for n, v in enumerate(self._local) if bits >> n & 1 and v.scope is self.function) | self._always
 

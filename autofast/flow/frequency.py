@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.cfg import Frequency, Graph, Loop, Node, loops_around
+from autofast.flow.cfg import FUNCTIONS, Frequency, Graph, Loop, Node, is_repeated, loops_around
+from autofast.model.source import ancestors
 
 
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
@@ -73,6 +74,20 @@ def rare_arm(gate: ast.If) -> bool | None:
     """
     changed = _changed_by_loop(gate)
     return next((value for value in (True, False) if _is_rare(gate.test, value, gate, changed)), None)
+
+
+def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
+    """The conditions around ``node`` that few iterations of ``loop`` (calls of its function, without one) pass, innermost first, each with its arm."""
+    found: list[tuple[ast.If, bool]] = []
+    here = node
+    for outer in ancestors(node):
+        if outer is loop or (loop is None and isinstance(outer, (*FUNCTIONS, ast.Module))):
+            return found if loop is None or is_repeated(here, loop) else []
+        if isinstance(outer, ast.If) and here is not outer.test:
+            arm = any(here is s for s in outer.body)
+            found += [(outer, arm)] if rare_arm(outer) is arm else []
+        here = outer
+    return []
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If, changed: set[str]) -> bool:

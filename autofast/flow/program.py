@@ -76,10 +76,11 @@ def holder_of(name: ast.Name) -> Function:
 def _swallowing(script: Script) -> frozenset[int]:
     """The ids of the ``with`` statements that may end an exception."""
     found = (n for s in script.sources for n in ast.walk(s.tree) if isinstance(n, (ast.With, ast.AsyncWith)))
-    return frozenset(id(n) for n in found if any(_may_swallow(script, item.context_expr) for item in n.items))
+    return frozenset(id(n) for n in found if any(may_swallow(script, item.context_expr) for item in n.items))
 
 
-def _may_swallow(script: Script, context: ast.expr) -> bool:
+def may_swallow(script: Script, context: ast.expr) -> bool:
+    """Whether a context manager may end an exception of its block."""
     return any(_swallows(script, t, context) for t in script.values(context))
 
 

@@ -171,6 +171,11 @@ def ancestors(node: ast.AST) -> Iterator[ast.AST]:
         parent = parent_of(parent)
 
 
+def within(node: ast.AST, outer: ast.AST) -> bool:
+    """Whether ``outer`` is ``node`` or stands around it."""
+    return node is outer or any(a is outer for a in ancestors(node))
+
+
 def statement_of(node: ast.AST) -> ast.stmt:
     """The innermost statement that holds ``node`` (``node`` itself if it is one)."""
     for outer in (node, *ancestors(node)):

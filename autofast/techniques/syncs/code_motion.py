@@ -9,28 +9,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from autofast.edit.edits import Before, Edit, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
-from autofast.flow.iterations import gate_of, in_body, is_step, loop_of, tries_around, within, works_between
+from autofast.flow.cfg import loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import function_of
+from autofast.model.source import function_of, within
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
-from autofast.ops import is_in_place
-from autofast.techniques.syncs.reads import is_fresh
+from autofast.ops import is_in_place, op
+from autofast.techniques.syncs.freshness import is_fresh, writes
+from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import not_a_keeper
+from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
 PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
+TORCH = frozenset("device dtype no_grad enable_grad is_tensor is_grad_enabled manual_seed get_rng_state save load Size Generator".split())
+NUMPY_WRITES = frozenset("copyto put put_along_axis place putmask fill_diagonal random.shuffle".split())  # to an argument
 PURE = frozenset(f"builtins.{n}" for n in ("float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool", "dict"))
+QUIET = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +46,14 @@ class Move:
     edits: tuple[Edit, ...]
 
 
-_MOVES: WeakKeyDictionary[Script, dict[int, Move]] = WeakKeyDictionary()
-
-
 def moves(script: Script) -> dict[int, Move]:
     """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
-    if script not in _MOVES:
-        found = () if script.unread else _find(script)  # what runs in between may be missing
-        _MOVES[script] = {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
-    return _MOVES[script]
+    return script.analysis(_movable)
+
+
+def _movable(script: Script) -> dict[int, Move]:
+    found = () if script.unread else _find(script)  # what runs in between may be missing
+    return {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
 
 
 def move_around(script: Script, node: ast.AST) -> Move | None:
@@ -64,12 +67,7 @@ def _find(script: Script) -> Iterator[Move]:
             match statement:
                 case ast.Assign(targets=[ast.Name() as target]) if (loop := loop_of(statement)) is not None and is_step(script, loop):
                     gate = _gate(script, statement, target)
-                    if (
-                        gate is not None
-                        and in_body(gate, loop)
-                        and _is_pure(script, statement.value)
-                        and _may_wait(script, statement, gate)
-                    ):
+                    if gate is not None and _is_pure(script, statement.value) and _may_wait(script, statement, gate):
                         code = Before(gate.body[0], f"{target.id} = {{value}}", holes={"value": statement.value}, rank=Rank.MOVED)
                         yield Move(statement, gate, (Remove(statement), code))
 
@@ -81,7 +79,7 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]
-    gates = {id(gate): gate for n in uses if (gate := gate_of(n, loop)) is not None}
+    gates = {id(gate): gate for n in uses if (gate := rare_branch(n, loop)) is not None}
     gate = next(iter(gates.values()), None)
     here = block(statement)
     if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
@@ -116,7 +114,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     """Whether nothing between the statement and the condition, or in the condition itself, changes what it computes with."""
     here = block(statement)
     between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
-    if works_between(script, statement, gate) or next(tries_around(statement, loop_of(statement)), None) is not None:
+    if works_between(script, statement, gate) or next(catchers(script, statement, loop_of(statement)), None) is not None:
         return False
     names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
     needed = {n.id for n in names}
@@ -152,25 +150,28 @@ def _is_fixed(script: Script, name: ast.Name) -> bool:
     found = script.values(name)
     if bool(found) and all(isinstance(t, (Num, Const, Ref, Func)) for t in found):
         return True
-    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name, loop_of(name), 0)
+    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name)
 
 
 def _is_quiet(script: Script, call: ast.Call) -> bool:
     """Whether a call changes nothing that is there."""
     if script.log.at("sync", call) is not None:
         return True
-    found = script.values(call.func)
-    if any(k.arg == "out" for k in call.keywords):
+    if writes(script, call):
         return False
-    if isinstance(call.func, ast.Attribute) and script.values(call.func.value):
-        of = script.values(call.func.value)
-        if all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
-            return not is_in_place(call.func.attr, flags=True)
-    names = [t.name for t in found if isinstance(t, Ref)]
-    quiet = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
-    return len(names) == len(found) > 0 and all(
-        n in quiet or (n.startswith(("torch.", "math.", "time.", "numpy.", "logging.")) and not is_in_place(n, flags=True)) for n in names
-    )
+    of = script.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+    if of and all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
+        return not is_in_place(call.func.attr, flags=True)  # type: ignore[attr-defined]
+    found = script.values(call.func)
+    return bool(found) and all(isinstance(t, Ref) and _leaves_all(t.name) for t in found)
+
+
+def _leaves_all(name: str) -> bool:
+    """Whether a function, which does not write to an argument by what the table of torch's operations says, changes none."""
+    root, _, rest = name.partition(".")
+    if root == "torch":
+        return op(name) is not None or rest.startswith("cuda.") or rest in TORCH
+    return name in QUIET or (root in ("math", "time", "numpy", "logging") and name.removeprefix("numpy.") not in NUMPY_WRITES)
 
 
 def _is_elsewhere(script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]) -> bool:

@@ -7,19 +7,24 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
-from autofast.flow.handlers import catchers
-from autofast.flow.iterations import loop_of, position, within, works_between
+from autofast.flow.cfg import loop_of
+from autofast.flow.iterations import position
 from autofast.flow.positions import block, index
+from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, source_of
+from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import swapped
 from autofast.techniques.syncs.floats import holds_floats
-from autofast.techniques.syncs.reads import Read, gives_the_same, is_fresh, is_scalar
+from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.handlers import catchers
+from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
+from autofast.techniques.syncs.steps import works_between
 from autofast.write.spelling import torch_in
 
 SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -71,14 +76,14 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         sink = movable[id(statement)]
         if not works_between(script, statement, fixed[0]):
             break
-        if not isinstance(sink.statement, ast.AugAssign) or not may_move(sink, fixed[0]):
+        if not isinstance(sink.statement, ast.AugAssign) or not may_move(script, sink, fixed[0]):
             raise Refusal("")  # the host would wait for all at the first of them
         moved.append(sink)
         first = fixed[0]
     start = min(repeated.statements, key=position)
     span = here[index(here, start) : index(here, repeated.statements[-1]) + 1]
     adjoining = len(span) == len(repeated.statements)
-    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core, loop_of(core), 0)):
+    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core)):
         raise Refusal("")
     if moved and next(catchers(script, start, loop_of(core)), None) is not None:
         raise Refusal("")
@@ -96,7 +101,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     return result
 
 
-def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
+def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
     """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added.
 
     ``mine`` are the ids of statements that move with it.
@@ -110,9 +115,10 @@ def may_move(sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
     if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
         return False  # a function may look at it
     needed = loaded_in(sink.statement)
-    return not any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between) and not any(
-        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)) for s in between for n in ast.walk(s)
-    )
+    if any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between):
+        return False
+    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in between for n in ast.walk(s))
+    return not yields and script.analysis(Flow).graph(to).postdominates(to, sink.statement)
 
 
 def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
@@ -174,12 +180,12 @@ def free_names(source: Source, stems: Sequence[str]) -> list[str]:
 
 def one_number(script: Script, core: ast.expr, hole: str) -> str:
     """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that may have dimensions loses them."""
-    return "{" + hole + "}" + ("" if is_scalar(script, core, 0) else ".reshape(1)")
+    return "{" + hole + "}" + ("" if is_scalar(script, core) else ".reshape(1)")
 
 
 def is_number(script: Script, core: ast.expr) -> bool:
     """Whether what is read as one number is known well enough to be read with others."""
-    return is_scalar(script, core, 0) or holds_floats(script, core)
+    return is_scalar(script, core) or holds_floats(script, core)
 
 
 def is_float(script: Script, core: ast.expr) -> bool:

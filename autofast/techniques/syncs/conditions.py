@@ -9,10 +9,11 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.iterations import gate_of, is_step, loop_of
+from autofast.flow.cfg import loop_of
 from autofast.model.script import Script
 from autofast.model.values import Tensor
 from autofast.techniques.syncs.sinks import is_number
+from autofast.techniques.syncs.steps import is_step, rare_branch
 
 RESULTS = frozenset({"min", "max", "sum", "mean", "any", "all"})  # without arguments: one number for the whole tensor
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.UnaryOp)
@@ -25,7 +26,7 @@ def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
             if not isinstance(statement, (ast.Assert, ast.If)) or not isinstance(statement.test, ast.BoolOp):
                 continue
             loop = loop_of(statement)
-            if loop is None or not is_step(script, loop) or gate_of(statement, loop) is not None:
+            if loop is None or not is_step(script, loop) or rare_branch(statement, loop) is not None:
                 continue
             test = statement.test
             receivers = [_receiver(script, part) for part in test.values]

@@ -17,14 +17,16 @@ from copy import deepcopy
 
 from autofast.edit.edits import After, Before, Edit, Remove, Replace
 from autofast.edit.order import Rank
-from autofast.flow.iterations import Loop, first_in, within
+from autofast.flow.cfg import Loop
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of, within
 from autofast.rule import Refusal
+from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
-from autofast.techniques.syncs.reads import gives_the_same, kept
+from autofast.techniques.syncs.reads import gives_the_same
 from autofast.techniques.syncs.sinks import Sink
+from autofast.techniques.syncs.steps import first_in
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 

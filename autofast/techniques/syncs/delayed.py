@@ -11,18 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
-from autofast.flow.iterations import Loop, first_in, follows, gate_of, is_step, loop_of, position, within, works_between
+from autofast.flow.cfg import Loop, loop_of
+from autofast.flow.iterations import follows, position
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import is_spelled, shows_names
 from autofast.flow.scopes import binds, declared, mentions
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of, within
 from autofast.model.values import Const, Ref
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
+from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import needs_of
-from autofast.techniques.syncs.reads import Read, kept, reading
+from autofast.techniques.syncs.reads import Read, reading
 from autofast.techniques.syncs.sinks import sink_of
+from autofast.techniques.syncs.steps import first_in, is_step, rare_branch, works_between
 
 
 # ------------------------------------------------------------------------------------------------ variables
@@ -72,7 +75,7 @@ def variable_of(
         elif not follows(node, statement):
             raise Refusal(f"`{target.id}` is used in the next step (line {node.lineno})")
         else:
-            gate = gate_of(node, loop)
+            gate = rare_branch(node, loop)
             (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
         if isinstance(node.ctx, ast.Load) and is_spelled(node):
             raise Refusal(f"line {node.lineno} prints the expression itself")
@@ -248,7 +251,7 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
     last = max((position(v) for v in values), default=position(made[0]))
     gates: dict[int, tuple[ast.If, list[ast.AST]]] = {}
     for node in uses:
-        gate = gate_of(node, loop)
+        gate = rare_branch(node, loop)
         if gate is None or position(gate) < last or any(within(v, gate) for v in values):
             raise Refusal(f"`{name}` is used in every step (line {node.lineno})")
         gates.setdefault(id(gate), (gate, []))[1].append(node)

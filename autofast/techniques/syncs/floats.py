@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.callgraph import CallGraph, Function, code_of
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Func, Tensor
-from autofast.techniques.syncs.reads import code_of, reaching
+from autofast.model.source import parent_of
+from autofast.model.values import Tensor
 
 CASTS = frozenset({"float", "double", "half", "bfloat16"})
 KEEPS = frozenset(  # methods whose result has the type of what they are called on
@@ -39,8 +41,8 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Subscript(value=tensor):
             return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
         case ast.Name():
-            made = reaching(expr)
-            return bool(made) and all(_assigns(script, n, depth) for n in made)
+            made = script.analysis(Flow).definitions(expr).origins(expr)
+            return bool(made) and all(_assigns(script, d, depth) for d in made)
     return False
 
 
@@ -49,50 +51,45 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
     return bool(found) and all(isinstance(t, Tensor) for t in found)
 
 
-def _assigns(script: Script, target: ast.Name, depth: int) -> bool:
-    """Whether a statement puts such a tensor into a variable, by itself or among the results of a function."""
-    statement = statement_of(target)
+def _assigns(script: Script, made: Definition, depth: int) -> bool:
+    """Whether a definition puts such a tensor into a variable, by itself or among the results of a function."""
+    statement = made.statement
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, (ast.Mult, ast.Div))  # the type stays as it is
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return False
-    if statement.targets[0] is target:
-        return holds_floats(script, statement.value, depth + 1)
-    return parent_of(target) is statement.targets[0] and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)
+    if made.value is not None:
+        return holds_floats(script, made.value, depth + 1)
+    unpacked = isinstance(statement, ast.Assign) and parent_of(made.node) in statement.targets
+    return unpacked and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)  # type: ignore[union-attr]
 
 
 def _each(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether everything in the list or tuple that a function of the project returns is such a tensor."""
-    functions: list[Func] = []
-    for thing in script.values(call.func):
-        code = code_of(thing)
-        if not code:
-            return False
-        functions += code
-    parts = [e for f in functions for e in _elements(f)]
-    return bool(parts) and all(e is not None and holds_floats(script, e, depth + 1) for e in parts)
+    callees = [code_of(t) for t in script.values(call.func)]
+    functions = [c.function for code in callees for c in code]
+    parts = [e for f in functions for e in _elements(script, f)]
+    return all(callees) and bool(parts) and all(e is not None and holds_floats(script, e, depth + 1) for e in parts)
 
 
-def _elements(func: Func) -> Iterator[ast.expr | None]:
+def _elements(script: Script, function: Function) -> Iterator[ast.expr | None]:
     """What is in the results of a function; None for what is not understood."""
-    returns = [n for n in ast.walk(func.node) if isinstance(n, ast.Return) and function_of(n) is func.node]
-    if not returns:
+    results = script.analysis(CallGraph).results(function)
+    if not results:
         yield None
-    for result in returns:
-        match result.value:
+    for result in results:
+        match result:
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 yield from parts
             case ast.ListComp(elt=part):
                 yield part
             case ast.Name() as name:
-                yield from _appended(func, name)
+                yield from _appended(function, name)
             case _:
                 yield None
 
 
-def _appended(func: Func, name: ast.Name) -> Iterator[ast.expr | None]:
+def _appended(function: Function, name: ast.Name) -> Iterator[ast.expr | None]:
     """What a list holds that a function begins empty and appends to."""
-    for node in mentions(func.node, name.id):
+    for node in mentions(function, name.id):
         parent = parent_of(node)
         call = parent_of(parent) if parent is not None else None
         match parent, call:

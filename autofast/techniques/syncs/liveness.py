@@ -6,18 +6,21 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.flow.handlers import catchers
-from autofast.flow.iterations import Loop, functions_in, gate_of, in_body, leaves_early, loop_of, within
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Loop, common_loop
+from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.source import ancestors, function_of, parent_of, within
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
+from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import PURE, Sink, text_of
+from autofast.techniques.syncs.steps import rare_branch
 
 SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
 
@@ -64,27 +67,22 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         if not within(node, loop):
             outside.append(node)
             continue
-        gate = gate_of(node, loop) if in_body(node, loop) else None
+        gate = rare_branch(node, loop)
         if gate is None and (move := move_around(script, node)) is not None:
             needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})")
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
-    needs.after = any(not isinstance(getattr(n, "ctx", None), ast.Store) for n in outside) or sink.kind != "number"
-    needs.after = needs.after or _goes_on(sink, loop, outside)
+    flow = script.analysis(Flow).definitions(loop)
+    needs.after = sink.kind != "number" or _name(sink) in flow.live_after(loop)
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
         raise Refusal(f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read")
     return needs
 
 
-def _goes_on(sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
-    """Whether the loop is come to again with what it has left in a variable: no loop around it begins with another value."""
-    outer = loop_of(loop)
-    if outer is None:
-        return False
-    begins = [s for s in outer.body if s.lineno < loop.lineno and isinstance(s, (ast.Assign, ast.AnnAssign))]
-    return not any(within(n, s) and isinstance(getattr(n, "ctx", None), ast.Store) for n in outside for s in begins)
+def _name(sink: Sink) -> str:
+    return sink.holder.id if isinstance(sink.holder, ast.Name) else ""
 
 
 def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
@@ -116,23 +114,27 @@ def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
 
 def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Sequence[ast.AST]) -> None:
     """What is kept must be read when the loop ends, however it ends, and must not grow without limit."""
-    if needs.after:
-        if loop.orelse and any(within(n, s) for n in outside for s in loop.orelse):
-            raise Refusal("the `else` of the loop uses it")
-        here = function_of(loop)
-        seen = (
-            not isinstance(sink.holder, ast.Name) or is_parameter(here, sink.holder.id) or any(function_of(n) is not here for n in outside)
-        )
-        if sink.kind != "number" and seen and (leaving := leaves_early(loop)) is not None:
+    if any(within(n, s) for n in outside for s in loop.orelse):
+        raise Refusal("the `else` of the loop uses it")
+    graph, here = script.analysis(Flow).graph(loop), function_of(loop)
+    name = _name(sink)
+    seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
+    if sink.kind != "number" and seen:
+        for leaving in (s for s in graph.exits(loop) if isinstance(s, ast.Return)):
             raise Refusal(f"line {leaving.lineno} leaves the loop before the rest could be read")
-        for attempt in catchers(script, loop):
-            early = [n for n in outside if getattr(n, "lineno", 0) < loop.lineno or any(within(n, s) for s in attempt.body)]
-            if isinstance(attempt, (ast.With, ast.AsyncWith)):
-                early = []  # what stands below it would see too little
-            if sink.kind != "number" or len(early) < len(outside):
-                raise Refusal(f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read")
+    for attempt in catchers(script, loop):
+        if sink.kind != "number" or name in _live_when_caught(script, attempt):
+            raise Refusal(f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read")
     if not needs.gates and _is_endless(script, loop):
         raise Refusal("the loop may not end: one tensor would be kept for each step")
+
+
+def _live_when_caught(script: Script, attempt: ast.Try | ast.With | ast.AsyncWith) -> frozenset[str]:
+    """The variables whose values may be read after ``attempt`` has seen an exception of its block."""
+    flow = script.analysis(Flow).definitions(attempt)
+    if isinstance(attempt, (ast.With, ast.AsyncWith)):
+        return flow.live_after(attempt)
+    return frozenset().union(*(flow.live_before(place) for place in (*attempt.handlers, *attempt.finalbody[:1])))
 
 
 def _is_endless(script: Script, loop: Loop) -> bool:
@@ -149,12 +151,10 @@ def _is_endless(script: Script, loop: Loop) -> bool:
             if thing.name in ("itertools.cycle", "itertools.count", "itertools.repeat"):
                 return True
             todo.extend(thing.attrs.get("over", ()))
-        elif isinstance(thing, Seq) and thing.kind == "generator" and isinstance(thing.node, ast.AST):
-            callee = script.values(thing.node.func) if isinstance(thing.node, ast.Call) else ()
-            for t in callee:
-                code = t.func.node if isinstance(t, Bound) else t.node if isinstance(t, Func) else None
-                if code is not None and any(isinstance(n, ast.While) for n in ast.walk(code)):
-                    return True
+        elif isinstance(thing, Seq) and thing.kind == "generator" and isinstance(thing.node, ast.Call):
+            callees = script.analysis(CallGraph).callees(thing.node)
+            if any(isinstance(n, ast.While) for c in callees for n in ast.walk(c.function)):
+                return True
     return False
 
 
@@ -171,7 +171,7 @@ def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
 
 
 def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
-    scope = function_of(holder)
+    scope, graph = function_of(holder), script.analysis(Flow).graph(loop)
     name = holder.id
     if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
         raise Refusal(f"`{name}` is a global")
@@ -184,7 +184,11 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
     for node in mentions(scope, name):
         if function_of(node) is not scope:
             raise Refusal(f"`{name}` is used in a function of its own (line {node.lineno})")
-        if sink.kind == "object" and not within(node, sink.statement) and (within(node, loop) or node.lineno < loop.lineno):
+        if (
+            sink.kind == "object"
+            and not within(node, sink.statement)
+            and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node)))
+        ):
             if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
                 raise Refusal(f"`{name}` may get another name on line {node.lineno}")
         yield node
@@ -198,7 +202,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
-    running = functions_in(script, loop)
+    running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     for source in script.sources:
         for node in ast.walk(source.tree):
             if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
@@ -236,7 +240,7 @@ def _gives_another_name(node: ast.Name) -> bool:
 
 
 def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator[ast.AST]:
-    running = functions_in(script, loop)
+    running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
     for source in script.sources:
         for node in ast.walk(source.tree):
@@ -281,7 +285,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}  # whatever comes to their methods, comes by way of the object
     holders = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
     mine = function_of(holder)
-    running, often = functions_in(script, loop), functions_in(script, loop, each=True)
+    running, often = ({id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True))
     for source in script.sources:
         for node in ast.walk(source.tree):
             if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
@@ -293,7 +297,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
             seldom = id(home) not in often
             if around & own or (around & holders and seldom and id(home) in running):
                 continue
-            gated = home is mine and within(node, loop) and gate_of(node, loop) is not None
+            gated = home is mine and within(node, loop) and rare_branch(node, loop) is not None
             if _passes_by(script, node, objects, holding, methods=not gated and (home is mine or id(home) in running)):
                 continue
             if home is not mine and id(home) in running:

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from autofast.edit.edits import Edit
 from autofast.edit.ignores import is_spared
-from autofast.flow.iterations import Loop, gate_of, is_step, loop_of, runs_in_steps, within
+from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.rule import Finding, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
@@ -22,6 +22,7 @@ from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
+from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
 from autofast.techniques.syncs.sums import grouped
 
 Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
@@ -55,7 +56,7 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
 def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
     """Whether the function reads the same tensor for something else in every step: a tensor in the result would be read once more."""
     others = [r for r in found if r is not result and (r.key, r.how) == (result.key, result.how)]
-    return any(gate_of(r.node, None) is None and is_always(r.node, r.statement) and in_each_step(script, r) for r in others)
+    return any(is_often(script, r.node, None) and is_always(r.node, r.statement) and in_each_step(script, r) for r in others)
 
 
 def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -107,7 +108,7 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
         if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
-        if gate_of(read.node, loop) is None and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
+        if is_often(script, read.node, loop) and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
     yield from homes.values()

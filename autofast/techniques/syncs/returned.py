@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Wrap
-from autofast.flow.iterations import is_step, loop_of, runs_in_steps
+from autofast.flow.cfg import loop_of
 from autofast.flow.positions import block
 from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, Occurrence
@@ -20,6 +20,7 @@ from autofast.techniques.syncs.delayed import keep, read_at_use, variable_of
 from autofast.techniques.syncs.liveness import needs_of
 from autofast.techniques.syncs.reads import Read, reading
 from autofast.techniques.syncs.sinks import sink_of
+from autofast.techniques.syncs.steps import is_step, runs_in_steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
-from autofast.flow.handlers import catchers
-from autofast.flow.iterations import Loop, loop_of, works_between
+from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import loaded_in
 from autofast.model.script import Script
@@ -27,8 +26,10 @@ from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import free_names, is_always, is_float, is_number, may_move, one_number, several_gpus
 from autofast.techniques.syncs.deferred import swapped
+from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
+from autofast.techniques.syncs.steps import works_between
 from autofast.write.spelling import only_cuda, torch_in
 
 MOST = 6  # statements that wait for the last of them
@@ -88,7 +89,7 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
     between = here[index(here, group[0].statement) + 1 : index(here, last)]
     mine = {id(s.statement) for s in group}
     for sink in group[:-1]:
-        if works_between(script, sink.statement, last) or not may_move(sink, last, mine):
+        if works_between(script, sink.statement, last) or not may_move(script, sink, last, mine):
             return False
         if any(_may_change(script, sink, s) for s in between if id(s) not in mine):
             return False

@@ -1,0 +1,74 @@
+"""Which loops take one batch in each iteration, and what runs in all, in few, or between two places of an iteration."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.flow.cfg import LOOPS, Frequency, Loop, common_loop
+from autofast.flow.frequency import rare_arm, rare_arms_around
+from autofast.flow.program import Flow
+from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
+from autofast.model.script import Script
+from autofast.model.source import function_of, within
+
+
+def is_step(script: Script, loop: ast.AST | None) -> bool:
+    """Whether one iteration of the loop is one batch: of training, or of an evaluation. A loop over epochs is none."""
+    return loop is not None and id(loop) in script.analysis(_step_loops)
+
+
+def _step_loops(script: Script) -> set[int]:
+    around: dict[int, set[int]] = {}
+    for site in script.log.of("forward", "call_unknown"):
+        for occurrence in site:
+            if occurrence.data.get("outer", True):
+                plain = [f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
+                for k, frame in enumerate(plain[-1:] + [f for f in plain if f.loaders]):
+                    outer = plain[:-1] if k == 0 else plain[: plain.index(frame)]
+                    around.setdefault(id(frame.node), set()).update(id(f.node) for f in outer)
+    outside = {n for outer in around.values() for n in outer}
+    return {id(step.loop) for step in script.steps} | (set(around) - outside)
+
+
+def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool = False) -> bool:
+    """Whether a place is come to from a loop over batches, across function calls; with ``each``, in all of its iterations."""
+    for occurrence in occurrences:
+        plain = [f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
+        if plain and is_step(script, plain[-1].node):
+            rest = occurrence.stack[occurrence.stack.index(plain[-1]) :]
+            arms = (f for f in rest if isinstance(f, BranchFrame) and isinstance(f.node, ast.If) and not f.known)
+            if not each or not any(rare_arm(f.node) is f.arm for f in arms):  # type: ignore[arg-type]
+                return True
+    return False
+
+
+def is_often(script: Script, node: ast.expr, loop: Loop | None) -> bool:
+    """Whether a place runs in more than few iterations of its loop, or calls of its function."""
+    if loop is None:
+        return not rare_arms_around(node, None)
+    return script.analysis(Flow).graph(node).frequency(node, loop) in (Frequency.EVERY, Frequency.SOME)
+
+
+def rare_branch(node: ast.AST, loop: Loop | None) -> ast.If | None:
+    """The outermost ``if`` whose body holds ``node`` and runs in few iterations of ``loop`` (in few calls)."""
+    return next((condition for condition, arm in reversed(rare_arms_around(node, loop)) if arm), None)
+
+
+def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
+    """The first statement of ``branch`` that holds one of ``nodes``; its very first where one of them has yet to move there."""
+    if not all(within(n, branch) for n in nodes):
+        return branch.body[0]
+    return next(s for s in branch.body if any(within(n, s) for n in nodes))
+
+
+def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
+    """Whether a forward or backward pass, or an update, is started between two statements of one iteration (or call)."""
+    scope, graph, loop = function_of(first), script.analysis(Flow).graph(first), common_loop(first, last)
+    for site in script.log.of("forward", ".backward", ".step"):
+        for occurrence in site:
+            for node in (site.node, *(f.node for f in occurrence.stack if isinstance(f, CallFrame))):
+                if function_of(node) is scope and not within(node, first) and not within(node, last):
+                    if graph.may_follow(node, first, loop) and graph.may_follow(last, node, loop):
+                        return True
+    return False
