@@ -67,11 +67,7 @@ def _find(script: Script) -> Iterator[Move]:
             match statement:
                 case ast.Assign(targets=[ast.Name() as target]) if (loop := loop_of(statement)) is not None and is_step(script, loop):
                     gate = _gate(script, statement, target)
-                    if (
-                        gate is not None
-                        and _is_pure(script, statement.value)
-                        and _may_wait(script, statement, gate)
-                    ):
+                    if gate is not None and _is_pure(script, statement.value) and _may_wait(script, statement, gate):
                         code = Before(gate.body[0], f"{target.id} = {{value}}", holes={"value": statement.value}, rank=Rank.MOVED)
                         yield Move(statement, gate, (Remove(statement), code))
 

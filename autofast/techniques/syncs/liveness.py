@@ -184,7 +184,11 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
     for node in mentions(scope, name):
         if function_of(node) is not scope:
             raise Refusal(f"`{name}` is used in a function of its own (line {node.lineno})")
-        if sink.kind == "object" and not within(node, sink.statement) and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node))):
+        if (
+            sink.kind == "object"
+            and not within(node, sink.statement)
+            and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node)))
+        ):
             if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
                 raise Refusal(f"`{name}` may get another name on line {node.lineno}")
         yield node

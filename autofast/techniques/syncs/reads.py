@@ -89,7 +89,6 @@ def _peeled(expr: ast.expr) -> ast.expr:
             return expr
 
 
-
 def by_statement(found: list[Read]) -> list[tuple[ast.stmt, list[Read]]]:
     """The reads of each statement."""
     groups: dict[int, tuple[ast.stmt, list[Read]]] = {}
