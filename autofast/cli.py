@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
-ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}  # options that mean nothing without another one
-PLAIN = ("precision", "compile", "accumulate", "ddp", *ON_REQUEST)  # those that are in the configuration as they are given
+ON_REQUEST = {
+    "keep_batch": "accumulate",
+    "sync_batchnorm": "ddp",
+}  # options that mean nothing without another one
+PLAIN = (
+    "precision",
+    "compile",
+    "accumulate",
+    "ddp",
+    *ON_REQUEST,
+)  # those that are in the configuration as they are given
 
 
 class Fault(click.ClickException):
@@ -48,7 +57,9 @@ class Commands(click.Group):
         except BadInput as error:
             raise Fault(str(error)) from None
         except PostConditionError as error:
-            raise Fault(f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}") from None
+            raise Fault(
+                f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}"
+            ) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
@@ -58,7 +69,9 @@ class Commands(click.Group):
 
 
 # ------------------------------------------------------------------------------------------------ options of several commands
-def _comma_separated(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def _comma_separated(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
     names = tuple(name for value in values for part in value.split(",") if (name := part.strip()))
     if values and not names and param.name == "select":
         raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
@@ -72,19 +85,82 @@ def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
 def _input_options(command: F) -> F:
     """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
     options = [
-        click.option("--root", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the project.  [default: the git root]"),
-        click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="What standard input is called."),
-        click.option("--select", multiple=True, callback=_comma_separated, metavar="RULES", help="Only these rules and groups."),
-        click.option("--ignore", multiple=True, callback=_comma_separated, metavar="RULES", help="None of these rules and groups."),
-        click.option("--effect", type=click.Choice(EFFECTS), help="How far a rewrite may go.  [default: sampling]"),
-        click.option("--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"),
-        click.option("--target", type=click.Choice(TARGETS), help="Hardware that the rewrite is for.  [default: cuda]"),
-        click.option("--compile", is_flag=True, default=None, help="Also compile the model: pays back in long runs."),
-        click.option("--accumulate", type=click.IntRange(2), metavar="N", help="Also take an optimizer step every N batches only."),
-        click.option("--keep-batch", is_flag=True, default=None, help="With --accumulate: of batches N times smaller."),
-        click.option("--ddp", is_flag=True, default=None, help="Also train on several processes, started by torchrun."),
-        click.option("--sync-batchnorm", is_flag=True, default=None, help="With --ddp: BatchNorm over all processes."),
-        click.option("--debug", is_flag=True, expose_value=False, callback=_debug, help="Show traces of internal errors."),
+        click.option(
+            "--root",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Folder of the project.  [default: the git root]",
+        ),
+        click.option(
+            "--stdin-filename",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="What standard input is called.",
+        ),
+        click.option(
+            "--select",
+            multiple=True,
+            callback=_comma_separated,
+            metavar="RULES",
+            help="Only these rules and groups.",
+        ),
+        click.option(
+            "--ignore",
+            multiple=True,
+            callback=_comma_separated,
+            metavar="RULES",
+            help="None of these rules and groups.",
+        ),
+        click.option(
+            "--effect",
+            type=click.Choice(EFFECTS),
+            help="How far a rewrite may go.  [default: sampling]",
+        ),
+        click.option(
+            "--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"
+        ),
+        click.option(
+            "--target",
+            type=click.Choice(TARGETS),
+            help="Hardware that the rewrite is for.  [default: cuda]",
+        ),
+        click.option(
+            "--compile",
+            is_flag=True,
+            default=None,
+            help="Also compile the model: pays back in long runs.",
+        ),
+        click.option(
+            "--accumulate",
+            type=click.IntRange(2),
+            metavar="N",
+            help="Also take an optimizer step every N batches only.",
+        ),
+        click.option(
+            "--keep-batch",
+            is_flag=True,
+            default=None,
+            help="With --accumulate: of batches N times smaller.",
+        ),
+        click.option(
+            "--ddp",
+            is_flag=True,
+            default=None,
+            help="Also train on several processes, started by torchrun.",
+        ),
+        click.option(
+            "--sync-batchnorm",
+            is_flag=True,
+            default=None,
+            help="With --ddp: BatchNorm over all processes.",
+        ),
+        click.option(
+            "--debug",
+            is_flag=True,
+            expose_value=False,
+            callback=_debug,
+            help="Show traces of internal errors.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -100,15 +176,33 @@ def cli() -> None:
 
 @cli.command("rewrite")
 @click.argument("entry")
-@click.option("-o", "--output", metavar="FILE", help="Write the rewritten ENTRY to FILE (`-`: standard output).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the rewritten ENTRY to FILE (`-`: standard output).",
+)
 @click.option("--output-dir", metavar="DIR", help="Write all files of the script below DIR.")
 @click.option("--in-place", is_flag=True, help="Rewrite the files themselves.")
-@click.option("--diff", is_flag=True, help="Show the changes; this is also what happens without any of these.")
-@click.option("--patch", metavar="FILE", help="Write the changes to FILE for `git apply` (`-`: standard output).")
+@click.option(
+    "--diff", is_flag=True, help="Show the changes; this is also what happens without any of these."
+)
+@click.option(
+    "--patch",
+    metavar="FILE",
+    help="Write the changes to FILE for `git apply` (`-`: standard output).",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @_input_options
 def rewrite_command(
-    entry: str, output: str | None, output_dir: str | None, in_place: bool, diff: bool, patch: str | None, force: bool, **given: Any
+    entry: str,
+    output: str | None,
+    output_dir: str | None,
+    in_place: bool,
+    diff: bool,
+    patch: str | None,
+    force: bool,
+    **given: Any,
 ) -> None:
     """Rewrite a training script.
 
@@ -126,7 +220,9 @@ def rewrite_command(
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
     if entry == STDIN and (in_place or output_dir):
-        raise click.UsageError(f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch.")
+        raise click.UsageError(
+            f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
+        )
     default: tuple[str, Mode, str | bool] = ("", "file" if entry == STDIN else "diff", "-")
     _, mode, value = chosen[0] if chosen else default
     _rewrite(entry, mode, value if isinstance(value, str) else "-", force, given)
@@ -150,16 +246,33 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         raise Fault(f"{entry}: {internal(error)}") from None
     delivery = deliver(result, to, for_stream(sys.stdout))
     _out(delivery.product)
-    click.echo(summary(result, to, delivery.written, for_stream(sys.stderr)), err=True, nl=False, color=True)
+    click.echo(
+        summary(result, to, delivery.written, for_stream(sys.stderr)),
+        err=True,
+        nl=False,
+        color=True,
+    )
 
 
 @cli.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="For people or for programs.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="For people or for programs.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 although something was found.")
-@click.option("-v", "--show-refused", is_flag=True, help="Also list the places that are left alone, with the reason.")
+@click.option(
+    "-v",
+    "--show-refused",
+    is_flag=True,
+    help="Also list the places that are left alone, with the reason.",
+)
 @_input_options
-def check_command(paths: tuple[str, ...], output_format: str, exit_zero: bool, show_refused: bool, **given: Any) -> None:
+def check_command(
+    paths: tuple[str, ...], output_format: str, exit_zero: bool, show_refused: bool, **given: Any
+) -> None:
     """Find what could be faster.
 
     Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input).
@@ -207,16 +320,28 @@ class _WithScriptArguments(click.Command):
     """What stands behind ``--`` belongs to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, behind = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        own, behind = (
+            (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        )
         rest = super().parse_args(ctx, own)
         ctx.params["arguments"] = tuple(behind)
         return rest
 
 
-@cli.command("verify", cls=_WithScriptArguments, options_metavar="[OPTIONS]", epilog="Arguments of the script stand behind `--`.")
+@cli.command(
+    "verify",
+    cls=_WithScriptArguments,
+    options_metavar="[OPTIONS]",
+    epilog="Arguments of the script stand behind `--`.",
+)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("rewritten", type=click.Path(path_type=Path), required=False)
-@click.option("--steps", type=click.IntRange(0), metavar="N", help="Optimizer steps of a run (0: all).  [default: a few seconds of them]")
+@click.option(
+    "--steps",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Optimizer steps of a run (0: all).  [default: a few seconds of them]",
+)
 @click.option(
     "--time-budget",
     "budget",
@@ -226,24 +351,77 @@ class _WithScriptArguments(click.Command):
     help="Seconds for everything (0: no limit).  [default: 900]",
 )
 @click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
-@click.option("--json", "json_file", metavar="FILE", help="Write all figures to FILE (`-`: standard output).")
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write all figures to FILE (`-`: standard output)."
+)
 @click.option("--report", "html_file", metavar="FILE", help="Write a page with plots to FILE.")
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option(
-    "--launch", default="", metavar="COMMAND", help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".'
+    "--launch",
+    default="",
+    metavar="COMMAND",
+    help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".',
 )
-@click.option("--launch-rewritten", default="", metavar="COMMAND", help="The same for the rewritten script alone, as after --ddp.")
-@click.option("--python", default=sys.executable, metavar="EXE", help="The interpreter that has your packages.  [default: this one]")
-@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Run in DIR itself, not in copies.")
 @click.option(
-    "--link", "links", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Do not copy PATH: the scripts only read it."
+    "--launch-rewritten",
+    default="",
+    metavar="COMMAND",
+    help="The same for the rewritten script alone, as after --ddp.",
 )
-@click.option("--scratch", type=click.Path(path_type=Path), metavar="DIR", help="Make the copies here.  [default: the temporary folder]")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads of torch.  [default: half the cores without a GPU]")
-@click.option("--limit", type=click.FloatRange(0), default=0.0, metavar="S", help="End a run after S seconds.  [default: never]")
-@click.option("--seed", type=int, default=0, metavar="N", help="Random generators start from it.  [default: 0]")
-@click.option("--seeds", type=click.IntRange(4), default=12, metavar="N", help="Most seeds that are tried.  [default: 12]")
+@click.option(
+    "--python",
+    default=sys.executable,
+    metavar="EXE",
+    help="The interpreter that has your packages.  [default: this one]",
+)
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Run in DIR itself, not in copies.",
+)
+@click.option(
+    "--link",
+    "links",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Do not copy PATH: the scripts only read it.",
+)
+@click.option(
+    "--scratch",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Make the copies here.  [default: the temporary folder]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="CPU threads of torch.  [default: half the cores without a GPU]",
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="S",
+    help="End a run after S seconds.  [default: never]",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Random generators start from it.  [default: 0]",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(4),
+    default=12,
+    metavar="N",
+    help="Most seeds that are tried.  [default: 12]",
+)
 @click.option(
     "--margin",
     type=click.FloatRange(0, min_open=True),
@@ -253,7 +431,13 @@ class _WithScriptArguments(click.Command):
 )
 @_input_options
 def verify_command(
-    script: Path, rewritten: Path | None, json_file: str | None, html_file: str | None, github: bool, force: bool, **given: Any
+    script: Path,
+    rewritten: Path | None,
+    json_file: str | None,
+    html_file: str | None,
+    github: bool,
+    force: bool,
+    **given: Any,
 ) -> None:
     """Prove that a rewritten script is faster and trains the same.
 
@@ -268,12 +452,20 @@ def verify_command(
     from autofast.verify.progress import progress
     from autofast.verify.series import NoRun
 
-    wish = Wish(json_file, html_file, github, force, tuple(path for path in (script, rewritten) if path is not None))
+    wish = Wish(
+        json_file,
+        html_file,
+        github,
+        force,
+        tuple(path for path in (script, rewritten) if path is not None),
+    )
     wish.check()
     given.pop("stdin_filename")
     root = _root(given["root"], script)
     config = _configured(root, given)
-    options = {name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)}
+    options = {
+        name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
+    }
     request = Request(script=script, rewritten=rewritten, root=root, config=config, **options)
     with progress() as tell:
         try:
@@ -321,7 +513,9 @@ def _configured(root: Path, given: dict[str, Any]) -> Config:
     changes = {key: given[key] for key in ("target", *PLAIN) if given[key] is not None}
     if given["effect"] is not None:
         changes["effect"] = Effect[given["effect"].upper()]
-    if given["select"]:  # asked for by name just now: this outdoes what the project's file leaves out
+    if given[
+        "select"
+    ]:  # asked for by name just now: this outdoes what the project's file leaves out
         changes.update(select=given["select"], ignore=given["ignore"])
     else:
         changes["ignore"] = (*config.ignore, *given["ignore"])

@@ -53,7 +53,9 @@ def find_root(path: Path) -> Path:
     folder = path.resolve() if path.is_dir() else path.resolve().parent
     around = (folder, *folder.parents)
     found = next((f for f in around if (f / ".git").exists()), None)
-    return found or next((f for f in around if any((f / name).is_file() for name in PROJECT_FILES)), folder)
+    return found or next(
+        (f for f in around if any((f / name).is_file() for name in PROJECT_FILES)), folder
+    )
 
 
 def load(root: Path) -> Config:
@@ -75,7 +77,9 @@ def load(root: Path) -> Config:
         try:
             values[key.replace("-", "_")] = convert(value)
         except (TypeError, ValueError):
-            raise BadInput(f"{path}: '{key}' in [tool.autofast] is {value!r}; write {expected}") from None
+            raise BadInput(
+                f"{path}: '{key}' in [tool.autofast] is {value!r}; write {expected}"
+            ) from None
     return Config(**values)
 
 

@@ -32,7 +32,9 @@ def groups() -> dict[str, tuple[str, ...]]:
     return dict(sorted(found.items()))
 
 
-def select(names: Iterable[str] = (), ignore: Iterable[str] = (), given: Iterable[str] = ()) -> list[Rule]:
+def select(
+    names: Iterable[str] = (), ignore: Iterable[str] = (), given: Iterable[str] = ()
+) -> list[Rule]:
     """The rules of ``names`` (none given: those that are on by default) and those that the options ``given`` ask for, without those of ``ignore``.
 
     ``names`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what was probably meant.
@@ -43,7 +45,9 @@ def select(names: Iterable[str] = (), ignore: Iterable[str] = (), given: Iterabl
     unwanted = _expand(ignore)
     chosen = [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
     if not chosen:
-        raise BadInput("no rule is left: all that --select (or `select` in pyproject.toml) names is ignored; leave out one of the two")
+        raise BadInput(
+            "no rule is left: all that --select (or `select` in pyproject.toml) names is ignored; leave out one of the two"
+        )
     return chosen
 
 
@@ -58,7 +62,9 @@ def card(name: str) -> str:
 
 def _modules() -> list[str]:
     package = importlib.import_module("autofast.rules")
-    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+    return sorted(
+        m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")
+    )
 
 
 def _expand(names: Iterable[str]) -> set[str]:

@@ -53,7 +53,9 @@ class Options:
         return decision in self.decisions
 
 
-Need = type | str | tuple[type | str | None, object]  # a string is the name of a rule: the plan puts it in the place of the decision
+Need = (
+    type | str | tuple[type | str | None, object]
+)  # a string is the name of a rule: the plan puts it in the place of the decision
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,15 @@ class Finding:
     @property
     def status(self) -> str:
         """``ignored``, ``fix``, ``refused`` or ``advice``."""
-        return "ignored" if self.ignored else "fix" if self.edits else "refused" if self.refusal else "advice"
+        return (
+            "ignored"
+            if self.ignored
+            else "fix"
+            if self.edits
+            else "refused"
+            if self.refusal
+            else "advice"
+        )
 
 
 class Refusal(Exception):

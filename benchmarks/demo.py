@@ -34,7 +34,9 @@ class Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=2, help="runs of each version, in turn")
     args = parser.parse_args()
@@ -58,7 +60,11 @@ def autofast(*arguments: object, quiet: bool = False) -> None:
     """Run the command as a user would."""
     command = [sys.executable, "-m", "autofast", *map(str, arguments)]
     if not quiet:
-        console.print("$ autofast " + " ".join(command[3:]).replace(f"{ROOT}/", ""), style="bold", highlight=False)
+        console.print(
+            "$ autofast " + " ".join(command[3:]).replace(f"{ROOT}/", ""),
+            style="bold",
+            highlight=False,
+        )
     done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE if quiet else None, text=True)
     if done.returncode:
         sys.exit(done.stderr or done.returncode)
@@ -67,7 +73,9 @@ def autofast(*arguments: object, quiet: bool = False) -> None:
 def run(script: Path, steps: int) -> Run:
     """One run in a fresh process."""
     arguments = ["--no-accel", "--samples", str(64 * (steps + 2)), "--log-interval", str(10**6)]
-    done = subprocess.run([sys.executable, WATCH, str(steps), script, *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, WATCH, str(steps), script, *arguments], capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"{script} failed:\n{done.stderr}")
     return Run(**json.loads(done.stdout.splitlines()[-1]))
@@ -84,7 +92,11 @@ def show(runs: dict[str, list[Run]], steps: int) -> None:
         table.add_row(f"loss of step {step + 1}", *(f"{arm[step]:.6f}" for arm in losses))
     console.print(table)
     original, exact, fast = losses
-    same = "the same to the last bit" if original == exact else "NOT the same, which is a mistake of autofast"
+    same = (
+        "the same to the last bit"
+        if original == exact
+        else "NOT the same, which is a mistake of autofast"
+    )
     apart = max(abs(a - b) for a, b in zip(original, fast, strict=True))
     faster = statistics.median(times[0]) / statistics.median(times[2])
     text = f"""

@@ -51,7 +51,9 @@ Case = dict[str, Any]
 # ------------------------------------------------------------------------------------------------ recording
 def pytest_addoption(parser: Any) -> None:
     """The option that names the folder of cases."""
-    parser.addoption("--golden", default=None, help="record every plan that the tests make in this folder")
+    parser.addoption(
+        "--golden", default=None, help="record every plan that the tests make in this folder"
+    )
 
 
 def pytest_configure(config: Any) -> None:
@@ -66,10 +68,19 @@ def record_into(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     make = Plan.make.__func__  # type: ignore[attr-defined]
 
-    def recording(cls: type[Plan], script: Script, options: Options, rules: Any, effect: Effect, line_length: int | None = None) -> Plan:
+    def recording(
+        cls: type[Plan],
+        script: Script,
+        options: Options,
+        rules: Any,
+        effect: Effect,
+        line_length: int | None = None,
+    ) -> Plan:
         chosen = list(rules)
         known = registry.all_rules()
-        if all(known.get(rule.name) is rule for rule in chosen) and (case := _case(script, options, [r.name for r in chosen], effect)):
+        if all(known.get(rule.name) is rule for rule in chosen) and (
+            case := _case(script, options, [r.name for r in chosen], effect)
+        ):
             _write(folder, case)
         plan: Plan = make(cls, script, options, chosen, effect, line_length)
         return plan
@@ -80,7 +91,11 @@ def record_into(folder: Path) -> None:
 def _case(script: Script, options: Options, rules: list[str], effect: Effect) -> Case | None:
     sources = [s for s in script.sources if s.path.is_absolute()]
     inside = {s.path for s in sources if not s.rel.startswith("/")}
-    roots = {Path(str(s.path)[: -len(s.rel) - 1]) for s in sources if s.path in inside and s.path.as_posix().endswith("/" + s.rel)}
+    roots = {
+        Path(str(s.path)[: -len(s.rel) - 1])
+        for s in sources
+        if s.path in inside and s.path.as_posix().endswith("/" + s.rel)
+    }
     if len(roots) != 1 or inside != {s.path for s in script.sources}:
         return None
     files = {s.rel: s.raw for s in script.sources}
@@ -111,9 +126,15 @@ def add(folder: Path, projects: list[Path]) -> int:
     """Cases for scripts on disk: each project has a file ``entry.txt`` with the path of its entry, relative to the project."""
     folder.mkdir(parents=True, exist_ok=True)
     made = 0
-    for project in (p for top in projects for p in sorted(top.iterdir()) if (p / "entry.txt").is_file()):
+    for project in (
+        p for top in projects for p in sorted(top.iterdir()) if (p / "entry.txt").is_file()
+    ):
         entry = (project / "entry.txt").read_text(encoding="utf-8").strip()
-        files = {p.relative_to(project).as_posix(): p.read_bytes() for p in sorted(project.rglob("*")) if p.suffix in KEPT and p.is_file()}
+        files = {
+            p.relative_to(project).as_posix(): p.read_bytes()
+            for p in sorted(project.rglob("*"))
+            if p.suffix in KEPT and p.is_file()
+        }
         files = {rel: raw for rel, raw in files.items() if rel.endswith((".py", ".ipynb"))}
         for config in CONFIGS.values():
             rules = registry.select(config.select, config.ignore, config.given)
@@ -181,21 +202,36 @@ def _plan(script: Script, case: Case) -> Plan:
     known = registry.all_rules()
     given = case["options"]
     given = {name: value for name, value in given.items() if name not in DERIVED}
-    options = replace(Options(), **{**given, "selected": frozenset(given["selected"]), "asked": frozenset(given["asked"])})
-    return Plan.make(script, options, [known[name] for name in case["rules"]], Effect(case["effect"]))
+    options = replace(
+        Options(),
+        **{**given, "selected": frozenset(given["selected"]), "asked": frozenset(given["asked"])},
+    )
+    return Plan.make(
+        script, options, [known[name] for name in case["rules"]], Effect(case["effect"])
+    )
 
 
 def _outcome(plan: Plan) -> dict[str, Any]:
     findings = [_words(finding) for finding in plan.findings]
     try:
-        texts = {s.rel: hashlib.sha1(text.encode()).hexdigest()[:12] for s, text in plan.texts().items()}
+        texts = {
+            s.rel: hashlib.sha1(text.encode()).hexdigest()[:12] for s, text in plan.texts().items()
+        }
     except Exception as error:
         texts = {"error": f"{type(error).__name__}: {error}"}
     return {"findings": findings, "texts": texts}
 
 
 def _words(f: Any) -> list[Any]:
-    return [f.rule, f.status, source_of(f.node).rel, getattr(f.node, "lineno", 0), f.message, f.refusal, f.advice]
+    return [
+        f.rule,
+        f.status,
+        source_of(f.node).rel,
+        getattr(f.node, "lineno", 0),
+        f.message,
+        f.refusal,
+        f.advice,
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ comparing
@@ -229,12 +265,20 @@ def main(arguments: list[str]) -> int:
             Path(out).write_text(json.dumps(results, sort_keys=True), encoding="utf-8")
             seconds = sum(r.get("seconds", 0) for r in results.values())
             total = sum(len(r.get("findings", ())) for r in results.values())
-            print(f"{len(results)} plans, {total} findings, {seconds:.0f} s of CPU, {time.time() - started:.0f} s")
+            print(
+                f"{len(results)} plans, {total} findings, {seconds:.0f} s of CPU, {time.time() - started:.0f} s"
+            )
         case ["diff", old, new]:
-            found = list(differences(*(json.loads(Path(p).read_text(encoding="utf-8")) for p in (old, new))))
+            found = list(
+                differences(*(json.loads(Path(p).read_text(encoding="utf-8")) for p in (old, new)))
+            )
             for name, key, what in found:
                 print(f"{name}\t{key}\t{what}")
-            print(Counter(name for name, _, _ in found), f"in {len({key for _, key, _ in found})} plans", file=sys.stderr)
+            print(
+                Counter(name for name, _, _ in found),
+                f"in {len({key for _, key, _ in found})} plans",
+                file=sys.stderr,
+            )
             return 1 if found else 0
         case ["show", folder, key]:
             case_ = json.loads((Path(folder) / f"{key}.json").read_text(encoding="utf-8"))
@@ -243,7 +287,16 @@ def main(arguments: list[str]) -> int:
                 for finding in plan.findings:
                     print(*_words(finding))
                 for source, text in plan.texts().items():
-                    print("".join(difflib.unified_diff(source.text.splitlines(True), text.splitlines(True), source.rel, source.rel)))
+                    print(
+                        "".join(
+                            difflib.unified_diff(
+                                source.text.splitlines(True),
+                                text.splitlines(True),
+                                source.rel,
+                                source.rel,
+                            )
+                        )
+                    )
         case _:
             print(__doc__, file=sys.stderr)
             return 2

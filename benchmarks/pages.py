@@ -12,4 +12,6 @@ def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:
     """Replace what stands between ``<!-- name: ... -->`` and ``<!-- /name -->``."""
     text = page.read_text()
     start = text.index("-->", text.index(f"<!-- {name}:")) + len("-->")
-    page.write_text(text[:start] + "\n" + "\n".join(lines) + "\n" + text[text.index(f"<!-- /{name} -->") :])
+    page.write_text(
+        text[:start] + "\n" + "\n".join(lines) + "\n" + text[text.index(f"<!-- /{name} -->") :]
+    )

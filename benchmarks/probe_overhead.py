@@ -47,8 +47,12 @@ def once(folder: Path, settings: dict[str, object] | None) -> float:
     command = [sys.executable, "script.py"]
     if settings is not None:
         command.insert(1, str(PROBE))
-        environment["AUTOFAST_PROBE"] = json.dumps({"out": str(folder / "record.json"), "scratch": str(folder), **settings})
-    done = subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        environment["AUTOFAST_PROBE"] = json.dumps(
+            {"out": str(folder / "record.json"), "scratch": str(folder), **settings}
+        )
+    done = subprocess.run(
+        command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
     return float(done.stdout)
 
 
@@ -64,7 +68,11 @@ def main() -> None:
     base = times["without"]
     for way, values in times.items():
         least, median = min(values), statistics.median(values)
-        more = f"   +{least - min(base):5.1f}  +{median - statistics.median(base):5.1f}" if way != "without" else ""
+        more = (
+            f"   +{least - min(base):5.1f}  +{median - statistics.median(base):5.1f}"
+            if way != "without"
+            else ""
+        )
         print(f"{way:14}{least:8.1f} us least {median:8.1f} us median{more}")
 
 

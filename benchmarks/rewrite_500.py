@@ -56,7 +56,17 @@ def script() -> str:
 def cpu(path: Path) -> float:
     """Seconds of CPU of one rewrite in a fresh process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "autofast", "rewrite", str(path), "--root", str(path.parent), "-o", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "autofast",
+        "rewrite",
+        str(path),
+        "--root",
+        str(path.parent),
+        "-o",
+        "-",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

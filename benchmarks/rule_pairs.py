@@ -59,7 +59,11 @@ def look_at(fixture: Fixture, table: Table, run: bool) -> None:
     for pair in combinations(firing, 2):
         plan = whole.subset(pair)
         if plan.applied != set(pair):
-            table.gave_way[pair] = next(f"{f.rule}: {f.refusal}" for f in plan.findings if f.rule not in plan.applied and f.refusal)
+            table.gave_way[pair] = next(
+                f"{f.rule}: {f.refusal}"
+                for f in plan.findings
+                if f.rule not in plan.applied and f.refusal
+            )
             continue
         try:
             plan.check(lambda texts: reread(fixture, texts))
@@ -70,13 +74,29 @@ def look_at(fixture: Fixture, table: Table, run: bool) -> None:
     if not run:
         table.both.update(list(plans))
         return
-    before, *runs = HARNESS.run_many([job(fixture), *(job(fixture, plan) for plan in plans.values())])
+    before, *runs = HARNESS.run_many(
+        [job(fixture), *(job(fixture, plan) for plan in plans.values())]
+    )
     for (pair, plan), after in zip(plans.items(), runs, strict=True):
         effect = strongest(plan)
         if effect is Effect.RECIPE:
-            differences = [] if after.ok else [after.traceback.strip().splitlines()[-1] if after.traceback else after.stderr[-200:]]
+            differences = (
+                []
+                if after.ok
+                else [
+                    after.traceback.strip().splitlines()[-1]
+                    if after.traceback
+                    else after.stderr[-200:]
+                ]
+            )
         else:
-            differences = compare(before, after, effect, tolerance(fixture, plan, effect, False), same_samples=fixture.same_samples)
+            differences = compare(
+                before,
+                after,
+                effect,
+                tolerance(fixture, plan, effect, False),
+                same_samples=fixture.same_samples,
+            )
         table.both[pair] += not differences
         table.wrong += [f"{fixture.name}: {' + '.join(pair)}: {line}" for line in differences]
 
@@ -95,7 +115,9 @@ def page(table: Table) -> list[str]:
         "| --- | --- | --- |" + " --- |" * (len(names) - 1),
     ]
     for n, name in enumerate(names):
-        cells = " | ".join(str(seen[name].get(k, "")) if k < n else "" for k in range(len(names) - 1))
+        cells = " | ".join(
+            str(seen[name].get(k, "")) if k < n else "" for k in range(len(names) - 1)
+        )
         rows.append(f"| {n + 1} | {name} | {table.alone[name]} | {cells} |")
     if table.gave_way:
         rows += ["", "Pairs of which one gives way to the other somewhere, with its reason:", ""]
@@ -104,13 +126,21 @@ def page(table: Table) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", type=lambda names: names.split(","), help="names of fixtures")
-    parser.add_argument("--compose", action="store_true", help="compose and read again, but run nothing")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/rule-pairs.md")
+    parser.add_argument(
+        "--compose", action="store_true", help="compose and read again, but run nothing"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/rule-pairs.md"
+    )
     args = parser.parse_args()
     table = Table()
-    for fixture in track([f for f in ALL if not args.only or f.name in args.only], "pairs", transient=True):
+    for fixture in track(
+        [f for f in ALL if not args.only or f.name in args.only], "pairs", transient=True
+    ):
         look_at(fixture, table, not args.compose)
     print("\n".join(page(table)))
     for line in table.wrong:

@@ -27,12 +27,20 @@ from tests.corpus_run import SHIM, SUBJECTS, lay_out, repository
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mirror", type=Path, required=True)
-    parser.add_argument("--only", type=lambda names: names.split(","), default=[subject.name for subject in SUBJECTS])
+    parser.add_argument(
+        "--only",
+        type=lambda names: names.split(","),
+        default=[subject.name for subject in SUBJECTS],
+    )
     parser.add_argument("--budget", type=float, default=240.0, help="seconds for each")
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
-    parser.add_argument("--pages", type=Path, help="write the page and the figures of each into this folder")
+    parser.add_argument(
+        "--pages", type=Path, help="write the page and the figures of each into this folder"
+    )
     args = parser.parse_args()
     if args.pages:
         args.pages = args.pages.resolve()
@@ -62,16 +70,18 @@ def main() -> int:
             os.chdir("/")
         print(subject.name, sentence(result), sep=": ", flush=True)
         if args.pages:
-            (args.pages / f"{subject.name}.html").write_text(verify_html.page(result, date=date.today().isoformat()))
+            (args.pages / f"{subject.name}.html").write_text(
+                verify_html.page(result, date=date.today().isoformat())
+            )
             (args.pages / f"{subject.name}.json").write_text(verify_json.text(result))
         speed, parity = result.speed, result.parity
         timed = "not measured"
         if speed is not None:
-            timed = (
-                f"{speed.verdict.name} {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f}), {speed.ratio.pairs} pairs"
-            )
+            timed = f"{speed.verdict.name} {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f}), {speed.ratio.pairs} pairs"
         same = "not tested" if parity is None else f"{parity.verdict.name}: {parity.summary}"
-        rows.append(f"| {subject.name} | {', '.join(result.rules)} | {result.steps or 'all'} | {timed} | {same} |")
+        rows.append(
+            f"| {subject.name} | {', '.join(result.rules)} | {result.steps or 'all'} | {timed} | {same} |"
+        )
     table = [
         f"{date.today().isoformat()}, CPU, 1 thread, torch {version('torch')}, {args.budget:.0f} s each.",
         "",

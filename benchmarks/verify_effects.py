@@ -64,7 +64,9 @@ EFFECTS = [
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--budget", type=float, default=240.0, help="seconds for each")
     parser.add_argument("--only", default="", help="those whose name has this in it")
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
@@ -80,7 +82,14 @@ def main() -> int:
                 text = text.replace(old, new)
             second.write_text(text)
             request = Request(
-                first, second, Path(folder), Config(target="cpu"), effect=effect.kind, budget=args.budget, cwd=None, threads=1
+                first,
+                second,
+                Path(folder),
+                Config(target="cpu"),
+                effect=effect.kind,
+                budget=args.budget,
+                cwd=None,
+                threads=1,
             )
             result = verify(request, lambda line: print(f"  {line}", file=sys.stderr))
         assert result.speed is not None and result.parity is not None

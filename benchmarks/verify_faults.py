@@ -21,7 +21,9 @@ from tests.test_verify_faults import FINE, Bench
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     args = parser.parse_args()
@@ -32,7 +34,14 @@ def main() -> int:
             found = bench.judge(case)
             right = (found.verdict in FINE) == case.sound
             wrong += not right
-            print("right" if right else "WRONG", case.name, found.verdict.value, found.summary, sep=" | ", flush=True)
+            print(
+                "right" if right else "WRONG",
+                case.name,
+                found.verdict.value,
+                found.summary,
+                sep=" | ",
+                flush=True,
+            )
             rows.append((case, found))
         bench.close()
     if args.write:
@@ -46,7 +55,9 @@ def main() -> int:
         for case, found in rows:
             name = f"*sound:* {case.name}" if case.sound else case.name
             because = re.sub(r"([|<>*_])", r"\\\1", found.summary)
-            lines.append(f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |")
+            lines.append(
+                f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |"
+            )
         put("faults", lines)
     return 1 if wrong else 0
 

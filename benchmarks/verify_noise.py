@@ -34,16 +34,28 @@ def once(name: str) -> Speed:
         made = scratch.make([ROOT / name], parent=Path(folder))
         runner = ForkRunner(Setup(cwd=ROOT / name, threads=1, limit=120), made)
         script = ROOT / name / "train.py"
-        series = Series(runner, Program(ORIGINAL, script), Program(REWRITTEN, script), Wanted("exact", steps=0, budget=0))
+        series = Series(
+            runner,
+            Program(ORIGINAL, script),
+            Program(REWRITTEN, script),
+            Wanted("exact", steps=0, budget=0),
+        )
         series.measure()
     assert series.speed is not None
     return series.speed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--jobs", type=int, default=1, help="so many verifications at a time: a noisier machine, which is no excuse")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="so many verifications at a time: a noisier machine, which is no excuse",
+    )
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     args = parser.parse_args()
     rows, wrong = [], 0
@@ -52,10 +64,20 @@ def main() -> int:
             speeds = list(pool.map(once, [name] * args.times))
             found = Counter(speed.verdict for speed in speeds)
             wrong += found[SpeedVerdict.FASTER] + found[SpeedVerdict.SLOWER]
-            ratios, pairs = ([speed.ratio.value for speed in speeds], [speed.ratio.pairs for speed in speeds])
-            kinds = (SpeedVerdict.SAME, SpeedVerdict.UNCLEAR, SpeedVerdict.FASTER, SpeedVerdict.SLOWER)
+            ratios, pairs = (
+                [speed.ratio.value for speed in speeds],
+                [speed.ratio.pairs for speed in speeds],
+            )
+            kinds = (
+                SpeedVerdict.SAME,
+                SpeedVerdict.UNCLEAR,
+                SpeedVerdict.FASTER,
+                SpeedVerdict.SLOWER,
+            )
             counts = " | ".join(str(found[kind]) for kind in kinds)
-            rows.append(f"| {name} | {counts} | {min(ratios):.3f} to {max(ratios):.3f} | {min(pairs)} to {max(pairs)} |")
+            rows.append(
+                f"| {name} | {counts} | {min(ratios):.3f} to {max(ratios):.3f} | {min(pairs)} to {max(pairs)} |"
+            )
             print(rows[-1], flush=True)
     table = [
         f"{date.today().isoformat()}, CPU, torch {version('torch')}, {args.times} verifications of each fixture against itself, {args.jobs} at a time: "

@@ -16,7 +16,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Gather the gradients of several batches for one update."""
     if options.accumulate < 2:
         if script.steps and options.requested:
-            yield Finding(script.steps[0].backwards[0].node, MESSAGE, refusal="of how many batches is not said: give --accumulate N")
+            yield Finding(
+                script.steps[0].backwards[0].node,
+                MESSAGE,
+                refusal="of how many batches is not said: give --accumulate N",
+            )
         return
     for found in accumulated(script, options):
         if found.refusal:

@@ -13,11 +13,25 @@ from autofast.model.source import ancestors, line_of, parent_of, source_of
 from autofast.model.values import Ref, const
 from autofast.rule import Effect, Finding, Options, rule
 
-MODES = tuple(f"torch.autograd.{where}{name}" for where in ("", "anomaly_mode.") for name in ("set_detect_anomaly", "detect_anomaly"))
-PROFILERS = ("torch.profiler.profile", "torch.autograd.profiler.profile", "torch.autograd.profiler.emit_nvtx")
+MODES = tuple(
+    f"torch.autograd.{where}{name}"
+    for where in ("", "anomaly_mode.")
+    for name in ("set_detect_anomaly", "detect_anomaly")
+)
+PROFILERS = (
+    "torch.profiler.profile",
+    "torch.autograd.profiler.profile",
+    "torch.autograd.profiler.emit_nvtx",
+)
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 MESSAGE = "looks for NaN in every operation of the backward pass, and keeps a traceback of every operation of the forward pass"
-CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer")
+CLOCKS = (
+    "time.time",
+    "time.perf_counter",
+    "time.monotonic",
+    "time.process_time",
+    "timeit.default_timer",
+)
 
 
 @rule("anomaly-mode", Effect.EXACT, groups=("debug",), relieves={"host": 4, "cpu": 4})
@@ -31,7 +45,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield from _trainer(site)
     for site in script.calls(*PROFILERS):
         if with_every_step(script, site) and isinstance(parent_of(site.node), ast.withitem):
-            yield Finding(site.node, "profiles every step", advice="take the profile of a few steps in a run of its own")
+            yield Finding(
+                site.node,
+                "profiles every step",
+                advice="take the profile of a few steps in a run of its own",
+            )
     yield from _launches(script)
 
 
@@ -42,15 +60,27 @@ def _mode(script: Script, site: Site) -> Iterator[Finding]:
     holder = parent_of(node)
     if isinstance(holder, ast.withitem):
         block = parent_of(holder)
-        if not isinstance(block, ast.With) or len(block.items) > 1 or holder.optional_vars is not None:
-            yield Finding(node, MESSAGE, advice="it shares its `with` with other contexts: take it out of there")
+        if (
+            not isinstance(block, ast.With)
+            or len(block.items) > 1
+            or holder.optional_vars is not None
+        ):
+            yield Finding(
+                node,
+                MESSAGE,
+                advice="it shares its `with` with other contexts: take it out of there",
+            )
             return
         edit: Remove | Header = Header(block)
     elif site.kind.endswith("set_detect_anomaly") and (stmt := whole_statement(node)) is not None:
         edit = Remove(stmt)
     else:
         return  # `detect_anomaly()` without `with` does nothing
-    yield Finding(node, MESSAGE, refusal=why) if (why := _caught(script)) else Finding(node, MESSAGE, edits=(edit,))
+    yield (
+        Finding(node, MESSAGE, refusal=why)
+        if (why := _caught(script))
+        else Finding(node, MESSAGE, edits=(edit,))
+    )
 
 
 def _is_on(site: Site) -> bool:
@@ -66,19 +96,32 @@ def _caught(script: Script) -> str:
         for backward in step.backwards:
             for occurrence in backward.site:
                 for frame in occurrence.stack:
-                    if isinstance(frame, TryFrame) and frame.part == "body" and isinstance(frame.node, ast.Try) and _catches(frame.node):
+                    if (
+                        isinstance(frame, TryFrame)
+                        and frame.part == "body"
+                        and isinstance(frame.node, ast.Try)
+                        and _catches(frame.node)
+                    ):
                         return f"the error it raises at a NaN may be what line {line_of(frame.node)} catches"
     return ""
 
 
 def _catches(node: ast.Try) -> bool:
-    return any(h.type is None or any(n in ast.unparse(h.type) for n in ("RuntimeError", "Exception")) for h in node.handlers)
+    return any(
+        h.type is None or any(n in ast.unparse(h.type) for n in ("RuntimeError", "Exception"))
+        for h in node.handlers
+    )
 
 
 def _trainer(site: Site) -> Iterator[Finding]:
     for occurrence in site:
         given = occurrence.args.named.get("detect_anomaly") if occurrence.args is not None else None
-        if given is not None and not given.via and isinstance(given.expr, ast.Constant) and given.expr.value is True:
+        if (
+            given is not None
+            and not given.via
+            and isinstance(given.expr, ast.Constant)
+            and given.expr.value is True
+        ):
             assert isinstance(site.node, ast.Call)
             yield Finding(site.node, MESSAGE, edits=(DropKeyword(site.node, "detect_anomaly"),))
             return
@@ -90,10 +133,18 @@ def _launches(script: Script) -> Iterator[Finding]:
     for stmt in _settings(script):
         if script.deterministic:
             where = line_of(script.deterministic[0])
-            yield Finding(stmt, message, refusal=f"determinism is asked for on line {where}, and for RNNs this was once part of it")
+            yield Finding(
+                stmt,
+                message,
+                refusal=f"determinism is asked for on line {where}, and for RNNs this was once part of it",
+            )
         elif clocks := script.calls(*CLOCKS):
             place = f"{source_of(clocks[0].node).rel}:{line_of(clocks[0].node)}"
-            yield Finding(stmt, message, refusal=f"times are taken ({place}): without waiting they would be those of launching only")
+            yield Finding(
+                stmt,
+                message,
+                refusal=f"times are taken ({place}): without waiting they would be those of launching only",
+            )
         else:
             yield Finding(stmt, message, edits=(Remove(stmt),))
 
@@ -103,7 +154,10 @@ def _settings(script: Script) -> Iterator[ast.stmt]:
     for source in script.sources:
         for node in ast.walk(source.tree):
             match node:
-                case ast.Assign(targets=[ast.Subscript(value=holder, slice=ast.Constant(value=key))], value=ast.Constant(value="1")):
+                case ast.Assign(
+                    targets=[ast.Subscript(value=holder, slice=ast.Constant(value=key))],
+                    value=ast.Constant(value="1"),
+                ):
                     if (
                         key == BLOCKING
                         and Ref("os.environ") in script.values(holder)
@@ -113,4 +167,6 @@ def _settings(script: Script) -> Iterator[ast.stmt]:
 
 
 def _is_condition(node: ast.AST) -> bool:
-    return isinstance(node, ast.Try) or (isinstance(node, ast.If) and "__name__" not in ast.unparse(node.test))
+    return isinstance(node, ast.Try) or (
+        isinstance(node, ast.If) and "__name__" not in ast.unparse(node.test)
+    )

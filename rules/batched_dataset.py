@@ -8,11 +8,19 @@ from autofast.facts.datasets import Images, images, indexed
 from autofast.facts.loaders import counts
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.batched import against, is_batched, only_collects, sampler_of_batches, subclass
+from autofast.techniques.loading.batched import (
+    against,
+    is_batched,
+    only_collects,
+    sampler_of_batches,
+    subclass,
+)
 from autofast.techniques.loading.windows import cuts
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
-OBJECTS = "each image is made into a PIL object and a tensor by itself, though all lie in memory as bytes"
+OBJECTS = (
+    "each image is made into a PIL object and a tensor by itself, though all lie in memory as bytes"
+)
 WINDOWS = "the windows of a batch are cut out of the data one by one and put together again"
 BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could be taken at once"
 

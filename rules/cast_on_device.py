@@ -17,13 +17,25 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy integers of a batch to the device as they are, and cast them to floats there."""
     for transfer in script.transfers if options.target != "cpu" else ():
         cast = transfer.node.func.value if isinstance(transfer.node.func, ast.Attribute) else None
-        if not (transfer.how in ("to", "cuda") and transfer.loops and isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute)):
+        if not (
+            transfer.how in ("to", "cuda")
+            and transfer.loops
+            and isinstance(cast, ast.Call)
+            and isinstance(cast.func, ast.Attribute)
+        ):
             continue
         batch, template = cast.func.value, _template(script, cast, cast.func.attr)
-        if template and transfer.kinds & {"cuda", "mps", "accel", "option", "xpu", "?"} and batch_dtypes(script, batch) & {"int", "?"}:
+        if (
+            template
+            and transfer.kinds & {"cuda", "mps", "accel", "option", "xpu", "?"}
+            and batch_dtypes(script, batch) & {"int", "?"}
+        ):
             message = f"casts `{ast.unparse(batch)}` to floats on the host, and copies these to the device"
             holes = {"dtype": cast.args[0]} if cast.args else {}
-            edits = (Rewrite(cast, "{batch}", {"batch": batch}), Wrap(transfer.node, template, holes))
+            edits = (
+                Rewrite(cast, "{batch}", {"batch": batch}),
+                Wrap(transfer.node, template, holes),
+            )
             why = against_source(script, transfer, batch)
             yield Finding(transfer.node, message, edits=() if why else edits, refusal=why)
 
@@ -35,6 +47,10 @@ def _template(script: Script, cast: ast.Call, name: str) -> str:
     dtypes = {dtype_of(t) for arg in cast.args for t in script.values(arg)}
     return (
         f"{{}}.{name}({{dtype}})"
-        if name in ("to", "type") and len(cast.args) == 1 and not cast.keywords and dtypes and dtypes <= {"f32", "f64", "half"}
+        if name in ("to", "type")
+        and len(cast.args) == 1
+        and not cast.keywords
+        and dtypes
+        and dtypes <= {"f32", "f64", "half"}
         else ""
     )

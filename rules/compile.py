@@ -25,7 +25,12 @@ from autofast.write.spelling import torch_in
 
 COST = "; compiling takes minutes and pays back in long runs only, which `autofast verify` measures"
 NORMS = "; torch 2.10 to 2.13 may compute wrong gradients for chained LayerNorms (TORCHINDUCTOR_MIX_ORDER_REDUCTION=0 avoids it)"
-PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.data_parallel", "torch.nn.parallel.replicate", "torch.nn.parallel.parallel_apply")
+PARALLEL = (
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.data_parallel",
+    "torch.nn.parallel.replicate",
+    "torch.nn.parallel.parallel_apply",
+)
 MESSAGE = "one kernel runs for each operation of {}"
 NEVER = 10**12
 
@@ -43,7 +48,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     asked = options.requested  # what was asked for and is not done has its reason said
     if there := is_there(script):
         if asked:
-            yield Finding(there, MESSAGE.format("the model"), refusal="the script knows torch.compile already, perhaps behind an option")
+            yield Finding(
+                there,
+                MESSAGE.format("the model"),
+                refusal="the script knows torch.compile already, perhaps behind an option",
+            )
         return
     gone = apex_goes(script, options)
     general = against_script(script, leaves="apex" if gone else "")
@@ -52,20 +61,27 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     models = list(trained(script))
     if asked and not models and script.steps:
         yield Finding(
-            script.steps[0].loop, MESSAGE.format("the model"), refusal="no module with weights that an optimizer gets is seen to train"
+            script.steps[0].loop,
+            MESSAGE.format("the model"),
+            refusal="no module with weights that an optimizer gets is seen to train",
         )
     for model in models:
         why = general or against(script, model, Code(script, (), (model.thing,)))
         place = place_of(script, model)
         if isinstance(place, Place):
             places.setdefault((id(place.statement), place.name), place).models.append(model)
-        elif isinstance(model.thing, Inst) or (why or place) not in refused.values():  # not once for each layer
+        elif (
+            isinstance(model.thing, Inst) or (why or place) not in refused.values()
+        ):  # not once for each layer
             yield Finding(_node(model), _message(model), refusal=why or place)
         if why or isinstance(place, str):
             refused[model.thing] = why or str(place)
     for place in places.values():
         mine = {m.thing for m in place.models}
-        why = next((refused[t] for t in [*(m.thing for m in place.models), *place.things] if t in refused), "")
+        why = next(
+            (refused[t] for t in [*(m.thing for m in place.models), *place.things] if t in refused),
+            "",
+        )
         if not why and not mine >= place.things:
             why = f"`{place.name}` may also be a model that does not train, or is kept elsewhere"
         if why:
@@ -85,12 +101,15 @@ def _message(model: Model) -> str:
 def trained(script: Script) -> Iterator[Model]:
     """The models that take part in training and have weights that an optimizer gets, as far as that is known."""
     used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
-    owned = {id(inner): inner for o in script.optimizers for t in o.params for inner in unwrapped(t)}
+    owned = {
+        id(inner): inner for o in script.optimizers for t in o.params for inner in unwrapped(t)
+    }
     inside = {part for t in owned.values() for part in parts_of(t)}
     open_ended = any(not o.params for o in script.optimizers) or not script.optimizers
     for model in script.models:
         if id(model.thing) in used and (
-            id(model.thing) in inside or (model.layers and (open_ended or owned.keys() & parts_of(model.thing)))
+            id(model.thing) in inside
+            or (model.layers and (open_ended or owned.keys() & parts_of(model.thing)))
         ):
             yield model
 
@@ -98,7 +117,11 @@ def trained(script: Script) -> Iterator[Model]:
 # ------------------------------------------------------------------------------------------------ the edit
 def _finding(script: Script, place: Place) -> Finding:
     things = [m.thing for m in place.models]
-    message = _message(place.models[0]) + COST + (NORMS if any("LayerNorm" in m.layers for m in place.models) else "")
+    message = (
+        _message(place.models[0])
+        + COST
+        + (NORMS if any("LayerNorm" in m.layers for m in place.models) else "")
+    )
     torch, needed = torch_in(source_of(place.statement))
     imports: tuple[Edit, ...] = ()
     if any(is_container(t) for t in things):
@@ -107,11 +130,15 @@ def _finding(script: Script, place: Place) -> Finding:
         code, imports = f"{place.name}.forward = {torch}.compile({place.name}.forward)", needed
     else:
         code = f"{place.name}.compile()"
-    if any(_is_copied(script, t) for t in things):  # the copies that run in threads would all call the original
+    if any(
+        _is_copied(script, t) for t in things
+    ):  # the copies that run in threads would all call the original
         code, imports = f"if {torch}.cuda.device_count() < 2:\n    {code}", needed
     random = any(draws(script, m, Code(script, (), (m.thing,)), NEVER) for m in place.models)
     edit = After(place.statement, code.replace("{", "{{").replace("}", "}}"))
-    return Finding(place.node, message, edits=(edit, *imports), effect=Effect.SAMPLING if random else None)
+    return Finding(
+        place.node, message, edits=(edit, *imports), effect=Effect.SAMPLING if random else None
+    )
 
 
 def _is_copied(script: Script, thing: Thing) -> bool:
@@ -119,7 +146,11 @@ def _is_copied(script: Script, thing: Thing) -> bool:
     parts = parts_of(thing)
     for site in script.calls(*PARALLEL):
         for occurrence in site:
-            given = [inner for t in (occurrence.args.get(0, "module") if occurrence.args else ()) for inner in unwrapped(t)]
+            given = [
+                inner
+                for t in (occurrence.args.get(0, "module") if occurrence.args else ())
+                for inner in unwrapped(t)
+            ]
             if not given or any(id(t) in parts or not isinstance(t, Inst) for t in given):
                 return True
     return False

@@ -24,28 +24,41 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     place = setup_place(script)
     place = None if place is None else above_tf32(place)
-    if place is None or not any(layer.startswith(CONVOLUTIONS) for m in trained_models(script) for layer in m.layers):
+    if place is None or not any(
+        layer.startswith(CONVOLUTIONS) for m in trained_models(script) for layer in m.layers
+    ):
         return
     message = "cuDNN chooses algorithms for convolutions by a rule of thumb"
     torch, imports = torch_in(source_of(place))
     value = _value(script, place, torch)
     if value is None:
         line = getattr(script.deterministic[0], "lineno", 0)
-        yield Finding(place, message, refusal=f"determinism is asked for on line {line}: measured choices differ from run to run")
+        yield Finding(
+            place,
+            message,
+            refusal=f"determinism is asked for on line {line}: measured choices differ from run to run",
+        )
     elif "lightning" in script.frameworks or "hf-trainer" in script.frameworks:
         yield Finding(place, message, refusal="the Trainer sets this: see trainer-args")
     elif why := varying(script):
         todo = f"set {torch}.backends.cudnn.benchmark = True if all batches have one shape"
         yield Finding(place, message, advice=f"{todo}: {why}")
     else:
-        yield Finding(place, message, edits=(*imports, Before(place, f"{torch}.backends.cudnn.benchmark = {value}")))
+        yield Finding(
+            place,
+            message,
+            edits=(*imports, Before(place, f"{torch}.backends.cudnn.benchmark = {value}")),
+        )
 
 
 # ------------------------------------------------------------------------------------------------ determinism
 def _decided(script: Script) -> bool:
     """The flag is set somewhere; switching it off together with ``deterministic = True`` is part of asking for determinism."""
     asked = [_branch(node) for node in script.deterministic]
-    return any(_branch(site.node) is None or _branch(site.node) not in asked or _may_be_on(site) for site in script.flags(FLAG))
+    return any(
+        _branch(site.node) is None or _branch(site.node) not in asked or _may_be_on(site)
+        for site in script.flags(FLAG)
+    )
 
 
 def _branch(node: ast.AST) -> ast.AST | None:
@@ -63,14 +76,24 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
     if not script.deterministic:
         return "True"
     asked: dict[str, None] = {}
-    for site in [*script.flags("torch.backends.cudnn.deterministic"), *script.calls("torch.use_deterministic_algorithms")]:
+    for site in [
+        *script.flags("torch.backends.cudnn.deterministic"),
+        *script.calls("torch.use_deterministic_algorithms"),
+    ]:
         if not any(site.node is node for node in script.deterministic):
             continue
         if any(_certain(o.stack) for o in site) or not _before(script, site, place):
             return None
-        flag = "backends.cudnn.deterministic" if site.kind == "set_flag" else "are_deterministic_algorithms_enabled()"
+        flag = (
+            "backends.cudnn.deterministic"
+            if site.kind == "set_flag"
+            else "are_deterministic_algorithms_enabled()"
+        )
         asked[f"{torch}.{flag}"] = None
-    if len(asked) != 1 or any(not any(n is s.node for k in _ASKING for s in script.log.of(k)) for n in script.deterministic):
+    if len(asked) != 1 or any(
+        not any(n is s.node for k in _ASKING for s in script.log.of(k))
+        for n in script.deterministic
+    ):
         return None
     return f"not {next(iter(asked))}"
 
@@ -85,7 +108,9 @@ def _certain(stack: Stack) -> bool:
 def _before(script: Script, site: Site, place: ast.stmt) -> bool:
     """Whether the script comes to ``site`` before it comes to ``place``."""
     inside_place = {id(n) for n in ast.walk(place)}
-    orders = [o.order for _, other in script.log.each() if id(other.node) in inside_place for o in other]
+    orders = [
+        o.order for _, other in script.log.each() if id(other.node) in inside_place for o in other
+    ]
     return bool(orders) and all(o.order < min(orders) for o in site)
 
 

@@ -33,7 +33,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     try:
         for call in calls:
             _check(script, call)
-        edits, note, wrapped = edits_for(script, options, lambda ranks: [e for c in calls for e in _held_to_one(ranks, c)])
+        edits, note, wrapped = edits_for(
+            script, options, lambda ranks: [e for c in calls for e in _held_to_one(ranks, c)]
+        )
     except Refusal as why:
         for call in calls:
             yield Finding(call, MESSAGE, refusal=str(why))
@@ -48,17 +50,24 @@ def _check(script: Script, call: ast.Call) -> None:
     trained = [m for m in script.models if any(id(w) in made for w in m.wraps)]
     if not trained:
         raise Refusal(f"which model DataParallel on {at(call)} is put around is not known")
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(
+        k.arg is None for k in call.keywords
+    ):
         raise Refusal(f"the arguments of DataParallel on {at(call)} are not spelled out")
     if len(call.args) > 3 or any(k.arg == "dim" for k in call.keywords):
-        raise Refusal(f"DataParallel on {at(call)} cuts batches along another dimension than the first")
+        raise Refusal(
+            f"DataParallel on {at(call)} cuts batches along another dimension than the first"
+        )
 
 
 def _held_to_one(ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
     """Among several processes DataParallel only hands on: to the GPU of its process. The keys of checkpoints stay what they were."""
     local, several = ranks.local(call), f"{ranks.world(call)} > 1"
     for name, position, mine in (("device_ids", 1, f"[{local}]"), ("output_device", 2, local)):
-        given = next((k.value for k in call.keywords if k.arg == name), call.args[position] if len(call.args) > position else None)
+        given = next(
+            (k.value for k in call.keywords if k.arg == name),
+            call.args[position] if len(call.args) > position else None,
+        )
         if given is not None:
             yield Wrap(given, f"{mine} if {several} else {{}}")
         elif name == "device_ids":

@@ -13,9 +13,26 @@ from autofast.model.source import block_of, line_of, statement_of
 from autofast.model.values import Const, const
 from autofast.rule import Effect, Finding, Options, rule
 
-EMPTY = ("torch.cuda.empty_cache", "torch.mps.empty_cache", "torch.xpu.empty_cache", "torch.accelerator.empty_cache")
-WAIT = ("torch.cuda.synchronize", "torch.mps.synchronize", "torch.xpu.synchronize", "torch.accelerator.synchronize")
-CLOCKS = ("time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer", "torch.cuda.Event")
+EMPTY = (
+    "torch.cuda.empty_cache",
+    "torch.mps.empty_cache",
+    "torch.xpu.empty_cache",
+    "torch.accelerator.empty_cache",
+)
+WAIT = (
+    "torch.cuda.synchronize",
+    "torch.mps.synchronize",
+    "torch.xpu.synchronize",
+    "torch.accelerator.synchronize",
+)
+CLOCKS = (
+    "time.time",
+    "time.perf_counter",
+    "time.monotonic",
+    "time.process_time",
+    "timeit.default_timer",
+    "torch.cuda.Event",
+)
 OWN_ORDER = (
     "torch.cuda.Stream",
     "torch.cuda.stream",
@@ -31,17 +48,35 @@ QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not empty the allocator's cache, or wait for the GPU, in every step."""
     for site in script.calls(*EMPTY):
-        yield from _remove(script, site, "gives all unused GPU memory back in every step, only to ask for it again", "")
+        yield from _remove(
+            script,
+            site,
+            "gives all unused GPU memory back in every step, only to ask for it again",
+            "",
+        )
     for site in script.calls(*WAIT):
-        yield from _remove(script, site, "waits for the GPU in every step, which then waits for the host", _needed(script, site))
+        yield from _remove(
+            script,
+            site,
+            "waits for the GPU in every step, which then waits for the host",
+            _needed(script, site),
+        )
     for site in [*script.calls("torch.distributed.barrier"), *script.methods("wait_for_everyone")]:
         if in_every_iteration(script, site) and _is_barrier(site):
-            why = "" if _after_gradients(script, site) else "nothing shows that all processes have just exchanged their gradients"
-            yield from _remove(script, site, "makes all processes wait for each other in every step", why)
+            why = (
+                ""
+                if _after_gradients(script, site)
+                else "nothing shows that all processes have just exchanged their gradients"
+            )
+            yield from _remove(
+                script, site, "makes all processes wait for each other in every step", why
+            )
     for site in script.calls("gc.collect"):
         if in_every_iteration(script, site):
             yield Finding(
-                site.node, "collects garbage in every step", advice="collect once an epoch, if memory allows: Python does it by itself too"
+                site.node,
+                "collects garbage in every step",
+                advice="collect once an epoch, if memory allows: Python does it by itself too",
             )
 
 
@@ -52,7 +87,11 @@ def _remove(script: Script, site: Site, message: str, why: str) -> Iterator[Find
     stmt = whole_statement(site.node)
     if stmt is None:
         return
-    yield Finding(site.node, message, refusal=why) if why else Finding(site.node, message, edits=(Remove(stmt),))
+    yield (
+        Finding(site.node, message, refusal=why)
+        if why
+        else Finding(site.node, message, edits=(Remove(stmt),))
+    )
 
 
 # ------------------------------------------------------------------------------------------------ waiting for the GPU
@@ -65,12 +104,23 @@ def _needed(script: Script, site: Site) -> str:
     for other in script.calls(*OWN_ORDER):
         return f"line {line_of(other.node)} works with streams of its own, which this may keep in order"
     for transfer in script.transfers:
-        if "cpu" in transfer.kinds and transfer.kinds <= {"cpu"} and "non_blocking" in transfer.args.named:
+        if (
+            "cpu" in transfer.kinds
+            and transfer.kinds <= {"cpu"}
+            and "non_blocking" in transfer.args.named
+        ):
             return f"line {transfer.node.lineno} copies to the host without waiting: the values are read after this"
-    for other in script.log.of(".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"):
+    for other in script.log.of(
+        ".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"
+    ):
         return f"line {line_of(other.node)} communicates in the background"
     for _, other in script.log.each():
-        if any(o.args is not None and "async_op" in o.args.named and const(o.args.named["async_op"].values) is not False for o in other):
+        if any(
+            o.args is not None
+            and "async_op" in o.args.named
+            and const(o.args.named["async_op"].values) is not False
+            for o in other
+        ):
             return f"line {line_of(other.node)} communicates in the background"
     return ""
 
@@ -79,12 +129,18 @@ def _needed(script: Script, site: Site) -> str:
 def _is_barrier(site: Site) -> bool:
     if site.kind == ".wait_for_everyone":
         return all(getattr(o.this, "name", "") == "accelerate.Accelerator" for o in site)
-    return all(o.args is not None and all(v.values == {Const(None)} for v in o.args.named.values()) for o in site)
+    return all(
+        o.args is not None and all(v.values == {Const(None)} for v in o.args.named.values())
+        for o in site
+    )
 
 
 def _after_gradients(script: Script, site: Site) -> bool:
     """Between the backward of the step, whose exchange of gradients all processes wait for, and here the same happens in all of them."""
-    if not ("accelerate" in script.frameworks or any(w.name.endswith("DistributedDataParallel") for m in script.models for w in m.wraps)):
+    if not (
+        "accelerate" in script.frameworks
+        or any(w.name.endswith("DistributedDataParallel") for m in script.models for w in m.wraps)
+    ):
         return False
     stmt = statement_of(site.node)
     before = block_of(stmt)

@@ -27,7 +27,9 @@ ADAGRAD_CUDA = (2, 8)
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters in a few kernels instead of one per operation."""
-    if not (script.steps or script.frameworks) or (options.target == "cuda" and not uses_gpu(script)):
+    if not (script.steps or script.frameworks) or (
+        options.target == "cuda" and not uses_gpu(script)
+    ):
         return
     able = [o for o in script.optimizers if is_exact(o) and not is_decided(o.args)]
     calls = [o.node for o in able]
@@ -36,13 +38,21 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         message = f"runs the update of {optimizer.name} as many small kernels"
         if why := against(script, optimizer, apex_goes=apex_goes(script, options)):
             yield Finding(optimizer.node, message, refusal=why)
-        elif optimizer.name == "Adagrad" and options.target == "cuda" and not at_least(script, ADAGRAD_CUDA):
+        elif (
+            optimizer.name == "Adagrad"
+            and options.target == "cuda"
+            and not at_least(script, ADAGRAD_CUDA)
+        ):
             yield Finding(
-                optimizer.node, message, advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only"
+                optimizer.node,
+                message,
+                advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only",
             )
         elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
             yield Finding(optimizer.node, message, refusal=home)
-        elif isinstance(start := starts(script, optimizer, options, parallel_goes=parallel_goes), str):
+        elif isinstance(
+            start := starts(script, optimizer, options, parallel_goes=parallel_goes), str
+        ):
             yield Finding(optimizer.node, message, refusal=start)
         else:
             made = (*edits(script, optimizer, home, options, bool(start)), *start)

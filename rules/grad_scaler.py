@@ -26,7 +26,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     found = amp(script, options)
     if found.scaling is None:
         if found.blocks and options.precision != "bf16" and options.target == "cuda":
-            yield Finding(script.steps[0].backwards[0].node, MESSAGE, refusal=f"{found.no_scaler}; autocast is written for bf16 only")
+            yield Finding(
+                script.steps[0].backwards[0].node,
+                MESSAGE,
+                refusal=f"{found.no_scaler}; autocast is written for bf16 only",
+            )
         return
     edits = [e for made in found.makes.values() for e in made] + found.scaling.edits
     files = {source_of(place): place for place in found.makes}

@@ -19,16 +19,24 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if not uses:
         return
     message = "torch.cuda.amp and torch.cpu.amp are deprecated for torch.amp and warn at every call"
-    reason = rules_out(script, SINCE) or next((why for use in uses if (why := against(script, use))), "")
+    reason = rules_out(script, SINCE) or next(
+        (why for use in uses if (why := against(script, use))), ""
+    )
     for source in script.sources:
         mine = [use for use in uses if use.source is source]
         if mine and reason:
             yield Finding(mine[0].node, message, refusal=reason)
             continue
         bound = [use for use in mine if use.binding is not None]
-        together = tuple(edit for use in bound for edit in edits(source, use)) + tuple(imports(bound))
+        together = tuple(edit for use in bound for edit in edits(source, use)) + tuple(
+            imports(bound)
+        )
         for use in mine:  # an import and all calls through it change together
-            yield Finding(use.call or use.node, message, edits=tuple(edits(source, use)) if use.binding is None else together)
+            yield Finding(
+                use.call or use.node,
+                message,
+                edits=tuple(edits(source, use)) if use.binding is None else together,
+            )
 
 
 # ------------------------------------------------------------------------------------------------ edits

@@ -8,7 +8,13 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.conditions import combined
-from autofast.techniques.syncs.planned import in_dicts, in_functions, in_loops, in_moves, in_scripts_read_in_part
+from autofast.techniques.syncs.planned import (
+    in_dicts,
+    in_functions,
+    in_loops,
+    in_moves,
+    in_scripts_read_in_part,
+)
 from autofast.techniques.syncs.reads import reads
 from autofast.write.spelling import uses_gpu
 
@@ -18,16 +24,30 @@ OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 @rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
-    if options.target == "cpu" or not script.steps or not uses_gpu(script) or any(owner in script.frameworks for owner in OWNERS):
+    if (
+        options.target == "cpu"
+        or not script.steps
+        or not uses_gpu(script)
+        or any(owner in script.frameworks for owner in OWNERS)
+    ):
         return  # on the CPU, nothing waits for anything
     every = reads(script)
     taken: set[int] = set()
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
         return
-    for finding, used in (*in_functions(script, every), *in_dicts(script, every), *in_moves(script, every), *in_loops(script, every)):
+    for finding, used in (
+        *in_functions(script, every),
+        *in_dicts(script, every),
+        *in_moves(script, every),
+        *in_loops(script, every),
+    ):
         if not taken & used:
             taken |= used if finding.edits else set()
             yield finding
     for statement, text, edits in combined(script):
-        yield Finding(statement, f"reads several results of `{text}` from the device one by one in every step", edits=tuple(edits))
+        yield Finding(
+            statement,
+            f"reads several results of `{text}` from the device one by one in every step",
+            edits=tuple(edits),
+        )

@@ -15,7 +15,14 @@ from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.spelling import torch_in
 
-OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")  # they evaluate without gradients themselves
+OWNERS = (
+    "lightning",
+    "hf-trainer",
+    "fastai",
+    "ignite",
+    "mmengine",
+    "composer",
+)  # they evaluate without gradients themselves
 
 
 @rule("no-grad-eval", Effect.EXACT, groups=("evaluation",), relieves={"evaluation": 1})
@@ -24,7 +31,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     owners = [owner for owner in OWNERS if owner in script.frameworks]
     if owners == ["lightning"]:
         for evaluation in script.evaluations:
-            if evaluation.kind == "function" and evaluation.mode == "on" and getattr(evaluation.node, "name", "") in HOOKS:
+            if (
+                evaluation.kind == "function"
+                and evaluation.mode == "on"
+                and getattr(evaluation.node, "name", "") in HOOKS
+            ):
                 yield from added(script, evaluation)
         return
     if not script.steps or owners:
@@ -40,21 +51,31 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     """``no_grad`` becomes ``inference_mode``."""
     context = evaluation.context
     assert context is not None
-    if evaluation.mode != "off" or not all(isinstance(t, (Ext, Ref)) and t.name == "torch.no_grad" for t in script.values(context)):
+    if evaluation.mode != "off" or not all(
+        isinstance(t, (Ext, Ref)) and t.name == "torch.no_grad" for t in script.values(context)
+    ):
         return
     called = context.func if isinstance(context, ast.Call) else context
-    if not isinstance(called, (ast.Name, ast.Attribute)) or (called is not context and isinstance(context, ast.Call) and context.args):
+    if not isinstance(called, (ast.Name, ast.Attribute)) or (
+        called is not context and isinstance(context, ast.Call) and context.args
+    ):
         return  # a context that was made elsewhere
     if isinstance(called, ast.Name) and not any(isinstance(t, Ref) for t in script.values(called)):
         return
     message = "evaluates under no_grad, which still counts versions of tensors and follows views"
     node: ast.AST = evaluation.node if evaluation.kind == "with" else context
     if evaluation.escapes:
-        yield Finding(node, message, refusal=f"under inference_mode, what it makes could not be used later: {evaluation.escapes}")
+        yield Finding(
+            node,
+            message,
+            refusal=f"under inference_mode, what it makes could not be used later: {evaluation.escapes}",
+        )
         return
     name, imports = inference_mode(script, called)
     edit: Edit = Rewrite(context, name)
-    if evaluation.kind == "decorator" and isinstance(evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if evaluation.kind == "decorator" and isinstance(
+        evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)
+    ):
         edit = Decorator(evaluation.node, name, old=context)
     yield Finding(node, message, edits=(*imports, edit))
 
@@ -78,7 +99,9 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     yield Finding(node, message, edits=(*imports, edit))
 
 
-def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> tuple[str, tuple[Edit, ...]]:
+def inference_mode(
+    script: Script, called: ast.Name | ast.Attribute
+) -> tuple[str, tuple[Edit, ...]]:
     """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
     if isinstance(called, ast.Attribute) and script.values(called.value) == {Ref("torch")}:
         return f"{source_of(called).segment(called.value)}.inference_mode()", ()

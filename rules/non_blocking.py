@@ -22,16 +22,26 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if move.transfer is not None and is_placed(script, move.transfer):
             useless.setdefault(id(statement_of(move.node)), []).append(move)
         elif why := against(script, move):
-            yield Finding(move.node, "copies a batch to the device and waits for the end of the copy", refusal=why)
+            yield Finding(
+                move.node,
+                "copies a batch to the device and waits for the end of the copy",
+                refusal=why,
+            )
         else:
             fixes.setdefault(id(statement_of(move.node)), []).append(move)
     for together in useless.values():
         message = "copies a batch to the device where the framework has put it already"
-        yield Finding(together[0].node, message, edits=tuple(taken_out(script, [m.node for m in together])))
+        yield Finding(
+            together[0].node, message, edits=tuple(taken_out(script, [m.node for m in together]))
+        )
     for together in fixes.values():
         edits = tuple(edit for move in together for edit in asynchronous(script, move))
         what = "a batch" if len(together) == 1 else f"{len(together)} tensors of a batch"
-        yield Finding(together[0].node, f"copies {what} to the device and waits for the end of the copy", edits=edits)
+        yield Finding(
+            together[0].node,
+            f"copies {what} to the device and waits for the end of the copy",
+            edits=edits,
+        )
 
 
 # ------------------------------------------------------------------------------------------------ reasons against

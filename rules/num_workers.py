@@ -25,7 +25,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     without = [x for x in script.loaders if counts(script, x) and given(x, NAME) is None]
     reasons = [(loader, refusal(script, loader)) for loader in without]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
-    yield from added(script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why])
+    yield from added(
+        script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why]
+    )
     yield from raised(script, options)
 
 

@@ -14,18 +14,30 @@ from autofast.write.loader_arguments import Wish, added
 MESSAGE = "the worker processes are stopped and started again at every epoch"
 
 
-@rule("persistent-workers", Effect.SAMPLING, groups=("loader",), relieves={"data": 3}, uses=("num-workers",))
+@rule(
+    "persistent-workers",
+    Effect.SAMPLING,
+    groups=("loader",),
+    relieves={"data": 3},
+    uses=("num-workers",),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""
     wishes: list[Wish] = []
     beside: dict[int, tuple[Home, list[Loader]]] = {}
-    loaders = [x for x in script.loaders if counts(script, x) and given(x, NAME) is None and again(script, x)]
+    loaders = [
+        x
+        for x in script.loaders
+        if counts(script, x) and given(x, NAME) is None and again(script, x)
+    ]
     for loader in loaders:
         workers = workers_of(script, loader, loaders, options)
         if not workers:
             continue
         if isinstance(workers, str) or (why := against(script, loader)):
-            yield Finding(loader.node, MESSAGE, refusal=workers if isinstance(workers, str) else why)
+            yield Finding(
+                loader.node, MESSAGE, refusal=workers if isinstance(workers, str) else why
+            )
         elif isinstance(workers, Wish):
             wishes.append(workers)
         else:

@@ -17,7 +17,9 @@ from autofast.write.spelling import cuda_test, requires_cuda
 MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
 
 
-@rule("pin-memory", Effect.EXACT, groups=("loader", "transfer"), relieves={"data": 5, "transfer": 1})
+@rule(
+    "pin-memory", Effect.EXACT, groups=("loader", "transfer"), relieves={"data": 5, "transfer": 1}
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep batches in page-locked memory, from which a GPU fetches them by itself."""
     if options.target == "cpu":
@@ -60,12 +62,17 @@ def against(script: Script, loader: Loader) -> str:
 
 
 def _reaches_gpu(script: Script, loader: Loader) -> bool:
-    if any(t.kinds - {"cpu", "tensor", "type"} and t.how in ("to", "cuda", "type") for t in loader.moved):
+    if any(
+        t.kinds - {"cpu", "tensor", "type"} and t.how in ("to", "cuda", "type")
+        for t in loader.moved
+    ):
         return True
     for site in script.methods("copy_"):  # into a buffer on the device
         for occurrence in site:
             given = occurrence.args.get(0, "src") if occurrence.args is not None else ()
             on_device = isinstance(occurrence.this, Tensor) and occurrence.this.device == "dev"
-            if on_device and any(isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in given):
+            if on_device and any(
+                isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in given
+            ):
                 return True
     return False

@@ -22,7 +22,9 @@ from autofast.write.reach import Reach, number_in
 MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
 
 
-@rule("stepwise-scheduler", Effect.RECIPE, groups=("schedule",), default=False, uses=("accumulation",))
+@rule(
+    "stepwise-scheduler", Effect.RECIPE, groups=("schedule",), default=False, uses=("accumulation",)
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Step the learning rate after every update instead of once an epoch."""
     ticks = {id(t.node): t for s in script.schedulers for t in s.ticks}
@@ -30,7 +32,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         schedulers = [s for s in script.schedulers if any(t is tick for t in s.ticks)]
         first = schedulers[0]
         if advice := counted_wrong(script, tick, schedulers):
-            yield Finding(first.node, "the schedule counts one thing and is stepped after another", advice=advice)
+            yield Finding(
+                first.node,
+                "the schedule counts one thing and is stepped after another",
+                advice=advice,
+            )
         try:
             edits, note = _edits(script, options, tick, schedulers)
         except Refusal as why:
@@ -38,13 +44,23 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         else:
             yield Finding(first.node, MESSAGE + note, edits=tuple(edits), key=first.node)
     if not ticks and (place := by_hand(script)) is not None:
-        yield Finding(place, MESSAGE, refusal="the learning rate is set by hand here: what it depends on is not known")
+        yield Finding(
+            place,
+            MESSAGE,
+            refusal="the learning rate is set by hand here: what it depends on is not known",
+        )
 
 
-def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Scheduler]) -> tuple[list[Edit], str]:
+def _edits(
+    script: Script, options: Options, tick: Tick, schedulers: list[Scheduler]
+) -> tuple[list[Edit], str]:
     """All that it takes; raises :class:`Refusal`."""
     if tick.unit == "update":
-        raise Refusal("it is stepped after every update already" if not tick.given else "it is stepped with parts of epochs already")
+        raise Refusal(
+            "it is stepped after every update already"
+            if not tick.given
+            else "it is stepped with parts of epochs already"
+        )
     parts: list[list[Scheduler]] = []
     for scheduler in schedulers:
         every = [scheduler] if scheduler.own else every_part(script, scheduler, tick)
@@ -66,7 +82,9 @@ def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Schedu
     made, smooth = _horizons(script, cadence, flat, windows)
     if not smooth:
         names = ", ".join(dict.fromkeys(s.name for s in schedulers))
-        raise Refusal(f"{names} would give the same learning rates: they change at the ends of epochs only")
+        raise Refusal(
+            f"{names} would give the same learning rates: they change at the ends of epochs only"
+        )
     return edits + made, log_between(script, cadence)
 
 
@@ -76,15 +94,27 @@ def _windows(script: Script, options: Options, cadence: Cadence) -> Window | Non
     if found is None:
         return None
     if found.window is None:
-        raise Refusal("the number of batches in an update changes, too: make one change after the other")
+        raise Refusal(
+            "the number of batches in an update changes, too: make one change after the other"
+        )
     if not found.guards(cadence.anchor, [o.stack for u in cadence.updates for o in u.site]):
-        raise Refusal("where an update of several batches is done is not one place: gather the gradients first, then step the scheduler")
+        raise Refusal(
+            "where an update of several batches is done is not one place: gather the gradients first, then step the scheduler"
+        )
     return found.window
 
 
-def _horizons(script: Script, cadence: Cadence, parts: list[Scheduler], windows: Window | None) -> tuple[list[Edit], bool]:
+def _horizons(
+    script: Script, cadence: Cadence, parts: list[Scheduler], windows: Window | None
+) -> tuple[list[Edit], bool]:
     """The edits where the schedulers are made, and whether any of them then changes within epochs."""
-    loader = Reach(script, "loader", cadence.loader, cadence.loaders, [*cadence.stacks, *(way for p in parts for way in p.ways)])
+    loader = Reach(
+        script,
+        "loader",
+        cadence.loader,
+        cadence.loaders,
+        [*cadence.stacks, *(way for p in parts for way in p.ways)],
+    )
     by_scope: dict[int, list[Scheduler]] = {}
     for part in parts:
         by_scope.setdefault(id(function_of(part.node)), []).append(part)
@@ -102,7 +132,9 @@ def _in_one_scope(
 ) -> tuple[list[Edit], bool]:
     scope = function_of(parts[0].node)
     for part in parts:
-        if any(isinstance(f, LoopFrame) and f.node is cadence.epochs for way in part.ways for f in way):
+        if any(
+            isinstance(f, LoopFrame) and f.node is cadence.epochs for way in part.ways for f in way
+        ):
             raise Refusal("it is made anew in every epoch")
         loader.check_made(part.node, part.ways)
     count = _count(script, cadence, parts, loader.to(scope), windows)
@@ -116,10 +148,14 @@ def _in_one_scope(
     first = _first_of(changes)
     for part in parts:
         loader.check_made(first, part.ways)
-    return [Before(first, f"{name} = {count}"), *(e for c in changes for e in c.edits)], any(c.smooth for c in changes)
+    return [Before(first, f"{name} = {count}"), *(e for c in changes for e in c.edits)], any(
+        c.smooth for c in changes
+    )
 
 
-def _count(script: Script, cadence: Cadence, parts: list[Scheduler], loader: str, windows: Window | None) -> str:
+def _count(
+    script: Script, cadence: Cadence, parts: list[Scheduler], loader: str, windows: Window | None
+) -> str:
     """The number of updates in an epoch."""
     if windows is not None:
         count = windows.count(parts[0].node, f"len({loader})")
@@ -127,8 +163,14 @@ def _count(script: Script, cadence: Cadence, parts: list[Scheduler], loader: str
     if cadence.interval is None:
         return f"len({loader})"
     ways = [way for p in parts for way in p.ways]
-    every = number_in(script, cadence.interval.every, statement_of(parts[0].node), ways, cadence.stacks)
-    return f"(len({loader}) + {every} - 1) // {every}" if cadence.interval.last else f"max(1, len({loader}) // {every})"
+    every = number_in(
+        script, cadence.interval.every, statement_of(parts[0].node), ways, cadence.stacks
+    )
+    return (
+        f"(len({loader}) + {every} - 1) // {every}"
+        if cadence.interval.last
+        else f"max(1, len({loader}) // {every})"
+    )
 
 
 def _first_of(changes: list[Conversion]) -> ast.stmt:
@@ -136,7 +178,13 @@ def _first_of(changes: list[Conversion]) -> ast.stmt:
     statements = [statement_of(c.scheduler.node) for c in changes if c.uses]
     for outer in (statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))):
         here = block(outer)
-        tops = [next((s for s in (x, *ancestors(x)) if isinstance(s, ast.stmt) and index(here, s) >= 0), None) for x in statements]
+        tops = [
+            next(
+                (s for s in (x, *ancestors(x)) if isinstance(s, ast.stmt) and index(here, s) >= 0),
+                None,
+            )
+            for x in statements
+        ]
         if here and all(t is not None for t in tops):
             first = min((t for t in tops if t is not None), key=lambda s: index(here, s))
             if not source_of(first).lines[first.lineno - 1].lstrip().startswith("elif"):

@@ -10,10 +10,22 @@ from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.placement import setup_place, trainer_place
-from autofast.write.spelling import chooses_devices_late, cuda_test, requires_cuda, torch_in, uses_gpu
+from autofast.write.spelling import (
+    chooses_devices_late,
+    cuda_test,
+    requires_cuda,
+    torch_in,
+    uses_gpu,
+)
 
 
-@rule("tf32", Effect.ROUNDING, groups=("backend", "precision"), lowers_precision=True, relieves={"device": 2})
+@rule(
+    "tf32",
+    Effect.ROUNDING,
+    groups=("backend", "precision"),
+    lowers_precision=True,
+    relieves={"device": 2},
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""
     if options.target == "cpu" or not uses_gpu(script) or decided(script):
@@ -31,11 +43,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(place, message, edits=(*imports, Before(place, setting)))
         return
     if line := chooses_devices_late(script, place):
-        yield Finding(place, message, refusal=f"CUDA_VISIBLE_DEVICES is set on line {line}, perhaps after CUDA would have been asked for")
+        yield Finding(
+            place,
+            message,
+            refusal=f"CUDA_VISIBLE_DEVICES is set on line {line}, perhaps after CUDA would have been asked for",
+        )
         return
     # on the CPU "high" may make oneDNN round too, and gain nothing: hence the condition
     test, more = cuda_test(script, place)
-    yield Finding(place, message, edits=(*imports, *more, Before(place, f"if {test}:\n    {setting}")))
+    yield Finding(
+        place, message, edits=(*imports, *more, Before(place, f"if {test}:\n    {setting}"))
+    )
 
 
 def against(script: Script) -> str:

@@ -21,4 +21,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield from accelerate.find(script, trainer, options)
     yield from find_options(script, options, compiles=options.decides(Compiled))
     yield from lightning.old_style(script)
-    yield from hugging_face.find(script, [t for t in script.trainers if t.framework == "hf-trainer"], options)
+    yield from hugging_face.find(
+        script, [t for t in script.trainers if t.framework == "hf-trainer"], options
+    )

@@ -62,26 +62,48 @@ def functions(paths: list[Path]) -> Iterator[tuple[Path, ast.FunctionDef | ast.A
 def dispatches(function: ast.AST) -> int:
     """The kinds of statement that a function tells apart."""
     return len(
-        {n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr in STATEMENTS and ast.unparse(n.value) == "ast"}
+        {
+            n.attr
+            for n in ast.walk(function)
+            if isinstance(n, ast.Attribute)
+            and n.attr in STATEMENTS
+            and ast.unparse(n.value) == "ast"
+        }
     )
 
 
 def matching(paths: list[Path], pattern: str) -> int:
     """The lines that a pattern is found in."""
-    return sum(bool(re.search(pattern, line)) for p in paths for line in p.read_text(encoding="utf-8").splitlines())
+    return sum(
+        bool(re.search(pattern, line))
+        for p in paths
+        for line in p.read_text(encoding="utf-8").splitlines()
+    )
 
 
 def figures() -> dict[str, object]:
     """What is counted, and the counts."""
     old = not (ROOT / "autofast" / "techniques").is_dir()
     rules = [p for p in files("rules") if not p.stem.startswith("_")]
-    private = [p for p in files("rules") if p.stem.startswith("_") and p.stem != "__init__"] if old else files("autofast/techniques")
+    private = (
+        [p for p in files("rules") if p.stem.startswith("_") and p.stem != "__init__"]
+        if old
+        else files("autofast/techniques")
+    )
     shared = private if old else files("autofast/techniques", "autofast/facts", "autofast/write")
     below = {module(p): p for p in private}
     wide = {module(p): p for p in shared}
     planned = files("rules") if old else files("rules", "autofast/techniques")
-    beside = [p for p in files("autofast", "rules") if not p.relative_to(ROOT).as_posix().startswith(("autofast/flow", "autofast/report"))]
-    outside = [p for p in files("autofast", "rules") if not re.match(r"autofast/(read|flow|edit)\b", p.relative_to(ROOT).as_posix())]
+    beside = [
+        p
+        for p in files("autofast", "rules")
+        if not p.relative_to(ROOT).as_posix().startswith(("autofast/flow", "autofast/report"))
+    ]
+    outside = [
+        p
+        for p in files("autofast", "rules")
+        if not re.match(r"autofast/(read|flow|edit)\b", p.relative_to(ROOT).as_posix())
+    ]
 
     def size(among: dict[str, Path]) -> list[int]:
         return [lines(reached(p, among)) for p in rules]
@@ -90,22 +112,47 @@ def figures() -> dict[str, object]:
     named = [f.name.strip("_") for _, f in functions(files("autofast", "rules"))]
     return {
         "product lines": lines(files("autofast", "rules")),
-        "rule modules: median, longest": (statistics.median(lines([p]) for p in rules), max(lines([p]) for p in rules)),
-        "technique code that a rule reaches: median, ddp": (statistics.median(size(below)), lines(reached(ddp, below))),
-        "with facts and writing: median, ddp": (statistics.median(size(wide)), lines(reached(ddp, wide))),
-        "lines with isinstance(..., ast. in rules and techniques": matching(planned, r"isinstance\(.*\bast\."),
+        "rule modules: median, longest": (
+            statistics.median(lines([p]) for p in rules),
+            max(lines([p]) for p in rules),
+        ),
+        "technique code that a rule reaches: median, ddp": (
+            statistics.median(size(below)),
+            lines(reached(ddp, below)),
+        ),
+        "with facts and writing: median, ddp": (
+            statistics.median(size(wide)),
+            lines(reached(ddp, wide)),
+        ),
+        "lines with isinstance(..., ast. in rules and techniques": matching(
+            planned, r"isinstance\(.*\bast\."
+        ),
         "comparisons of line numbers": matching(
-            beside, r"\.(end_)?lineno\b[^,)\]]*(<|>)=? |(<|>)=? [^,(]*\.(end_)?lineno\b|position\(.*(<|>)"
+            beside,
+            r"\.(end_)?lineno\b[^,)\]]*(<|>)=? |(<|>)=? [^,(]*\.(end_)?lineno\b|position\(.*(<|>)",
         ),
         "functions named for reaching definitions, dominance, call resolution": {
             name: sum(n == name for n in named)
-            for name in ("reaching", "dominates", "callees", "code_of", "is_parameter", "declared", "binds")
+            for name in (
+                "reaching",
+                "dominates",
+                "callees",
+                "code_of",
+                "is_parameter",
+                "declared",
+                "binds",
+            )
         },
         "functions that tell four or more kinds of statement apart, outside read, flow, edit": sum(
             dispatches(f) >= 4 for _, f in functions(outside)
         ),
-        "exceptions for a refusal": matching(planned + files("autofast/facts", "autofast/write"), r"^class \w+\(Exception\)") + (not old),
-        "caches made by hand on a script": matching(files("autofast", "rules"), r"WeakKeyDictionary\[Script|script\.__dict__"),
+        "exceptions for a refusal": matching(
+            planned + files("autofast/facts", "autofast/write"), r"^class \w+\(Exception\)"
+        )
+        + (not old),
+        "caches made by hand on a script": matching(
+            files("autofast", "rules"), r"WeakKeyDictionary\[Script|script\.__dict__"
+        ),
     }
 
 

@@ -24,7 +24,9 @@ def readme() -> str:
 def diff() -> str:
     """What ``make demo`` shows, but for a GPU."""
     command = [sys.executable, "-m", "autofast", "rewrite", SCRIPT, "--diff"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True
+    )
     return f"`autofast rewrite {SCRIPT}`:\n\n```diff\n{done.stdout}```\n"
 
 

@@ -59,7 +59,11 @@ def both(schedule: str) -> tuple[list[float], list[float]]:
         path = Path(folder).resolve() / "train.py"
         path.write_text(SCRIPT.format(schedule=schedule, batches=BATCHES, epochs=EPOCHS), "utf-8")
         script = read_script(path, path.parent)
-        (text,) = Plan.make(script, Options(), select(["stepwise-scheduler"]), Effect.RECIPE).texts().values()
+        (text,) = (
+            Plan.make(script, Options(), select(["stepwise-scheduler"]), Effect.RECIPE)
+            .texts()
+            .values()
+        )
         return rates(path.read_text("utf-8")), rates(text)
 
 
@@ -70,7 +74,8 @@ def panel(title: str, old: list[float], new: list[float], left: int, top: int) -
     corners = [corner for n, rate in enumerate(old) for corner in (at(n, rate), at(n + 1, rate))]
     points = [at(n, rate) for n, rate in enumerate(new)]
     ends = "".join(
-        f'<circle cx="{x}" cy="{y}" r="2.2"/>' for x, y in (at(n, new[n]).split(",") for n in range(0, BATCHES * EPOCHS, BATCHES))
+        f'<circle cx="{x}" cy="{y}" r="2.2"/>'
+        for x, y in (at(n, new[n]).split(",") for n in range(0, BATCHES * EPOCHS, BATCHES))
     )
     ticks = "".join(
         f'<text x="{left + epoch / EPOCHS * WIDTH:.1f}" y="{top + HEIGHT + 14}" text-anchor="middle">{epoch}</text>'
@@ -92,7 +97,11 @@ def drawing() -> str:
         f'<rect width="{width}" height="{height}" fill="#fff"/>\n'
     ]
     for n, (title, schedule) in enumerate(SCHEDULES.items()):
-        parts.append(panel(title, *both(schedule), LEFT + n % 2 * (WIDTH + LEFT), TOP + n // 2 * (HEIGHT + GAP)))
+        parts.append(
+            panel(
+                title, *both(schedule), LEFT + n % 2 * (WIDTH + LEFT), TOP + n // 2 * (HEIGHT + GAP)
+            )
+        )
     foot = height - 10
     parts.append(
         f'<path d="M{LEFT},{foot - 4} h24" stroke="#999" stroke-width="1.4"/><text x="{LEFT + 30}" y="{foot}">learning rate, once an epoch</text>'

@@ -74,7 +74,11 @@ def generate() -> Table:
             _read(name, schema, named, mutates)
     for kind, found in autocast_lists().items():
         named["autocast_" + kind] = found & known
-    named["pointwise"] |= {n for n in known - named["maybe_view"] - named["always_view"] if _is_made_of(n, named["pointwise"])}
+    named["pointwise"] |= {
+        n
+        for n in known - named["maybe_view"] - named["always_view"]
+        if _is_made_of(n, named["pointwise"])
+    }
     named["pointwise"] |= {n + "_" for n in named["pointwise"]} & known
     named["pointwise"] -= named["reduces"]  # max(x) and max(x, y) have one name
     named["no_gradient"] = {n for n in known if _without_gradient(n)}
@@ -92,12 +96,19 @@ def generate() -> Table:
 
 def _names() -> tuple[set[str], set[str], set[str]]:
     """What the schemas describe and a script can call: functions by their name in ATen, methods, ``torch.nn.functional``."""
-    every = {s.name.removeprefix("aten::") for s in torch._C._jit_get_all_schemas() if s.name.startswith("aten::")}
+    every = {
+        s.name.removeprefix("aten::")
+        for s in torch._C._jit_get_all_schemas()
+        if s.name.startswith("aten::")
+    }
     every = {n for n in every if not n.startswith("_") or n.startswith("_foreach_")}
     functions = {n for n in every if callable(getattr(torch, n, None))}
     for space in ("linalg", "fft", "special"):
         functions |= {
-            n for n in every if callable(getattr(getattr(torch, space), n.removeprefix(f"{space}_"), None)) and n.startswith(space)
+            n
+            for n in every
+            if callable(getattr(getattr(torch, space), n.removeprefix(f"{space}_"), None))
+            and n.startswith(space)
         }
     methods = {n for n in every if hasattr(torch.Tensor, n)}
     return functions, methods, {n for n in every if callable(getattr(F, n, None))}
@@ -107,7 +118,9 @@ def _read(name: str, schema: Any, named: dict[str, set[str]], mutates: dict[str,
     lists = "list" in str(schema.arguments[0].type).lower() if schema.arguments else False
     if lists and not name.startswith("_foreach_") and not schema.returns:
         return  # a method of Python's lists
-    written = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    written = {
+        a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+    }
     if any(a.name in written and a.kwarg_only for a in schema.arguments):
         named["out"].add(name)
         return
@@ -168,7 +181,11 @@ class _Calls(TorchDispatchMode):
 
 def _is_made_of(name: str, pointwise: set[str]) -> bool:
     """Whether an operation calls pointwise ones and no others, and gives a tensor, as far as a trial on small tensors tells."""
-    if any(a.name == "reduction" for s in torch._C._jit_get_schemas_for_operator(f"aten::{name}") for a in s.arguments):
+    if any(
+        a.name == "reduction"
+        for s in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        for a in s.arguments
+    ):
         return False  # of a loss, whose default is not the same everywhere
     with _Calls() as calls:
         tensors = [isinstance(r, torch.Tensor) for r in _tried(name, calls.names)]
@@ -183,7 +200,9 @@ def _without_gradient(name: str) -> bool:
 
 def _tried(name: str, calls: set[str] | None = None) -> Iterator[Any]:
     """What the operation gives for the operands that it takes; ``calls`` then has what ran for these alone."""
-    function = getattr(torch.Tensor, name, None) or getattr(torch, name, None) or getattr(F, name, None)
+    function = (
+        getattr(torch.Tensor, name, None) or getattr(torch, name, None) or getattr(F, name, None)
+    )
     if function is None or name.endswith("_") or name.startswith(("new_", "_")):
         return
     for arguments in TRIALS:
@@ -194,7 +213,9 @@ def _tried(name: str, calls: set[str] | None = None) -> Iterator[Any]:
             calls.clear()
             calls |= kept
         try:
-            result = function(x, *(stands.get(a, a) if isinstance(a, str) else a for a in arguments))
+            result = function(
+                x, *(stands.get(a, a) if isinstance(a, str) else a for a in arguments)
+            )
         except Exception:  # whatever it says: these operands are not for it
             if calls is not None:
                 calls.clear()

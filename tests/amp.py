@@ -61,7 +61,14 @@ def script(loop: str = LOOP, head: str = HEAD) -> str:
     return head + loop
 
 
-def amp(text: str, *, rules: str = AMP, target: str = "cuda", precision: str = "auto", files: dict[str, str] | None = None) -> Applied:
+def amp(
+    text: str,
+    *,
+    rules: str = AMP,
+    target: str = "cuda",
+    precision: str = "auto",
+    files: dict[str, str] | None = None,
+) -> Applied:
     return apply(rules, text, target=target, precision=precision, files=files)
 
 
@@ -82,7 +89,9 @@ def trained(text: str) -> dict[str, Any]:
 
 
 def close(a: list[float], b: list[float], tolerance: float = 0.02) -> bool:
-    return len(a) == len(b) and all(abs(x - y) <= tolerance * max(1.0, abs(x)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        abs(x - y) <= tolerance * max(1.0, abs(x)) for x, y in zip(a, b, strict=True)
+    )
 
 
 def weights(scope: dict[str, Any], name: str = "model") -> torch.Tensor:
@@ -94,6 +103,8 @@ def faked(done: Applied, tolerance: Tolerance = HALF) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.py").write_text(done.before, "utf-8")
         files = {name: text.encode() for name, text in done.texts.items()}
-        before, after = HARNESS.run_many([Job(Path(folder)), Job(Path(folder), files=files, fake_cuda_amp=True)])
+        before, after = HARNESS.run_many(
+            [Job(Path(folder)), Job(Path(folder), files=files, fake_cuda_amp=True)]
+        )
     assert before.ok, before.error + before.stderr
     return compare(before, after, Effect.ROUNDING, tolerance)

@@ -73,8 +73,12 @@ def digits(folder: Path, train: int = 320, test: int = 128) -> None:
         images = random.randint(0, 60, (count, 28, 28)).astype(np.uint8)
         for image, label in zip(images, labels, strict=True):
             image[2 * label + 3 : 2 * label + 7, 5:23] = 250
-        (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 2051, count, 28, 28) + images.tobytes())
-        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, count) + labels.tobytes())
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4i", 2051, count, 28, 28) + images.tobytes()
+        )
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2i", 2049, count) + labels.tobytes()
+        )
 
 
 def digits_and_results(folder: Path) -> None:
@@ -89,7 +93,9 @@ def pictures(folder: Path, count: int, width: int, height: int, first: int = 0) 
     random = np.random.RandomState(first)
     for i in range(first, first + count):
         coarse = random.randint(0, 255, (height // 16 + 1, width // 16 + 1, 3)).astype(np.uint8)
-        Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(folder / f"{i:06d}.jpg")
+        Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(
+            folder / f"{i:06d}.jpg"
+        )
 
 
 def words(folder: Path) -> None:
@@ -112,12 +118,19 @@ def faces(folder: Path) -> None:
     names = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Young"]
     random = np.random.RandomState(0)
     pictures(folder / "images", 16, 96, 112, first=1)
-    rows = [f"{i % 16 + 1:06d}.jpg " + " ".join(str(v) for v in random.choice([-1, 1], len(names))) for i in range(2016)]
-    (folder / "attributes.txt").write_text("\n".join([str(len(rows)), " ".join(names), *rows]) + "\n")
+    rows = [
+        f"{i % 16 + 1:06d}.jpg " + " ".join(str(v) for v in random.choice([-1, 1], len(names)))
+        for i in range(2016)
+    ]
+    (folder / "attributes.txt").write_text(
+        "\n".join([str(len(rows)), " ".join(names), *rows]) + "\n"
+    )
 
 
 def quotes(folder: Path) -> None:
-    (folder / "projects/chargpt/input.txt").write_text("O God, O God! How weary, stale, flat and unprofitable. " * 60)
+    (folder / "projects/chargpt/input.txt").write_text(
+        "O God, O God! How weary, stale, flat and unprofitable. " * 60
+    )
 
 
 def photographs(folder: Path) -> None:
@@ -185,7 +198,9 @@ def lay_out(git: Path, commit: str, into: Path) -> None:
     """The Python files of a commit, one by one: a copy that lacks large blobs cannot be checked out as a whole."""
 
     def output(*command: str | bytes) -> bytes:
-        return subprocess.run(["git", "--git-dir", git, *command], capture_output=True, check=True).stdout
+        return subprocess.run(
+            ["git", "--git-dir", git, *command], capture_output=True, check=True
+        ).stdout
 
     listing = output("ls-tree", "-r", "-z", commit)
     for line in filter(None, listing.split(b"\0")):
@@ -221,17 +236,43 @@ def outcomes(subject: Subject, git: Path, folder: Path) -> Iterator[Outcome]:
         folder, entry=subject.entry, args=tuple(subject.args.split()), cwd=subject.folder, path=subject.path, stop_after=subject.stop_after,
         before=str(SHIM) if subject.torchvision else "", limit=300.0,
     )  # fmt: skip
-    ways = [(target, effect, False) for target in ("cuda", "cpu") for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)]
+    ways = [
+        (target, effect, False)
+        for target in ("cuda", "cpu")
+        for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)
+    ]
     for target, effect, fake in [*ways, ("cuda", Effect.ROUNDING, True)]:
-        plan = Plan.make(script, Options(target=target, selected=frozenset(r.name for r in rules)), rules, effect)
+        plan = Plan.make(
+            script, Options(target=target, selected=frozenset(r.name for r in rules)), rules, effect
+        )
         assert not plan.left_out, plan.left_out[0].warning
-        plan.check(lambda texts: read_script(folder / subject.entry, folder, overlay={s.path: s.encode(t) for s, t in texts.items()}))
+        plan.check(
+            lambda texts: read_script(
+                folder / subject.entry,
+                folder,
+                overlay={s.path: s.encode(t) for s, t in texts.items()},
+            )
+        )
         files = {source.rel: source.encode(text) for source, text in plan.texts().items()}
-        before, after = HARNESS.run_many([replace(original, fake_cuda_amp=fake), replace(original, files=files, fake_cuda_amp=fake)])
+        before, after = HARNESS.run_many(
+            [
+                replace(original, fake_cuda_amp=fake),
+                replace(original, files=files, fake_cuda_amp=fake),
+            ]
+        )
         reached = strongest(plan)
         half = fake or (target == "cpu" and plan.applied & {"autocast", "grad-scaler"})
-        tolerance = SAMPLING if reached >= Effect.SAMPLING else subject.half if half else subject.rounding
-        differences = compare(before, after, reached, tolerance, same_samples=not subject.random_items, ignore=subject.clocks)
+        tolerance = (
+            SAMPLING if reached >= Effect.SAMPLING else subject.half if half else subject.rounding
+        )
+        differences = compare(
+            before,
+            after,
+            reached,
+            tolerance,
+            same_samples=not subject.random_items,
+            ignore=subject.clocks,
+        )
         if not before.ok or not before.losses:
             differences = [f"the original does not train: {before.error}\n{before.traceback}"]
         yield Outcome(subject, target, effect, fake, plan.applied, before, after, differences)
@@ -250,9 +291,15 @@ def row(outcome: Outcome) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mirror", type=Path, required=True)
-    parser.add_argument("--only", type=lambda names: names.split(","), default=[subject.name for subject in SUBJECTS])
+    parser.add_argument(
+        "--only",
+        type=lambda names: names.split(","),
+        default=[subject.name for subject in SUBJECTS],
+    )
     parser.add_argument("--keep", type=Path, help="lay the scripts out here and leave them")
     args = parser.parse_args()
     same = True
@@ -265,7 +312,9 @@ def main() -> int:
             for outcome in outcomes(subject, git, (args.keep or Path(scratch)) / subject.name):
                 print(row(outcome), flush=True)
                 print(f"    {', '.join(sorted(outcome.applied)) or 'nothing applied'}")
-                print("".join(f"    ! {line}\n" for line in outcome.differences), end="", flush=True)
+                print(
+                    "".join(f"    ! {line}\n" for line in outcome.differences), end="", flush=True
+                )
                 same = same and not outcome.differences
     return 0 if same else 1
 

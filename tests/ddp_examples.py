@@ -24,7 +24,16 @@ from autofast.edit.plan import Plan
 from autofast.read import read_script
 from autofast.registry import all_rules
 from autofast.rule import Effect, Options
-from tests.corpus_run import EXAMPLES, SHIM, SUBJECTS, Subject, digits, lay_out, pictures, repository
+from tests.corpus_run import (
+    EXAMPLES,
+    SHIM,
+    SUBJECTS,
+    Subject,
+    digits,
+    lay_out,
+    pictures,
+    repository,
+)
 from tests.harness import HARNESS, SKIP, Job, compare
 
 DDP = all_rules()["ddp"]
@@ -70,24 +79,49 @@ def show(subject: Subject, git: Path, folder: Path, ranks: int) -> Shown:
     lay_out(git, subject.commit, folder)
     subject.data(folder)
     script = read_script(folder / subject.entry, folder)
-    plan = Plan.make(script, Options(selected=frozenset({"ddp"}), asked=frozenset({"ddp"})), [DDP], Effect.RECIPE)
+    plan = Plan.make(
+        script, Options(selected=frozenset({"ddp"}), asked=frozenset({"ddp"})), [DDP], Effect.RECIPE
+    )
     if not plan.fixes:
-        return Shown(subject.name, "; ".join(f.refusal for f in plan.findings) or "nothing is found")
-    plan.check(lambda texts: read_script(folder / subject.entry, folder, overlay={s.path: s.encode(t) for s, t in texts.items()}))
+        return Shown(
+            subject.name, "; ".join(f.refusal for f in plan.findings) or "nothing is found"
+        )
+    plan.check(
+        lambda texts: read_script(
+            folder / subject.entry, folder, overlay={s.path: s.encode(t) for s, t in texts.items()}
+        )
+    )
     files = {source.rel: source.encode(text) for source, text in plan.texts().items()}
     job = Job(
         folder, entry=subject.entry, args=tuple(subject.args.split()), cwd=subject.folder, path=subject.path,
         before=str(SHIM) if subject.torchvision else "", limit=300.0,
     )  # fmt: skip
     before, after = HARNESS.run_many([job, replace(job, files=files)])
-    alone = compare(before, after, Effect.EXACT, ignore=subject.clocks) if before.ok else [f"the original fails: {before.traceback}"]
+    alone = (
+        compare(before, after, Effect.EXACT, ignore=subject.clocks)
+        if before.ok
+        else [f"the original fails: {before.traceback}"]
+    )
     copy = folder.parent / f"{folder.name}_ddp"
     shutil.copytree(folder, copy, ignore=SKIP, dirs_exist_ok=True)
     for name, content in files.items():
         (copy / name).write_bytes(content)
     (copy / "start.py").write_text(RUN)
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(copy / "start.py")]
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
+        str(copy / "start.py"),
+    ]
     run = subprocess.run(
         [*command, Path(subject.entry).name, *subject.args.split()], cwd=copy / subject.folder, env=env, capture_output=True, text=True,
         timeout=600, check=False,
@@ -96,7 +130,9 @@ def show(subject: Subject, git: Path, folder: Path, ranks: int) -> Shown:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mirror", type=Path, required=True)
     parser.add_argument("--only", type=lambda names: names.split(","), default=NAMES)
     parser.add_argument("--ranks", type=int, default=2)
@@ -114,7 +150,11 @@ def main() -> int:
         if shown.refusal:
             print(f"{name:20} refused: {shown.refusal}")
             continue
-        alone = "as the original in one process" if not shown.alone else "DIFFERENT in one process: " + "; ".join(shown.alone)
+        alone = (
+            "as the original in one process"
+            if not shown.alone
+            else "DIFFERENT in one process: " + "; ".join(shown.alone)
+        )
         print(f"{name:20} {alone}; torchrun with {args.ranks} processes: exit code {shown.code}")
         print("".join(f"    {line}\n" for line in shown.out.splitlines() if line.strip()), end="")
         if shown.code:

@@ -27,17 +27,27 @@ def script(*sources: Source) -> Any:
 
 def expr(file: Source, spelling: str, nth: int = 0) -> Any:
     """The ``nth`` expression that is spelled so."""
-    return [n for n in ast.walk(file.tree) if isinstance(n, ast.expr) and file.segment(n) == spelling][nth]
+    return [
+        n for n in ast.walk(file.tree) if isinstance(n, ast.expr) and file.segment(n) == spelling
+    ][nth]
 
 
 def stmt(file: Source, spelling: str, nth: int = 0) -> Any:
     """The ``nth`` statement whose text begins so."""
-    return [n for n in ast.walk(file.tree) if isinstance(n, ast.stmt) and file.segment(n).startswith(spelling)][nth]
+    return [
+        n
+        for n in ast.walk(file.tree)
+        if isinstance(n, ast.stmt) and file.segment(n).startswith(spelling)
+    ][nth]
 
 
 def call(file: Source, function: str, nth: int = 0) -> Any:
     """The ``nth`` call of a function, in the order of the code."""
-    found = [n for n in ast.walk(file.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == function]
+    found = [
+        n
+        for n in ast.walk(file.tree)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == function
+    ]
     return sorted(found, key=lambda n: (n.lineno, n.col_offset))[nth]
 
 

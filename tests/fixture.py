@@ -54,7 +54,11 @@ class Label:
 
     def matches(self, finding: Finding) -> bool:
         source = source_of(finding.node)
-        if self.rule not in (finding.rule, "*") or finding.rule == self.but or self.file not in ("", source.rel):
+        if (
+            self.rule not in (finding.rule, "*")
+            or finding.rule == self.but
+            or self.file not in ("", source.rel)
+        ):
             return False
         line = getattr(finding.node, "lineno", 1)
         if self.line_contains:
@@ -100,7 +104,11 @@ class Fixture:
     @property
     def before(self) -> str:
         """The file that is run first."""
-        return str(Path(__file__).with_name("pretend") / f"{self.spec['pretend']}.py") if "pretend" in self.spec else ""
+        return (
+            str(Path(__file__).with_name("pretend") / f"{self.spec['pretend']}.py")
+            if "pretend" in self.spec
+            else ""
+        )
 
     @property
     def same_samples(self) -> bool:
@@ -116,7 +124,9 @@ class Fixture:
 
 
 def _load(folder: Path) -> Fixture:
-    return Fixture(folder.name, tomllib.loads((folder / "fixture.toml").read_text(encoding="utf-8")))
+    return Fixture(
+        folder.name, tomllib.loads((folder / "fixture.toml").read_text(encoding="utf-8"))
+    )
 
 
 def written(hunk: Hunk) -> list[str]:
@@ -135,9 +145,26 @@ def written(hunk: Hunk) -> list[str]:
 def strongest(plan: Plan) -> Effect:
     """The strongest effect of what a plan applies."""
     of_rule = {rule.name: rule.effect for rule in plan.rules}
-    return max((of_rule[f.rule] if f.effect is None else f.effect for f in plan.fixes), default=Effect.EXACT)
+    return max(
+        (of_rule[f.rule] if f.effect is None else f.effect for f in plan.fixes),
+        default=Effect.EXACT,
+    )
 
 
 ALL = [_load(path.parent) for path in sorted(FOLDER.glob("*/fixture.toml"))]
-KEYS = {"what", "args", "then", "steps", "also", "pretend", "other_samples", "rounding", "half", "gone", "precise_args", "expect", "forbid"}
+KEYS = {
+    "what",
+    "args",
+    "then",
+    "steps",
+    "also",
+    "pretend",
+    "other_samples",
+    "rounding",
+    "half",
+    "gone",
+    "precise_args",
+    "expect",
+    "forbid",
+}
 EFFECTS = {effect.name.lower(): effect for effect in Effect}

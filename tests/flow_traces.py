@@ -56,7 +56,9 @@ class Trace:
 
     def see(self, spot: Spot, name: str, value: Any) -> Any:
         self.events.append(("use", spot, name))
-        if not isinstance(value, Tagged):  # bound in the middle of a statement, or the parameter of a lambda
+        if not isinstance(
+            value, Tagged
+        ):  # bound in the middle of a statement, or the parameter of a lambda
             return value
         self.seen[spot].add(value.spot)
         return value.value
@@ -75,14 +77,22 @@ class Instrument(ast.NodeTransformer):
     """Rewrites a copy of a tree; ``mine`` are the spots of names that are variables of the file."""
 
     def __init__(self, tree: ast.Module):
-        self.mine = {(spot(n), type(n.ctx)) for n in ast.walk(tree) if isinstance(n, ast.Name) and owner(n) is not None}
+        self.mine = {
+            (spot(n), type(n.ctx))
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Name) and owner(n) is not None
+        }
 
     def is_mine(self, node: ast.Name) -> bool:
         return (spot(node), type(node.ctx)) in self.mine
 
     def call(self, what: str, node: ast.AST, name: str, value: ast.expr) -> ast.expr:
         where = ast.Constant(spot(node))
-        return ast.Call(ast.Attribute(ast.Name("TRACE__", ast.Load()), what, ast.Load()), [where, ast.Constant(name), value], [])
+        return ast.Call(
+            ast.Attribute(ast.Name("TRACE__", ast.Load()), what, ast.Load()),
+            [where, ast.Constant(name), value],
+            [],
+        )
 
     def tags(self, targets: list[ast.AST]) -> list[ast.stmt]:
         """Statements that wrap what has just been bound."""
@@ -94,7 +104,13 @@ class Instrument(ast.NodeTransformer):
         return found
 
     def stores(self, *targets: ast.AST | None) -> list[ast.AST]:
-        return [n for t in targets if t is not None for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        return [
+            n
+            for t in targets
+            if t is not None
+            for n in ast.walk(t)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        ]
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load) and self.is_mine(node):
@@ -102,7 +118,9 @@ class Instrument(ast.NodeTransformer):
         return node
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.AST:
-        return ast.NamedExpr(node.target, self.call("tag", node.target, node.target.id, self.visit(node.value)))
+        return ast.NamedExpr(
+            node.target, self.call("tag", node.target, node.target.id, self.visit(node.value))
+        )
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
         assert isinstance(node.target, ast.Name)
@@ -125,7 +143,11 @@ class Instrument(ast.NodeTransformer):
         behind: list[ast.stmt] = []
         for name, value in ast.iter_fields(stmt):
             if name in ("body", "orelse", "finalbody") and isinstance(value, list):
-                bound = self.stores(getattr(original, "target", None)) if name == "body" and isinstance(stmt, ast.For) else []
+                bound = (
+                    self.stores(getattr(original, "target", None))
+                    if name == "body" and isinstance(stmt, ast.For)
+                    else []
+                )
                 if name == "body" and isinstance(stmt, ast.With):
                     bound = self.stores(*(i.optional_vars for i in stmt.items))
                 if name == "body" and isinstance(stmt, FUNCTIONS):
@@ -149,17 +171,28 @@ class Instrument(ast.NodeTransformer):
             case ast.Import() | ast.ImportFrom():
                 behind = self.tags(list(original.names))
             case ast.AugAssign() if isinstance(original.target, ast.Name):
-                read = self.call("see", original.target, original.target.id, ast.Name(original.target.id, ast.Load()))
+                read = self.call(
+                    "see",
+                    original.target,
+                    original.target.id,
+                    ast.Name(original.target.id, ast.Load()),
+                )
                 made = ast.BinOp(read, original.op, self.visit(original.value))
-                stmt = ast.Assign([original.target], self.call("tag", original.target, original.target.id, made))
+                stmt = ast.Assign(
+                    [original.target], self.call("tag", original.target, original.target.id, made)
+                )
             case ast.Delete():
                 names = [t for t in original.targets if isinstance(t, ast.Name)]
-                before += [ast.Expr(self.call("see", t, t.id, ast.Name(t.id, ast.Load()))) for t in names]
+                before += [
+                    ast.Expr(self.call("see", t, t.id, ast.Name(t.id, ast.Load()))) for t in names
+                ]
         return [*before, stmt, *behind]
 
     def handler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
         kind = self.visit(node.type) if node.type is not None else None
-        return ast.ExceptHandler(kind, node.name, self.body(node.body, self.tags([node] if node.name else [])))
+        return ast.ExceptHandler(
+            kind, node.name, self.body(node.body, self.tags([node] if node.name else []))
+        )
 
     def case(self, node: ast.match_case) -> ast.match_case:
         bound = [n for n in ast.walk(node.pattern) if bound_by(n)]
@@ -185,6 +218,14 @@ def run(code: Any, arguments: list[Any], names: dict[str, Any]) -> Trace:
             function.value(*arguments)
     except Stop:
         trace.ended = "stop"
-    except (NameError, TypeError, ValueError, IndexError, RuntimeError, KeyError, AssertionError) as error:
+    except (
+        NameError,
+        TypeError,
+        ValueError,
+        IndexError,
+        RuntimeError,
+        KeyError,
+        AssertionError,
+    ) as error:
         trace.ended = type(error).__name__
     return trace

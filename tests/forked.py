@@ -13,5 +13,14 @@ from tests.zygote import PROGRAM, ZYGOTE
 
 
 class ForkRunner(Runner):
-    def _start(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], outputs: Path) -> Process:
-        return ZYGOTE.start(PROGRAM, command[1:], cwd=cwd, environment=environment, stdout=outputs / "stdout", stderr=outputs / "stderr")
+    def _start(
+        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], outputs: Path
+    ) -> Process:
+        return ZYGOTE.start(
+            PROGRAM,
+            command[1:],
+            cwd=cwd,
+            environment=environment,
+            stdout=outputs / "stdout",
+            stderr=outputs / "stderr",
+        )

@@ -44,14 +44,22 @@ from typing import Any
 from tests.zygote import QUIET, ZYGOTE
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
-STANDINS = Path(__file__).resolve().parent / "standins"  # of frameworks that no test needs to be installed
-HAVE_TORCH = importlib.util.find_spec("torch") is not None  # without importing it: that is the zygote's business
+STANDINS = (
+    Path(__file__).resolve().parent / "standins"
+)  # of frameworks that no test needs to be installed
+HAVE_TORCH = (
+    importlib.util.find_spec("torch") is not None
+)  # without importing it: that is the zygote's business
 # What Python or torch say about the version of Python wherever workers are forked (3.12 and later) or anything is compiled (3.13.0), whoever asks for it.
 OF_PYTHON = re.compile(
     r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3"
 )
 # These take as long again as torch itself: only for scripts that compile.
-COMPILERS = ("torch._dynamo.backends.debugging", "torch._functorch.aot_autograd", "torch._inductor.compile_fx")
+COMPILERS = (
+    "torch._dynamo.backends.debugging",
+    "torch._functorch.aot_autograd",
+    "torch._inductor.compile_fx",
+)
 SKIP = shutil.ignore_patterns("__pycache__", "*.pyc", "fixture.toml")
 
 
@@ -90,8 +98,14 @@ class Job:
 
     def key(self) -> str:
         """A digest of everything that decides the outcome."""
-        digest = hashlib.sha256(repr((self.entry, self.args, self.then, self.cwd, self.stop_after, self.seed, self.cpus)).encode())
-        digest.update(repr((self.fake_cuda_amp, self.path, self.before, self.start_method)).encode())
+        digest = hashlib.sha256(
+            repr(
+                (self.entry, self.args, self.then, self.cwd, self.stop_after, self.seed, self.cpus)
+            ).encode()
+        )
+        digest.update(
+            repr((self.fake_cuda_amp, self.path, self.before, self.start_method)).encode()
+        )
         for name, content in sorted(_contents(self.folder, self.files).items()):
             digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
@@ -104,13 +118,19 @@ class Run:
     losses: list[float] = field(default_factory=list)
     steps: int = 0
     skipped: int = 0  # optimizer steps that a GradScaler left out
-    start: list[list[Any]] = field(default_factory=list)  # per optimizer: the parameters before its first step ...
+    start: list[list[Any]] = field(
+        default_factory=list
+    )  # per optimizer: the parameters before its first step ...
     params: list[list[Any]] = field(default_factory=list)  # ... and at the end
-    loads: list[list[float]] = field(default_factory=list)  # per iteration over a loader: [batches, samples, sum of all values]
+    loads: list[list[float]] = field(
+        default_factory=list
+    )  # per iteration over a loader: [batches, samples, sum of all values]
     stdout: str = ""
     stderr: str = ""
     warnings: list[str] = field(default_factory=list)
-    files: dict[str, Any] = field(default_factory=dict)  # name -> text, or {key: value} of a checkpoint, or None
+    files: dict[str, Any] = field(
+        default_factory=dict
+    )  # name -> text, or {key: value} of a checkpoint, or None
     error: str = ""
     traceback: str = ""
     seconds: float = 0.0
@@ -164,7 +184,9 @@ def _outcome(job: Job) -> Run:
 def _executed(job: Job, place: Path) -> tuple[Run, bool]:
     """One run, and whether it came to its record."""
     place.mkdir()
-    compiles = any(b".compile(" in path.read_bytes() for path in (place.parent / "work").rglob("*.py"))
+    compiles = any(
+        b".compile(" in path.read_bytes() for path in (place.parent / "work").rglob("*.py")
+    )
     code = ZYGOTE.run(
         "tests.recording:record", [job.message(), place], limit=job.limit, cwd=place, environment=QUIET,
         stdout=place / "stdout", stderr=place / "stderr", modules=COMPILERS if compiles else (),
@@ -187,7 +209,10 @@ def read_run(place: Path, end: str) -> Run:
     run = Run(**pickle.loads(record.read_bytes())) if record.exists() else Run(error=end)
     scratch = str(place.parent / "work")  # scripts like to show where they are
     run.stdout = (place / "stdout").read_text(errors="replace").replace(scratch, "")
-    run.files = {name: content.replace(scratch, "") if isinstance(content, str) else content for name, content in run.files.items()}
+    run.files = {
+        name: content.replace(scratch, "") if isinstance(content, str) else content
+        for name, content in run.files.items()
+    }
     run.stderr = (place / "stderr").read_text(errors="replace")
     return run
 
@@ -212,12 +237,20 @@ class Tolerance:
 
 
 ROUNDING = Tolerance()  # the last digits: fused kernels, memory formats, sums in another order
-HALF = Tolerance(loss=0.03, update=0.15, count=0.1)  # 8 or 11 bits of mantissa in the matrix products
+HALF = Tolerance(
+    loss=0.03, update=0.15, count=0.1
+)  # 8 or 11 bits of mantissa in the matrix products
 SAMPLING = Tolerance(loss=0.5, count=0.5)  # other random draws: a band around the mean
 
 
 def compare(
-    before: Run, after: Run, effect: int, tolerance: Tolerance | None = None, *, same_samples: bool = True, ignore: str = ""
+    before: Run,
+    after: Run,
+    effect: int,
+    tolerance: Tolerance | None = None,
+    *,
+    same_samples: bool = True,
+    ignore: str = "",
 ) -> list[str]:
     """What differs more than ``effect`` allows, one line each; empty means the two runs trained the same.
 
@@ -229,11 +262,17 @@ def compare(
     tolerance = tolerance or (ROUNDING if rounding else SAMPLING)
     found: list[str] = []
     if before.error != after.error:
-        return [f"ends with {after.error or 'no error'}, before with {before.error or 'no error'}\n{after.traceback}{after.stderr[-2000:]}"]
-    if fresh := sorted(w for w in set(after.warnings) - set(before.warnings) if not OF_PYTHON.search(w)):
+        return [
+            f"ends with {after.error or 'no error'}, before with {before.error or 'no error'}\n{after.traceback}{after.stderr[-2000:]}"
+        ]
+    if fresh := sorted(
+        w for w in set(after.warnings) - set(before.warnings) if not OF_PYTHON.search(w)
+    ):
         found.append(f"new warnings: {fresh}")
     if before.steps + before.skipped != after.steps + after.skipped:
-        found.append(f"{after.steps} optimizer steps and {after.skipped} skipped, before {before.steps} and {before.skipped}")
+        found.append(
+            f"{after.steps} optimizer steps and {after.skipped} skipped, before {before.steps} and {before.skipped}"
+        )
     found += _losses(before.losses, after.losses, effect, tolerance)
     if exact or rounding:
         found += _updates(before, after, exact, tolerance)
@@ -242,42 +281,76 @@ def compare(
     found += [f"stdout: {line}" for line in _texts(*printed, effect, tolerance)]
     found += _files(before.files, after.files, effect, tolerance)
     if before.then is not None and after.then is not None:
-        tolerance = replace(tolerance, update=math.inf)  # they start from what the first runs have left
-        again = compare(before.then, after.then, effect, tolerance, same_samples=same_samples, ignore=ignore)
+        tolerance = replace(
+            tolerance, update=math.inf
+        )  # they start from what the first runs have left
+        again = compare(
+            before.then, after.then, effect, tolerance, same_samples=same_samples, ignore=ignore
+        )
         found += [f"resumed: {line}" for line in again]
     return found
 
 
-def _losses(before: list[float], after: list[float], effect: int, tolerance: Tolerance) -> list[str]:
+def _losses(
+    before: list[float], after: list[float], effect: int, tolerance: Tolerance
+) -> list[str]:
     if len(before) != len(after):
         return [f"{len(after)} backward calls, before {len(before)}"]
     if effect <= 0:
-        return [f"loss {i}: {b!r} became {a!r}" for i, (b, a) in enumerate(zip(before, after, strict=True)) if not _same(b, a)][:3]
+        return [
+            f"loss {i}: {b!r} became {a!r}"
+            for i, (b, a) in enumerate(zip(before, after, strict=True))
+            if not _same(b, a)
+        ][:3]
     if effect == 1:
-        apart = [(i, b, a) for i, (b, a) in enumerate(zip(before, after, strict=True)) if not _close(b, a, tolerance.loss)]
-        return [f"loss {i}: {b:.8g} became {a:.8g} (tolerance {tolerance.loss:g})" for i, b, a in apart[:3]]
-    if bad := [a for b, a in zip(before, after, strict=True) if math.isfinite(b) and not math.isfinite(a)]:
+        apart = [
+            (i, b, a)
+            for i, (b, a) in enumerate(zip(before, after, strict=True))
+            if not _close(b, a, tolerance.loss)
+        ]
+        return [
+            f"loss {i}: {b:.8g} became {a:.8g} (tolerance {tolerance.loss:g})"
+            for i, b, a in apart[:3]
+        ]
+    if bad := [
+        a for b, a in zip(before, after, strict=True) if math.isfinite(b) and not math.isfinite(a)
+    ]:
         return [f"{len(bad)} losses are not finite"]
     middle_before, middle_after = _mean(before), _mean(after)
     spread = max(map(abs, before), default=0.0)
-    if before and abs(middle_before - middle_after) > tolerance.loss * max(abs(middle_before), spread, 1e-6):
-        return [f"the mean loss {middle_before:.6g} became {middle_after:.6g} (band {tolerance.loss:g})"]
+    if before and abs(middle_before - middle_after) > tolerance.loss * max(
+        abs(middle_before), spread, 1e-6
+    ):
+        return [
+            f"the mean loss {middle_before:.6g} became {middle_after:.6g} (band {tolerance.loss:g})"
+        ]
     return []
 
 
 def _updates(before: Run, after: Run, exact: bool, tolerance: Tolerance) -> list[str]:
     import numpy as np
 
-    shapes = [[p.shape for p in group] for group in before.params], [[p.shape for p in group] for group in after.params]
+    shapes = (
+        [[p.shape for p in group] for group in before.params],
+        [[p.shape for p in group] for group in after.params],
+    )
     if shapes[0] != shapes[1]:
         return [f"the optimizers hold other parameters: {shapes[1]}, before {shapes[0]}"]
     found = []
     for i, (start, p, q) in enumerate(zip(before.start, before.params, after.params, strict=True)):
         if exact:
-            if differ := [j for j, (a, b) in enumerate(zip(p, q, strict=True)) if not np.array_equal(a, b, equal_nan=True)]:
-                found.append(f"optimizer {i}: {len(differ)} of {len(p)} parameters differ at the end")
+            if differ := [
+                j
+                for j, (a, b) in enumerate(zip(p, q, strict=True))
+                if not np.array_equal(a, b, equal_nan=True)
+            ]:
+                found.append(
+                    f"optimizer {i}: {len(differ)} of {len(p)} parameters differ at the end"
+                )
             continue
-        flat = [np.concatenate([part for t in group for part in _reals(t)]) for group in (start, p, q)]
+        flat = [
+            np.concatenate([part for t in group for part in _reals(t)]) for group in (start, p, q)
+        ]
         moved, apart = np.linalg.norm(flat[1] - flat[0]), np.linalg.norm(flat[2] - flat[1])
         if not apart <= tolerance.update * moved + 1e-9 * np.linalg.norm(flat[1]):
             found.append(
@@ -291,14 +364,23 @@ def _reals(values: Any) -> list[Any]:
     return [part.ravel().astype("float64") for part in parts]
 
 
-def _loads(before: list[list[float]], after: list[list[float]], exact: bool, same_samples: bool) -> list[str]:
+def _loads(
+    before: list[list[float]], after: list[list[float]], exact: bool, same_samples: bool
+) -> list[str]:
     counts_before, counts_after = [load[:2] for load in before], [load[:2] for load in after]
     if counts_before != counts_after:
         return [f"loaders gave [batches, samples] {counts_after}, before {counts_before}"]
     if not same_samples:
         return []
-    apart = [(b[2], a[2]) for b, a in zip(before, after, strict=True) if not _close(b[2], a[2], 1e-12 if exact else 1e-5)]
-    return [f"a pass over a loader gave other samples: their sum {b:.8g} became {a:.8g}" for b, a in apart[:1]]
+    apart = [
+        (b[2], a[2])
+        for b, a in zip(before, after, strict=True)
+        if not _close(b[2], a[2], 1e-12 if exact else 1e-5)
+    ]
+    return [
+        f"a pass over a loader gave other samples: their sum {b:.8g} became {a:.8g}"
+        for b, a in apart[:1]
+    ]
 
 
 def _texts(before: str, after: str, effect: int, tolerance: Tolerance) -> Iterator[str]:
@@ -313,7 +395,8 @@ def _texts(before: str, after: str, effect: int, tolerance: Tolerance) -> Iterat
             fine = a == b
         else:
             fine = NUMBER.sub("#", a) == NUMBER.sub("#", b) and all(
-                effect >= 2 or _printed(x, y, tolerance) for x, y in zip(NUMBER.findall(b), NUMBER.findall(a), strict=True)
+                effect >= 2 or _printed(x, y, tolerance)
+                for x, y in zip(NUMBER.findall(b), NUMBER.findall(a), strict=True)
             )
         if not fine:
             yield f"{b!r} became {a!r}"
@@ -325,17 +408,23 @@ def _printed(before: str, after: str, tolerance: Tolerance) -> bool:
     if before.lstrip("+-").isdigit() and after.lstrip("+-").isdigit():
         return abs(x - y) <= 1 + tolerance.count * max(abs(x), abs(y)) if x != y else True
     digits = max(len(text.partition(".")[2].partition("e")[0]) for text in (before, after))
-    return _close(x, y, tolerance.loss) or abs(x - y) <= 10.0**-digits + tolerance.count * max(abs(x), abs(y))
+    return _close(x, y, tolerance.loss) or abs(x - y) <= 10.0**-digits + tolerance.count * max(
+        abs(x), abs(y)
+    )
 
 
-def _files(before: Mapping[str, Any], after: Mapping[str, Any], effect: int, tolerance: Tolerance) -> list[str]:
+def _files(
+    before: Mapping[str, Any], after: Mapping[str, Any], effect: int, tolerance: Tolerance
+) -> list[str]:
     if sorted(before) != sorted(after):
         return [f"files written: {sorted(after)}, before {sorted(before)}"]
     found: list[str] = []
     for name, old in before.items():
         new = after[name]
         if type(old) is not type(new):
-            found.append(f"{name}: was readable as {type(old).__name__}, now as {type(new).__name__}")
+            found.append(
+                f"{name}: was readable as {type(old).__name__}, now as {type(new).__name__}"
+            )
         elif isinstance(old, str):
             found += [f"{name}: {line}" for line in _texts(old, new, effect, tolerance)]
         elif isinstance(old, dict):
@@ -343,11 +432,15 @@ def _files(before: Mapping[str, Any], after: Mapping[str, Any], effect: int, tol
     return found
 
 
-def _checkpoints(before: Mapping[str, Any], after: Mapping[str, Any], effect: int, tolerance: Tolerance) -> list[str]:
+def _checkpoints(
+    before: Mapping[str, Any], after: Mapping[str, Any], effect: int, tolerance: Tolerance
+) -> list[str]:
     import numpy as np
 
     found = [f"lost {key}" for key in before if key not in after]
-    found += [f"has a new key {key}" for key in after if key not in before and "scaler" not in key.lower()]
+    found += [
+        f"has a new key {key}" for key in after if key not in before and "scaler" not in key.lower()
+    ]
     for key in before:
         if key not in after or key.endswith("fused"):
             continue
@@ -360,7 +453,10 @@ def _checkpoints(before: Mapping[str, Any], after: Mapping[str, Any], effect: in
         elif type(old) is not type(new):
             found.append(f"{key}: {old!r} became {new!r}")
         elif isinstance(old, float):
-            if not (effect >= 2 or (_same(old, new) if effect <= 0 else _printed(repr(old), repr(new), tolerance))):
+            if not (
+                effect >= 2
+                or (_same(old, new) if effect <= 0 else _printed(repr(old), repr(new), tolerance))
+            ):
                 found.append(f"{key}: {old!r} became {new!r}")
         elif old != new and not (effect >= 1 and isinstance(old, (bytes, list, tuple))):
             found.append(f"{key}: {old!r} became {new!r}")

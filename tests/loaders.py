@@ -43,9 +43,22 @@ DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 
 
 def script(
-    loader: str, *, dataset: str = FILES, more: str = "", epoch: str = "", over: str = "loader", guard: bool = True, device: str = DEVICE
+    loader: str,
+    *,
+    dataset: str = FILES,
+    more: str = "",
+    epoch: str = "",
+    over: str = "loader",
+    guard: bool = True,
+    device: str = DEVICE,
 ) -> str:
     """A script whose main() makes ``loader = <loader>`` and trains with it; ``more`` stands before that, ``epoch`` in the loop of epochs."""
-    lines = "\n".join(part for part in (device, more, f"loader = {loader}" if loader else "") if part)
-    body = TRAIN.format(setup=textwrap.indent(lines, "    "), epoch=textwrap.indent(epoch, "        ") + "\n" * bool(epoch), loader=over)
+    lines = "\n".join(
+        part for part in (device, more, f"loader = {loader}" if loader else "") if part
+    )
+    body = TRAIN.format(
+        setup=textwrap.indent(lines, "    "),
+        epoch=textwrap.indent(epoch, "        ") + "\n" * bool(epoch),
+        loader=over,
+    )
     return HEAD + textwrap.dedent(dataset) + body + (GUARD if guard else "\nmain()\n")

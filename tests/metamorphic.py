@@ -16,7 +16,11 @@ Change = Callable[[Texts], Texts]
 
 def apply(change: Change, texts: Texts) -> tuple[Texts, Texts]:
     """The texts before and after ``change``: renaming starts from texts without layout, so that lines can be compared."""
-    before = {path: _unparsed(text, ast.parse(text)) for path, text in texts.items()} if change is renamed else texts
+    before = (
+        {path: _unparsed(text, ast.parse(text)) for path, text in texts.items()}
+        if change is renamed
+        else texts
+    )
     return before, change(before)
 
 
@@ -49,11 +53,17 @@ def _plain(node: ast.AST) -> str:
 
 # ------------------------------------------------------------------------------------------------ the changes
 def black_before(texts: Texts) -> Texts:
-    return {path: black.format_str(text, mode=black.Mode(line_length=100)) for path, text in texts.items()}
+    return {
+        path: black.format_str(text, mode=black.Mode(line_length=100))
+        for path, text in texts.items()
+    }
 
 
 def comments_and_blank_lines(texts: Texts) -> Texts:
-    return {path: _before_statements(text, lambda indent, _: [f"{indent}# a remark", "", ""], every=2) for path, text in texts.items()}
+    return {
+        path: _before_statements(text, lambda indent, _: [f"{indent}# a remark", "", ""], every=2)
+        for path, text in texts.items()
+    }
 
 
 def logging_calls(texts: Texts) -> Texts:
@@ -68,10 +78,18 @@ def renamed(texts: Texts) -> Texts:
     """All variables, parameters, functions and attributes of self that nothing refers to by a string or a keyword get new names."""
     trees = {path: ast.parse(text) for path, text in texts.items()}
     names = _renameable(list(trees.values()))
-    return {path: _unparsed(texts[path], _Rename(names).visit(tree)) for path, tree in trees.items()}
+    return {
+        path: _unparsed(texts[path], _Rename(names).visit(tree)) for path, tree in trees.items()
+    }
 
 
-CHANGES: list[Change] = [black_before, comments_and_blank_lines, logging_calls, dead_branches, renamed]
+CHANGES: list[Change] = [
+    black_before,
+    comments_and_blank_lines,
+    logging_calls,
+    dead_branches,
+    renamed,
+]
 
 
 # ------------------------------------------------------------------------------------------------ inserting lines
@@ -93,8 +111,12 @@ def _before_statements(text: str, lines: Callable[[str, int], list[str]], every:
             for k, stmt in enumerate(block if isinstance(block, list) else []):
                 first = min([stmt.lineno, *(d.lineno for d in getattr(stmt, "decorator_list", []))])
                 indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip())]
-                begins_line = len(indent.encode()) == stmt.col_offset and not (k == 0 and isinstance(stmt, ast.Expr))
-                elif_or_class = isinstance(node, ast.ClassDef) or rows[first - 1].lstrip().startswith("elif")
+                begins_line = len(indent.encode()) == stmt.col_offset and not (
+                    k == 0 and isinstance(stmt, ast.Expr)
+                )
+                elif_or_class = isinstance(node, ast.ClassDef) or rows[
+                    first - 1
+                ].lstrip().startswith("elif")
                 if begins_line and not elif_or_class and not isinstance(stmt, ast.ImportFrom):
                     starts.append((first, indent))
     for number, (first, indent) in reversed(list(enumerate(sorted(set(starts))))):
@@ -126,15 +148,26 @@ def _renameable(trees: list[ast.Module]) -> set[str]:
                 taken.add(node.value)
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 taken.add(node.name)
-                if isinstance(node, ast.ClassDef):  # fields, which are attributes of its objects, and options of a command line
-                    taken.update(s.target.id for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name))
+                if isinstance(
+                    node, ast.ClassDef
+                ):  # fields, which are attributes of its objects, and options of a command line
+                    taken.update(
+                        s.target.id
+                        for s in node.body
+                        if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+                    )
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 taken.update(node.names)
             elif isinstance(node, ast.ExceptHandler) and node.name:
                 taken.add(node.name)
         # what other files import, or reach as an attribute of the module, keeps its name
         if len(trees) > 1:
-            taken.update(n.id for stmt in tree.body for n in ast.walk(stmt) if isinstance(n, ast.Name) and not _inside_function(stmt))
+            taken.update(
+                n.id
+                for stmt in tree.body
+                for n in ast.walk(stmt)
+                if isinstance(n, ast.Name) and not _inside_function(stmt)
+            )
     return {name for name in bound - taken if not name.startswith("__")}
 
 

@@ -70,9 +70,19 @@ def apply(
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(textwrap.dedent(content).lstrip("\n"), "utf-8")
         entry = root / "train.py"
-        options = Options(precision, target, frozenset(names), asked=frozenset(names if asked else ()), accumulate=accumulate)
+        options = Options(
+            precision,
+            target,
+            frozenset(names),
+            asked=frozenset(names if asked else ()),
+            accumulate=accumulate,
+        )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
-        plan.check(reread=lambda texts: read_script(entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}))
+        plan.check(
+            reread=lambda texts: read_script(
+                entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}
+            )
+        )
         new = {source.rel: made for source, made in plan.texts().items()}
         for name, made in new.items():
             ast.parse(made)

@@ -41,7 +41,15 @@ class Ran:
 def options(folder: Path, **given: object) -> str:
     detail = given.pop("detail", Detail())
     assert isinstance(detail, Detail)
-    return json.dumps({"out": str(folder / "record-%r.json"), "seed": 1, "scratch": str(folder), "detail": asdict(detail), **given})
+    return json.dumps(
+        {
+            "out": str(folder / "record-%r.json"),
+            "seed": 1,
+            "scratch": str(folder),
+            "detail": asdict(detail),
+            **given,
+        }
+    )
 
 
 def command(script: str, *arguments: str, probe: bool) -> list[str]:
@@ -63,11 +71,15 @@ def run(folder: Path, script: str, *arguments: str, probe: bool = True, **given:
         stdout=folder / "stdout", stderr=folder / "stderr",
     )  # fmt: skip
     assert code is not None, f"more than {LIMIT:g} s"
-    return Ran(code, (folder / "stdout").read_text(), (folder / "stderr").read_text(), records(folder))
+    return Ran(
+        code, (folder / "stdout").read_text(), (folder / "stderr").read_text(), records(folder)
+    )
 
 
 def fresh(folder: Path, words: list[str], **given: object) -> Ran:
     """In a process of its own, ``words`` being its whole command line."""
     environment = {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT
+    )
     return Ran(done.returncode, done.stdout, done.stderr, records(folder))

@@ -40,7 +40,12 @@ def record(job: Mapping[str, Any], place: str) -> int:
     _watch(written, samples)
     _listen(collectives)
     code = recording.record(job, place, files=False)  # another rank may be writing them
-    extra = {"written": written, "samples": samples, "open": dist.is_initialized(), "collectives": collectives}
+    extra = {
+        "written": written,
+        "samples": samples,
+        "open": dist.is_initialized(),
+        "collectives": collectives,
+    }
     (Path(place) / "extra").write_bytes(pickle.dumps(extra))
     return code
 
@@ -55,7 +60,11 @@ def _watch(written: list[str], samples: list[list[float]]) -> None:
     def heard(event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             path, mode, flags = args
-            if any(c in mode for c in "wax+") if mode else flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            if (
+                any(c in mode for c in "wax+")
+                if mode
+                else flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            ):
                 note(path)
         elif event in ("os.mkdir", "os.remove", "os.rmdir", "os.truncate"):
             note(args[0])
@@ -87,10 +96,15 @@ def _watch(written: list[str], samples: list[list[float]]) -> None:
     def __next__(this: Any) -> Any:
         batch = real_next(this)
         if id(this) in passes:
-            parts = [t.detach().double().flatten(1).sum(1) if t.dim() > 1 else t.detach().double() for t in recording.tensors(batch)]
+            parts = [
+                t.detach().double().flatten(1).sum(1) if t.dim() > 1 else t.detach().double()
+                for t in recording.tensors(batch)
+            ]
             sizes = {len(part) for part in parts if part.dim()}
             if len(sizes) == 1:
-                passes[id(this)][1].extend(torch.stack([part for part in parts if part.dim()]).sum(0).tolist())
+                passes[id(this)][1].extend(
+                    torch.stack([part for part in parts if part.dim()]).sum(0).tolist()
+                )
         return batch
 
     loader.__iter__, fetching.__next__ = __iter__, __next__
@@ -105,7 +119,9 @@ def _listen(collectives: list[str]) -> None:
     def noted(name: str, real: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = [*args, *kwargs.values()]
-            collectives.append(f"{name}{[list(a.shape) if isinstance(a, torch.Tensor) else type(a).__name__ for a in given]}")
+            collectives.append(
+                f"{name}{[list(a.shape) if isinstance(a, torch.Tensor) else type(a).__name__ for a in given]}"
+            )
             return real(*args, **kwargs)
 
         return call

@@ -33,17 +33,31 @@ class Shared:
 
 
 def shared(
-    text: str, files: Mapping[str, str] | None = None, *, ranks: int = 2, first: int = 0, same: bool = True, rule: str = "ddp"
+    text: str,
+    files: Mapping[str, str] | None = None,
+    *,
+    ranks: int = 2,
+    first: int = 0,
+    same: bool = True,
+    rule: str = "ddp",
 ) -> Shared:
     """Rewrite and run. One process must do bit for bit what the original does; several must train, print and write what it does with the
     same batches, all of it in the first (``same``), and end with the same weights. ``first`` is the number of the first epoch."""
     made = apply(rule, text, files=files)
     assert made.fixes, made.refusals
-    plain = {name: textwrap.dedent(content).lstrip("\n") for name, content in {**(files or {}), "train.py": made.before}.items()}
+    plain = {
+        name: textwrap.dedent(content).lstrip("\n")
+        for name, content in {**(files or {}), "train.py": made.before}.items()
+    }
     with tempfile.TemporaryDirectory() as folder:
         old = Job(Path(folder), files={name: content.encode() for name, content in plain.items()})
-        new = Job(Path(folder), files={name: content.encode() for name, content in {**plain, **made.texts}.items()})
-        original, one, ordered = HARNESS.run_many([old, new, replace(old, before=same_order(ranks, first=first))])
+        new = Job(
+            Path(folder),
+            files={name: content.encode() for name, content in {**plain, **made.texts}.items()},
+        )
+        original, one, ordered = HARNESS.run_many(
+            [old, new, replace(old, before=same_order(ranks, first=first))]
+        )
         assert original.ok, original.traceback
         assert compare(original, one, Effect.EXACT) == [], made.text
         world = torchrun(new, ranks)
@@ -52,7 +66,13 @@ def shared(
     assert not any(world.left_open)
     assert all(run.stdout == "" for run in world.ranks[1:])
     if same:
-        alike = replace(world.ranks[0], losses=ordered.losses, loads=ordered.loads, warnings=ordered.warnings, files=world.files)
+        alike = replace(
+            world.ranks[0],
+            losses=ordered.losses,
+            loads=ordered.loads,
+            warnings=ordered.warnings,
+            files=world.files,
+        )
         assert compare(ordered, alike, Effect.ROUNDING, ROUNDING) == [], made.text
     return Shared(made, ordered, world)
 

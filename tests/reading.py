@@ -16,7 +16,23 @@ from textwrap import dedent
 from typing import Any
 
 from autofast.model.script import Script
-from autofast.model.values import Arg, Arguments, Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Seq, Thing, Unknown, Values
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+)
 from autofast.read import read_script
 
 HEAD = """
@@ -28,7 +44,9 @@ import probe
 """
 
 
-def read(folder: Path, code: str = "", files: Mapping[str, str] | None = None, entry: str = "train.py") -> Script:
+def read(
+    folder: Path, code: str = "", files: Mapping[str, str] | None = None, entry: str = "train.py"
+) -> Script:
     """The reading of a program of several files; ``code`` is the entry script."""
     texts = {**(files or {}), **({entry: code} if code else {})}
     for name, text in texts.items():
@@ -40,7 +58,13 @@ def read(folder: Path, code: str = "", files: Mapping[str, str] | None = None, e
 
 def shown(script: Script) -> Values:
     """Everything that ``probe.show(x)`` may be shown, at all places together."""
-    return frozenset(t for site in script.calls("probe.show") for o in site if o.args for t in script.values(_argument(site.node)))
+    return frozenset(
+        t
+        for site in script.calls("probe.show")
+        for o in site
+        if o.args
+        for t in script.values(_argument(site.node))
+    )
 
 
 def _argument(node: ast.AST) -> ast.expr:
@@ -79,7 +103,10 @@ def snapshot(value: Any, depth: int = 4) -> Shot:
     if callable(value) and hasattr(value, "__name__"):
         return Shot("func", value.__name__)
     if type(value).__module__ == "__main__" and hasattr(value, "__dict__"):
-        return Shot("object", (type(value).__name__, {k: snapshot(v, depth - 1) for k, v in vars(value).items()}))
+        return Shot(
+            "object",
+            (type(value).__name__, {k: snapshot(v, depth - 1) for k, v in vars(value).items()}),
+        )
     return Shot("other")
 
 
@@ -103,7 +130,9 @@ def run(code: str, seed: int = 0) -> dict[int, list[Shot]]:
 
     def spread(*args: Any, **kwargs: Any) -> None:
         tick()
-        shots = Shot("spread", ([snapshot(a) for a in args], {k: snapshot(v) for k, v in kwargs.items()}))
+        shots = Shot(
+            "spread", ([snapshot(a) for a in args], {k: snapshot(v) for k, v in kwargs.items()})
+        )
         seen.setdefault(sys._getframe(1).f_lineno, []).append(shots)
 
     def maybe() -> bool:
@@ -144,7 +173,11 @@ def _fits(shot: Shot, thing: Thing, depth: int) -> bool:
     if shot.kind == "const":
         if isinstance(thing, Num):
             return shot.value is not None
-        return isinstance(thing, Const) and type(thing.value) is type(shot.value) and thing.value == shot.value
+        return (
+            isinstance(thing, Const)
+            and type(thing.value) is type(shot.value)
+            and thing.value == shot.value
+        )
     if shot.kind == "seq":
         return _fits_seq(shot.value, thing, depth)
     if shot.kind == "dict":
@@ -154,7 +187,10 @@ def _fits(shot: Shot, thing: Thing, depth: int) -> bool:
         if not isinstance(thing, Inst):
             return isinstance(thing, Ext)
         return thing.cls.node.name == name and all(
-            possible(v, thing.attrs.get(k) or thing.cls.find(k) or frozenset({Unknown()}), depth - 1) for k, v in attrs.items()
+            possible(
+                v, thing.attrs.get(k) or thing.cls.find(k) or frozenset({Unknown()}), depth - 1
+            )
+            for k, v in attrs.items()
         )
     if shot.kind == "class":
         return isinstance(thing, Cls) and thing.node.name == shot.value
@@ -172,24 +208,36 @@ def _fits_seq(items: list[Shot], thing: Thing, depth: int) -> bool:
         return (
             isinstance(thing.value, tuple)
             and len(thing.value) == len(items)
-            and all(possible(s, frozenset({Const(v)}), depth) for s, v in zip(items, thing.value, strict=True))
+            and all(
+                possible(s, frozenset({Const(v)}), depth)
+                for s, v in zip(items, thing.value, strict=True)
+            )
         )
     if isinstance(thing, Ext):
         return True
     if not isinstance(thing, Seq):
         return False
     if thing.items is not None and not thing.elem:
-        return len(thing.items) == len(items) and all(possible(s, v, depth - 1) for s, v in zip(items, thing.items, strict=True))
+        return len(thing.items) == len(items) and all(
+            possible(s, v, depth - 1) for s, v in zip(items, thing.items, strict=True)
+        )
     if thing.items is not None:
         return all(
-            possible(s, (thing.items[i] if i < len(thing.items) else frozenset()) | thing.elem, depth - 1) for i, s in enumerate(items)
+            possible(
+                s, (thing.items[i] if i < len(thing.items) else frozenset()) | thing.elem, depth - 1
+            )
+            for i, s in enumerate(items)
         )
     return all(possible(s, thing.elem, depth - 1) for s in items)
 
 
 def _fits_dict(table: dict[Any, Shot], thing: Dict, depth: int) -> bool:
     for key, shot in table.items():
-        if not possible(shot, thing.get(key) or (frozenset({Unknown()}) if thing.open else frozenset()), depth - 1):
+        if not possible(
+            shot,
+            thing.get(key) or (frozenset({Unknown()}) if thing.open else frozenset()),
+            depth - 1,
+        ):
             return False
     return True
 
@@ -201,7 +249,12 @@ def _spread_fits(positional: list[Shot], named: dict[str, Shot], args: Arguments
     if args.loose is None and any(g.sure for g in args.positional[len(positional) :]):
         return False
     for name, shot in named.items():
-        if not possible(shot, args.named[name].values if name in args.named else frozenset({Unknown()} if args.open else ())):
+        if not possible(
+            shot,
+            args.named[name].values
+            if name in args.named
+            else frozenset({Unknown()} if args.open else ()),
+        ):
             return False
     return all(name in named for name, given in args.named.items() if given.sure)
 
@@ -219,8 +272,16 @@ def unsound(folder: Path, code: str, seeds: int = 6) -> list[str]:
                 continue
             if line in spreads:
                 ways = [o.args for o in spreads[line] if o.args]
-                wrong += [f"line {line}: {shot} is none of {ways}" for shot in shots if not any(_spread_fits(*shot.value, w) for w in ways)]
+                wrong += [
+                    f"line {line}: {shot} is none of {ways}"
+                    for shot in shots
+                    if not any(_spread_fits(*shot.value, w) for w in ways)
+                ]
                 continue
             held = script.values(_argument(sites[line]))
-            wrong += [f"line {line}: {shot} is not in {sorted(map(str, held))}" for shot in shots if not possible(shot, held)]
+            wrong += [
+                f"line {line}: {shot} is not in {sorted(map(str, held))}"
+                for shot in shots
+                if not possible(shot, held)
+            ]
     return list(dict.fromkeys(wrong))

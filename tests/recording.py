@@ -41,13 +41,19 @@ def record(job: Mapping[str, Any], place: str, *, files: bool = True) -> int:
     os.chdir(folder / job["cwd"])
     entry = os.path.relpath(folder / job["entry"])
     sys.argv = [entry, *job["args"]]
-    sys.path[0:1] = [str((folder / job["entry"]).parent), *(str(folder / name) for name in job["path"]), str(STANDINS)]
+    sys.path[0:1] = [
+        str((folder / job["entry"]).parent),
+        *(str(folder / name) for name in job["path"]),
+        str(STANDINS),
+    ]
     if job["before"]:
         runpy.run_path(job["before"])
     _pretend_cpus(job["cpus"])
     if job["start_method"]:
         multiprocessing.set_start_method(job["start_method"])
-        multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # where spawned processes look for the script
+        multiprocessing.process.ORIGINAL_DIR = (
+            os.getcwd()
+        )  # where spawned processes look for the script
     random.seed(job["seed"])
     np.random.seed(job["seed"])
     torch.manual_seed(job["seed"])
@@ -68,7 +74,10 @@ def record(job: Mapping[str, Any], place: str, *, files: bool = True) -> int:
         except SystemExit as end:
             probe.error = "" if end.code in (None, 0) else f"SystemExit: {end.code}"
         except BaseException as error:
-            probe.error, probe.traceback = f"{type(error).__name__}: {error}", traceback.format_exc()
+            probe.error, probe.traceback = (
+                f"{type(error).__name__}: {error}",
+                traceback.format_exc(),
+            )
         atexit._run_exitfuncs()
     found = {
         **probe.record(),
@@ -127,7 +136,10 @@ class Probe:
 
         scaler.scale, scaler.step = scale, step
         passes: dict[int, tuple[Any, list[float]]] = {}
-        real_iter, real_next = dataloader.DataLoader.__iter__, dataloader._BaseDataLoaderIter.__next__
+        real_iter, real_next = (
+            dataloader.DataLoader.__iter__,
+            dataloader._BaseDataLoaderIter.__next__,
+        )
 
         def __iter__(this: Any) -> Any:
             iterator = real_iter(this)
@@ -206,7 +218,11 @@ def tensors(batch: Any) -> Iterator[Any]:
 
 def written(folder: Path, before: Collection[Path]) -> dict[str, Any]:
     """The contents of all files in ``folder`` that were not there before."""
-    return {p.relative_to(folder).as_posix(): _content(p) for p in sorted(folder.rglob("*")) if p.is_file() and p not in before}
+    return {
+        p.relative_to(folder).as_posix(): _content(p)
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p not in before
+    }
 
 
 def _content(path: Path) -> Any:
@@ -259,19 +275,44 @@ def _compile_without_kernels() -> None:
 def _fake_cuda_amp() -> None:
     """See ``tests.harness``."""
 
-    torch.backends.mkldnn.set_flags(False)  # it has no recurrent layers in fp16; the plain kernels have
+    torch.backends.mkldnn.set_flags(
+        False
+    )  # it has no recurrent layers in fp16; the plain kernels have
     autocast, scaler = torch.amp.autocast_mode.autocast, torch.amp.GradScaler
     real_autocast, real_scaler = autocast.__init__, scaler.__init__
 
-    def autocast_init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
+    def autocast_init(
+        this: Any,
+        device_type: str,
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: Any = None,
+    ) -> None:
         caller = sys._getframe(1)
         while caller.f_back is not None and os.sep + "torch" + os.sep in caller.f_code.co_filename:
             caller = caller.f_back  # torch.cuda.amp.autocast calls this one
-        line = " ".join(linecache.getline(caller.f_code.co_filename, caller.f_lineno + n).strip() for n in range(3))
+        line = " ".join(
+            linecache.getline(caller.f_code.co_filename, caller.f_lineno + n).strip()
+            for n in range(3)
+        )
         kind = torch.bfloat16 if "torch.bfloat16" in line.split(":")[0] else torch.float16
-        real_autocast(this, "cpu", dtype=kind, enabled="enabled=False" not in line, cache_enabled=cache_enabled)
+        real_autocast(
+            this,
+            "cpu",
+            dtype=kind,
+            enabled="enabled=False" not in line,
+            cache_enabled=cache_enabled,
+        )
 
-    def scaler_init(this: Any, device: str = "cuda", init_scale: float = 2.0**16, *args: Any, **kwargs: Any) -> None:
-        real_scaler(this, "cpu", 2.0**8 if init_scale == 2.0**16 else init_scale, *args[:3], **{**kwargs, "enabled": True})
+    def scaler_init(
+        this: Any, device: str = "cuda", init_scale: float = 2.0**16, *args: Any, **kwargs: Any
+    ) -> None:
+        real_scaler(
+            this,
+            "cpu",
+            2.0**8 if init_scale == 2.0**16 else init_scale,
+            *args[:3],
+            **{**kwargs, "enabled": True},
+        )
 
     autocast.__init__, scaler.__init__ = autocast_init, scaler_init

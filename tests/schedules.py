@@ -57,7 +57,9 @@ def rates_of(text: str, **given: Any) -> Rates:
     return recorder.all
 
 
-def rates_in(folder: Path, files: Mapping[str, bytes], args: Iterable[str] = (), entry: str = "train.py") -> Rates:
+def rates_in(
+    folder: Path, files: Mapping[str, bytes], args: Iterable[str] = (), entry: str = "train.py"
+) -> Rates:
     """The rates of a script of several files, with ``files`` written over a copy of ``folder``; it runs in a process of its own."""
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "copy"
@@ -65,7 +67,13 @@ def rates_in(folder: Path, files: Mapping[str, bytes], args: Iterable[str] = (),
         for name, content in files.items():
             (copy / name).write_bytes(content)
         out = Path(temporary) / "rates.json"
-        done = subprocess.run([sys.executable, __file__, out, entry, *args], cwd=copy, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, __file__, out, entry, *args],
+            cwd=copy,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stderr
         found: Rates = json.loads(out.read_text())
         return found

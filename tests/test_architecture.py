@@ -30,7 +30,17 @@ LAYERS: dict[str, set[str]] = {
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
     "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
     "commands": {"faults", "model", "read", "config", "registry", "edit", "rule", "report"},
-    "cli": {"faults", "model", "config", "registry", "commands", "edit", "rule", "report", "verify"},
+    "cli": {
+        "faults",
+        "model",
+        "config",
+        "registry",
+        "commands",
+        "edit",
+        "rule",
+        "report",
+        "verify",
+    },
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -57,7 +67,11 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             early = False
         if isinstance(node, ast.Import):
-            yield from ((a.name, early) for a in node.names if a.name in known or f"{a.name}.__init__" in known)
+            yield from (
+                (a.name, early)
+                for a in node.names
+                if a.name in known or f"{a.name}.__init__" in known
+            )
         elif isinstance(node, ast.ImportFrom):
             base = package
             for _ in range(node.level - 1):
@@ -76,7 +90,11 @@ def layer(name: str) -> str:
 
 
 def arrows(known: dict[str, Path]) -> list[tuple[str, str, bool]]:
-    return [(name, target, early) for name, path in known.items() for target, early in imports(name, path, known)]
+    return [
+        (name, target, early)
+        for name, path in known.items()
+        for target, early in imports(name, path, known)
+    ]
 
 
 def against(known: dict[str, Path], found: list[tuple[str, str, bool]]) -> list[str]:
@@ -158,7 +176,9 @@ def test_what_stood_there_before_would_be_seen(name: str, target: str) -> None:
 
 
 def test_a_cycle_would_be_seen() -> None:
-    assert cycles([("a", "b", True), ("b", "c", True), ("c", "a", True), ("c", "d", False)]) == [["a", "b", "c"]]
+    assert cycles([("a", "b", True), ("b", "c", True), ("c", "a", True), ("c", "d", False)]) == [
+        ["a", "b", "c"]
+    ]
 
 
 def test_rules_hold_nothing_but_rules() -> None:
@@ -174,7 +194,10 @@ WORDS = {
     "tf32",
     "channels-last",
 }  # names of rules that are words of torch or of frameworks, too
-ALLOWED: dict[str, tuple[str, ...]] = {"is_parameter": ("aliases.py",), "reaching": ("losses.py",)}  # of values; of a run of a function
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "is_parameter": ("aliases.py",),
+    "reaching": ("losses.py",),
+}  # of values; of a run of a function
 RULES = sorted(p for p in (ROOT / "rules").glob("*.py") if p.name != "__init__.py")
 
 
@@ -188,7 +211,9 @@ def names_of_rules(path: Path, names: set[str]) -> Iterator[str]:
     """The names of rules that code mentions outside of ``@rule(...)``, and of ``NAME = "..."``, the name under which users spare a place."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     said = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "rule"]
-    said += [n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "NAME"]
+    said += [
+        n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "NAME"
+    ]
     declared = {id(n) for declaration in said for n in ast.walk(declaration)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in names and id(node) not in declared:
@@ -198,13 +223,17 @@ def names_of_rules(path: Path, names: set[str]) -> Iterator[str]:
 def test_only_declarations_name_rules() -> None:
     names = set(registry.all_rules()) - WORDS
     paths = [p for name, p in KNOWN.items() if layer(name) not in ("__init__", "__main__")]
-    assert not [place for path in paths for place in names_of_rules(path, names)], "ask for a decision (`uses=`, `options.decides`)"
+    assert not [place for path in paths for place in names_of_rules(path, names)], (
+        "ask for a decision (`uses=`, `options.decides`)"
+    )
 
 
 def test_what_a_rule_uses_is_decided_by_another() -> None:
     rules = registry.all_rules()
     for rule in rules.values():
-        assert all(name in rules and rules[name].decides is not None for name in rule.uses), rule.name
+        assert all(name in rules and rules[name].decides is not None for name in rule.uses), (
+            rule.name
+        )
     deciding = [rule.decides for rule in rules.values() if rule.decides is not None]
     assert len(deciding) == len(set(deciding)), "two rules decide the same"
 
@@ -214,26 +243,50 @@ def defined(path: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield "function", node.name.strip("_")
-        elif isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Exception" for base in node.bases):
+        elif isinstance(node, ast.ClassDef) and any(
+            ast.unparse(base) == "Exception" for base in node.bases
+        ):
             yield "exception", node.name
 
 
-ABOVE_FLOW = [p for name, p in KNOWN.items() if layer(name) in ("facts", "write", "techniques", "rules")]
+ABOVE_FLOW = [
+    p for name, p in KNOWN.items() if layer(name) in ("facts", "write", "techniques", "rules")
+]
 
 
 @pytest.mark.parametrize(
-    "name", ["reaching", "dominates", "postdominates", "may_follow", "is_parameter", "declared", "binds", "callees", "at", "line"]
+    "name",
+    [
+        "reaching",
+        "dominates",
+        "postdominates",
+        "may_follow",
+        "is_parameter",
+        "declared",
+        "binds",
+        "callees",
+        "at",
+        "line",
+    ],
 )
 def test_questions_about_the_program_are_answered_in_flow(name: str) -> None:
     assert not [
-        p.relative_to(ROOT).as_posix() for p in ABOVE_FLOW if ("function", name) in set(defined(p)) and p.name not in ALLOWED.get(name, ())
+        p.relative_to(ROOT).as_posix()
+        for p in ABOVE_FLOW
+        if ("function", name) in set(defined(p)) and p.name not in ALLOWED.get(name, ())
     ]
 
 
 def test_one_exception_says_that_a_place_stays_as_it_is() -> None:
     found = {name for p in ABOVE_FLOW for what, name in defined(p) if what == "exception"}
-    assert found <= {"_Circular"}  # of a fixpoint in techniques/ddp/loss.py, never seen outside of it
+    assert found <= {
+        "_Circular"
+    }  # of a fixpoint in techniques/ddp/loss.py, never seen outside of it
 
 
 def test_no_cache_beside_the_script() -> None:
-    assert not [p.relative_to(ROOT).as_posix() for p in KNOWN.values() if "WeakKeyDictionary[Script" in p.read_text(encoding="utf-8")]
+    assert not [
+        p.relative_to(ROOT).as_posix()
+        for p in KNOWN.values()
+        if "WeakKeyDictionary[Script" in p.read_text(encoding="utf-8")
+    ]

@@ -108,7 +108,9 @@ def check(example: str, before: str, after: str) -> None:
     """``example`` shows all that was changed from ``before`` to ``after``, as it is there."""
     found = parts(example)
     olds, news = [part.before for part in found], [part.after for part in found]
-    assert rest(before, olds, news) == rest(after, news, olds), "something changes that the card does not show:\n" + after
+    assert rest(before, olds, news) == rest(after, news, olds), (
+        "something changes that the card does not show:\n" + after
+    )
 
 
 def by_hand(example: str, text: str) -> str:
@@ -122,20 +124,33 @@ def by_hand(example: str, text: str) -> str:
 def rewritten(name: str) -> Applied:
     """The script of a card after the rule of the card."""
     text = (SCRIPTS / SCRIPT[name]).read_text("utf-8")
-    return apply(WITH.get(name, name), text, asked=not registry.all_rules()[name].default, accumulate=ACCUMULATE.get(name, 0))
+    return apply(
+        WITH.get(name, name),
+        text,
+        asked=not registry.all_rules()[name].default,
+        accumulate=ACCUMULATE.get(name, 0),
+    )
 
 
 def effect(name: str, made: Applied) -> Effect:
     """The strongest of the fixes, in one process on a CPU."""
     rules = registry.all_rules()
-    return Effect.EXACT if name in ONE_PROCESS else max(rules[f.rule].effect if f.effect is None else f.effect for f in made.fixes)
+    return (
+        Effect.EXACT
+        if name in ONE_PROCESS
+        else max(rules[f.rule].effect if f.effect is None else f.effect for f in made.fixes)
+    )
 
 
 def differences(before: Run, after: Run, effect: Effect) -> Iterator[str]:
     """What must not be different, one line each."""
     if effect < Effect.RECIPE:
         yield from compare(before, after, effect)
-    elif after.error or len(before.losses) != len(after.losses) or not all(map(math.isfinite, after.losses)):
+    elif (
+        after.error
+        or len(before.losses) != len(after.losses)
+        or not all(map(math.isfinite, after.losses))
+    ):
         yield f"other batches: {len(before.losses)} losses became {after.losses} {after.traceback}"
 
 
@@ -168,7 +183,10 @@ BEFORE = "import a\n\ndef f():\n    x = a.b()\n    y = 2\n    z = 3\n"
     ("diff", "after"),
     [
         ("-x = a.b()\n+x = a.c()", BEFORE.replace("b()", "c()")),
-        ("+import d\n ...\n x = a.b()\n-y = 2", BEFORE.replace("    y = 2\n", "").replace("import a", "import d\nimport a")),
+        (
+            "+import d\n ...\n x = a.b()\n-y = 2",
+            BEFORE.replace("    y = 2\n", "").replace("import a", "import d\nimport a"),
+        ),
         (
             "+def g():\n+    ...\n ...\n-y = 2\n+y = g()",
             "import a\ndef g():\n    if a:\n        return 2\n" + BEFORE[9:].replace("2", "g()"),
@@ -178,7 +196,11 @@ BEFORE = "import a\n\ndef f():\n    x = a.b()\n    y = 2\n    z = 3\n"
 def test_what_a_card_shows(diff: str, after: str) -> None:
     example = f"```diff\n{diff}\n```"
     check(example, BEFORE, after)
-    wrong = (after + "    w = 4\n", after.replace("z = 3", "z = 4"), after.replace("    y", "        y").replace("    x", "      x"))
+    wrong = (
+        after + "    w = 4\n",
+        after.replace("z = 3", "z = 4"),
+        after.replace("    y", "        y").replace("    x", "      x"),
+    )
     for other in (*wrong, BEFORE):
         with pytest.raises(AssertionError):
             check(example, BEFORE, other)

@@ -18,7 +18,15 @@ from autofast.rule import Effect, Finding, Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = registry.all_rules()
-HEADINGS = ["What it does", "Why it is faster", "When it applies", "When it refuses", "Effect", "Example", "References"]
+HEADINGS = [
+    "What it does",
+    "Why it is faster",
+    "When it applies",
+    "When it refuses",
+    "Effect",
+    "Example",
+    "References",
+]
 NAMES = {"Accelerate", "Lightning", "Python"}
 EFFECTS = ("exact", "rounding", "sampling", "recipe")
 
@@ -45,20 +53,26 @@ def test_card(rule: Rule) -> None:
     card = registry.card(rule.name)
     title, blank, summary = card.splitlines()[:3]
     assert title == f"# {rule.name}"
-    assert blank == "" and summary == rule.summary, "the card's summary is the first line of the rule's docstring"
+    assert blank == "" and summary == rule.summary, (
+        "the card's summary is the first line of the rule's docstring"
+    )
     parts = sections(card)
     assert list(parts) == HEADINGS
     assert all(parts.values()), f"empty: {[heading for heading, text in parts.items() if not text]}"
     named = {word for word in EFFECTS if re.search(rf"\b{word}\b", parts["Effect"])}
     assert rule.effect.name.lower() in named, "the section Effect names the rule's effect"
-    assert parts["Example"].count("```diff\n") == 1, "the example is a diff, which tests/test_card_examples.py executes"
+    assert parts["Example"].count("```diff\n") == 1, (
+        "the example is a diff, which tests/test_card_examples.py executes"
+    )
     assert parts["References"].startswith("- ")
 
 
 @every_rule
 def test_names_and_summary(rule: Rule) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", rule.name)
-    assert rule.find.__module__ == "autofast.rules." + rule.name.replace("-", "_"), "a rule stands in the module of its name"
+    assert rule.find.__module__ == "autofast.rules." + rule.name.replace("-", "_"), (
+        "a rule stands in the module of its name"
+    )
     assert rule.summary[0].isupper() and rule.summary.endswith("."), "the summary is a sentence"
     assert len(rule.summary) <= 100
     assert all(re.fullmatch(r"[a-z][a-z-]*", group) and group not in RULES for group in rule.groups)
@@ -75,7 +89,11 @@ def said() -> Iterator[tuple[Script, Finding]]:
 def in_style(text: str, script: Script) -> bool:
     """One line, no full stop, lower case at the start unless it starts with a name from the code or one that is written so."""
     first = re.split(r"[\s.,:'(]", text.lstrip("`'"))[0]
-    lower = first[:1].islower() or not first[1:].islower() or any(first in source.names for source in script.sources)
+    lower = (
+        first[:1].islower()
+        or not first[1:].islower()
+        or any(first in source.names for source in script.sources)
+    )
     return bool(text) and "\n" not in text and not text.endswith(".") and (lower or first in NAMES)
 
 
@@ -96,5 +114,7 @@ def test_every_module_registers_a_rule() -> None:
 
 
 def test_readme_is_up_to_date() -> None:
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "readme.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "readme.py", "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

@@ -31,7 +31,10 @@ def script_of(text: str, **files: str) -> Script:
 def marks(script: Script, name: str) -> list[ast.Call]:
     """The calls of ``make()`` and ``use()``."""
     found = [n for s in script.sources for n in ast.walk(s.tree) if isinstance(n, ast.Call)]
-    return sorted((n for n in found if isinstance(n.func, ast.Name) and n.func.id == name), key=lambda n: n.lineno)
+    return sorted(
+        (n for n in found if isinstance(n.func, ast.Name) and n.func.id == name),
+        key=lambda n: n.lineno,
+    )
 
 
 def carried(script: Script) -> dict[str, str] | str:
@@ -73,26 +76,32 @@ def test_a_module_variable_is_seen_in_functions():
 
 
 def test_a_nested_function_sees_it():
-    assert outcome("def main():\n    make()\n    def step():\n        use()\n    step()\nmain()\n") == [7]
+    assert outcome(
+        "def main():\n    make()\n    def step():\n        use()\n    step()\nmain()\n"
+    ) == [7]
 
 
 def test_a_parameter_on_every_call():
-    assert outcome("def step(x):\n    use(x)\ndef main():\n    make()\n    step(1)\n    step(x=2)\nmain()\n") == [7, 7]
+    assert outcome(
+        "def step(x):\n    use(x)\ndef main():\n    make()\n    step(1)\n    step(x=2)\nmain()\n"
+    ) == [7, 7]
 
 
 def test_through_several_functions():
-    text = (
-        "def inner():\n    use()\ndef outer(n, *, k=1):\n    inner()\ndef main():\n    make()\n    outer(1)\n    outer(n=2, k=3)\nmain()\n"
-    )
+    text = "def inner():\n    use()\ndef outer(n, *, k=1):\n    inner()\ndef main():\n    make()\n    outer(1)\n    outer(n=2, k=3)\nmain()\n"
     assert outcome(text) == [7, 7]
 
 
 def test_a_parameter_after_defaults_and_stars():
-    assert outcome("def step(x, y=1, *rest, **more):\n    use()\ndef main():\n    make()\n    step(1, 2, 3, z=4)\nmain()\n") == [7]
+    assert outcome(
+        "def step(x, y=1, *rest, **more):\n    use()\ndef main():\n    make()\n    step(1, 2, 3, z=4)\nmain()\n"
+    ) == [7]
 
 
 def test_a_function_that_calls_itself():
-    assert outcome("def step(n):\n    use()\n    if n:\n        step(n - 1)\ndef main():\n    make()\n    step(2)\nmain()\n") == [7, 7, 7]
+    assert outcome(
+        "def step(n):\n    use()\n    if n:\n        step(n - 1)\ndef main():\n    make()\n    step(2)\nmain()\n"
+    ) == [7, 7, 7]
 
 
 def test_a_method_gets_a_parameter():
@@ -103,15 +112,30 @@ def test_a_method_gets_a_parameter():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("def step():\n    use()\ndef main():\n    make()\n    for f in [step]:\n        f()\nmain()\n", "handed around as a value"),
-        ("def step():\n    use()\ndef main():\n    make()\nmain()\n", "nothing in this project calls"),
-        ("class T:\n    def __call__(self):\n        use()\ndef main():\n    make()\n    T()()\nmain()\n", "called by Python"),
-        ("def main():\n    make()\n    step = lambda: use()\n    other(step)\nmain()\nhook = lambda: use()\n", "a lambda needs it"),
+        (
+            "def step():\n    use()\ndef main():\n    make()\n    for f in [step]:\n        f()\nmain()\n",
+            "handed around as a value",
+        ),
+        (
+            "def step():\n    use()\ndef main():\n    make()\nmain()\n",
+            "nothing in this project calls",
+        ),
+        (
+            "class T:\n    def __call__(self):\n        use()\ndef main():\n    make()\n    T()()\nmain()\n",
+            "called by Python",
+        ),
+        (
+            "def main():\n    make()\n    step = lambda: use()\n    other(step)\nmain()\nhook = lambda: use()\n",
+            "a lambda needs it",
+        ),
         (
             "import functools\n@functools.lru_cache\ndef step():\n    use()\ndef main():\n    make()\n    step()\nmain()\n",
             "has a decorator that may call it",
         ),
-        ("def step():\n    use()\nif 0:\n    step()\ndef main():\n    make()\nmain()\n", "may call step()"),
+        (
+            "def step():\n    use()\nif 0:\n    step()\ndef main():\n    make()\nmain()\n",
+            "may call step()",
+        ),
     ],
 )
 def test_refused(text: str, why: str):
@@ -119,14 +143,19 @@ def test_refused(text: str, why: str):
 
 
 def test_another_file_gets_a_parameter():
-    script = script_of("from lib import step\ndef main():\n    make()\n    step(1)\nmain()\n", lib="def step(x):\n    use()\n")
+    script = script_of(
+        "from lib import step\ndef main():\n    make()\n    step(1)\nmain()\n",
+        lib="def step(x):\n    use()\n",
+    )
     made = carried(script)
     assert isinstance(made, dict)
     assert "def step(x, value):" in made["lib.py"] and "step(1, value=value)" in made["train.py"]
 
 
 def test_a_module_of_another_file_would_have_to_import_it():
-    assert "would have to import it" in refusal("import lib\ndef main():\n    make()\nmain()\n", lib="use()\n")
+    assert "would have to import it" in refusal(
+        "import lib\ndef main():\n    make()\nmain()\n", lib="use()\n"
+    )
 
 
 def test_an_attribute_is_reached_through_self():
@@ -172,7 +201,12 @@ def test_not_through_self_where_other_objects_have_the_method():
     b.step()
     """
     script = script_of(text)
-    (owner,) = (t for s in script.log.of("new") for t in s.things() if isinstance(t, Inst) and t.cls.node.name == "A")
+    (owner,) = (
+        t
+        for s in script.log.of("new")
+        for t in s.things()
+        if isinstance(t, Inst) and t.cls.node.name == "A"
+    )
     way = Way(script, Attribute("value", (owner,)))
     (use,) = marks(script, "use")
     assert way.to(function_of(use)) is None

@@ -92,23 +92,41 @@ def autofast(*arguments: object, stdin: bytes = b"") -> Done:
 def fault(done: Done) -> str:
     """The one line about what the user must mend; nothing else was said, and nothing written to standard output."""
     assert done.code == 2 and done.out == b"", (done.code, done.out, done.err)
-    assert done.err.startswith("autofast: ") and done.err.endswith("\n") and done.err.count("\n") == 1, done.err
+    assert (
+        done.err.startswith("autofast: ") and done.err.endswith("\n") and done.err.count("\n") == 1
+    ), done.err
     assert "internal error" not in done.err, done.err
     return done.err.removeprefix("autofast: ").rstrip("\n")
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 # ------------------------------------------------------------------------------------------------ bad input
 BAD: dict[str, tuple[bytes, str]] = {
     "text": (b"Dear reader, this is a letter.\n", r"bad\.py:1: syntax error: .*mend it first"),
-    "python 2": (b"import torch\nprint 'epoch', 1\nloss.backward()\n", r"bad\.py:2: syntax error: .*Python 2.*2to3"),
-    "python 2 except": (b"try:\n    pass\nexcept IOError, e:\n    pass\n", r"bad\.py:3: syntax error: .*Python 2"),
+    "python 2": (
+        b"import torch\nprint 'epoch', 1\nloss.backward()\n",
+        r"bad\.py:2: syntax error: .*Python 2.*2to3",
+    ),
+    "python 2 except": (
+        b"try:\n    pass\nexcept IOError, e:\n    pass\n",
+        r"bad\.py:3: syntax error: .*Python 2",
+    ),
     "async": (b"x = 1\ny = x.cuda(async=True)\n", r"bad\.py:2: syntax error: .*non_blocking"),
-    "syntax error": (b"import torch\n\nfor x in y\n    pass\n", r"bad\.py:3: syntax error: .*mend it first"),
-    "binary": (b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe\x00", r"bad\.py:1: .*not a Python|bad\.py:1: a binary file"),
+    "syntax error": (
+        b"import torch\n\nfor x in y\n    pass\n",
+        r"bad\.py:3: syntax error: .*mend it first",
+    ),
+    "binary": (
+        b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe\x00",
+        r"bad\.py:1: .*not a Python|bad\.py:1: a binary file",
+    ),
     "nul": (b"import torch\n\x00\n", r"bad\.py:1: a binary file"),
     "wrong encoding": (b"# coding: utf-8\nname = '\xe9'\n", r"bad\.py:\d+: not a Python text file"),
     "unknown encoding": (b"# coding: klingon\nname = 1\n", r"bad\.py:1: not a Python text file"),
@@ -133,15 +151,24 @@ def test_no_such_file(project: Path) -> None:
 
 def test_a_folder_as_entry(project: Path) -> None:
     (project / "sub").mkdir()
-    assert fault(autofast("rewrite", "sub")) == "sub: is a directory; give the training script in it"
+    assert (
+        fault(autofast("rewrite", "sub")) == "sub: is a directory; give the training script in it"
+    )
 
 
-@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", IDLE], ids=["empty", "blank", "comment", "no loop"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "# nothing\n", IDLE], ids=["empty", "blank", "comment", "no loop"]
+)
 def test_no_training_loop(project: Path, text: str) -> None:
     (project / "idle.py").write_text(text)
-    assert re.match(r"idle\.py: nothing to do: no training loop found", fault(autofast("rewrite", "idle.py", "--in-place")))
+    assert re.match(
+        r"idle\.py: nothing to do: no training loop found",
+        fault(autofast("rewrite", "idle.py", "--in-place")),
+    )
     done = autofast("check", "idle.py")
-    assert done.code == 0 and re.fullmatch(r"autofast: idle\.py: no training loop found.*\n", done.err)
+    assert done.code == 0 and re.fullmatch(
+        r"autofast: idle\.py: no training loop found.*\n", done.err
+    )
 
 
 def test_loop_of_a_framework(project: Path) -> None:
@@ -167,16 +194,32 @@ def test_targets_that_are_refused(project: Path) -> None:
     (project / "locked.py").chmod(0o444)
     (project / "sub").mkdir()
     before = files(project)
-    assert "there.py: exists; replace it with --force" in fault(autofast("rewrite", "train.py", "-o", "there.py"))
-    assert "there.py: exists; replace it with --force" in fault(autofast("rewrite", "train.py", "--patch", "there.py"))
-    assert "locked.py: is read-only" in fault(autofast("rewrite", "train.py", "-o", "locked.py", "--force"))
+    assert "there.py: exists; replace it with --force" in fault(
+        autofast("rewrite", "train.py", "-o", "there.py")
+    )
+    assert "there.py: exists; replace it with --force" in fault(
+        autofast("rewrite", "train.py", "--patch", "there.py")
+    )
+    assert "locked.py: is read-only" in fault(
+        autofast("rewrite", "train.py", "-o", "locked.py", "--force")
+    )
     assert "sub: is a directory" in fault(autofast("rewrite", "train.py", "-o", "sub"))
     assert "no folder none" in fault(autofast("rewrite", "train.py", "-o", "none/fast.py"))
-    assert "rewrite it with --in-place" in fault(autofast("rewrite", "train.py", "-o", "train.py", "--force"))
-    assert "rewrite it with --in-place" in fault(autofast("rewrite", "train.py", "--output-dir", ".", "--force"))
-    assert "is not a folder" in fault(autofast("rewrite", "train.py", "--output-dir", "there.py", "--force"))
-    assert "name another one for the patch" in fault(autofast("rewrite", "train.py", "--patch", "train.py", "--force"))
-    assert "not a regular file" in fault(autofast("rewrite", "train.py", "-o", os.devnull, "--force"))
+    assert "rewrite it with --in-place" in fault(
+        autofast("rewrite", "train.py", "-o", "train.py", "--force")
+    )
+    assert "rewrite it with --in-place" in fault(
+        autofast("rewrite", "train.py", "--output-dir", ".", "--force")
+    )
+    assert "is not a folder" in fault(
+        autofast("rewrite", "train.py", "--output-dir", "there.py", "--force")
+    )
+    assert "name another one for the patch" in fault(
+        autofast("rewrite", "train.py", "--patch", "train.py", "--force")
+    )
+    assert "not a regular file" in fault(
+        autofast("rewrite", "train.py", "-o", os.devnull, "--force")
+    )
     assert files(project) == before
 
 
@@ -187,8 +230,12 @@ def test_read_only_script_is_not_rewritten_in_place(project: Path) -> None:
 
 
 def test_ten_thousand_lines(project: Path) -> None:
-    filler = "".join(f"\n\ndef helper_{n}(x):\n    y = x + {n}\n    return y * 2\n" for n in range(2000))
-    (project / "long.py").write_text(SCRIPT.replace("\n\ndef evaluate", filler + "\n\ndef evaluate"))
+    filler = "".join(
+        f"\n\ndef helper_{n}(x):\n    y = x + {n}\n    return y * 2\n" for n in range(2000)
+    )
+    (project / "long.py").write_text(
+        SCRIPT.replace("\n\ndef evaluate", filler + "\n\ndef evaluate")
+    )
     assert (project / "long.py").read_text().count("\n") > 10_000
     done = autofast("rewrite", "long.py", "--in-place")
     assert done.code == 0, done.err
@@ -198,8 +245,13 @@ def test_ten_thousand_lines(project: Path) -> None:
 
 
 def test_import_cycle(project: Path) -> None:
-    (project / "a.py").write_text("import b\nfrom b import train\n\nif __name__ == '__main__':\n    train()\n")
-    (project / "b.py").write_text("import a\n" + SCRIPT.replace("def main()", "def train()").replace("    main()\n", "    a.train()\n"))
+    (project / "a.py").write_text(
+        "import b\nfrom b import train\n\nif __name__ == '__main__':\n    train()\n"
+    )
+    (project / "b.py").write_text(
+        "import a\n"
+        + SCRIPT.replace("def main()", "def train()").replace("    main()\n", "    a.train()\n")
+    )
     done = autofast("check", "a.py", "b.py", ".")
     assert done.code in (0, 1) and "internal" not in done.err, done.err
     assert autofast("rewrite", "a.py").code == 0
@@ -214,7 +266,10 @@ def test_root(project: Path) -> None:
 
 @pytest.mark.parametrize("command", ["rewrite", "check"])
 def test_unknown_rule(project: Path, command: str) -> None:
-    assert fault(autofast(command, "train.py", "--select", "tf23")) == "there is no rule called 'tf23'; did you mean tf32?"
+    assert (
+        fault(autofast(command, "train.py", "--select", "tf23"))
+        == "there is no rule called 'tf23'; did you mean tf32?"
+    )
     assert "`autofast rules`" in fault(autofast(command, "train.py", "--ignore", "qqqqqqqq"))
 
 
@@ -244,13 +299,19 @@ def test_wrong_usage(project: Path, arguments: Sequence[str]) -> None:
     assert done.code == 2 and done.out == b"" and "Error:" in done.err
 
 
-def test_a_fault_of_ours_is_one_line_and_writes_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_one_line_and_writes_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("x")
 
     monkeypatch.setattr("autofast.commands.rewriting.read_script", broken)
     done = autofast("rewrite", "train.py", "--in-place")
-    assert done.code == 2 and done.err.count("\n") == 1 and "train.py: internal error (KeyError" in done.err
+    assert (
+        done.code == 2
+        and done.err.count("\n") == 1
+        and "train.py: internal error (KeyError" in done.err
+    )
     assert autofast("check", "train.py").code == 2
     assert (project / "train.py").read_text() == SCRIPT
 
@@ -267,19 +328,36 @@ def test_without_an_output_option_the_diff_is_shown(project: Path) -> None:
     before = files(project)
     shown, plain = autofast("rewrite", "train.py", "--diff"), autofast("rewrite", "train.py")
     assert shown.code == plain.code == 0 and shown.out == plain.out
-    assert plain.text.startswith("--- a/train.py\n+++ b/train.py\n@@ -") and "\x1b" not in plain.text
-    assert all(re.search(r" @@  [a-z0-9-]+(, [a-z0-9-]+)*$", line) for line in plain.text.splitlines() if line.startswith("@@"))
-    assert "Nothing was written" in plain.err and "To verify: autofast verify train.py\n" in plain.err
+    assert (
+        plain.text.startswith("--- a/train.py\n+++ b/train.py\n@@ -") and "\x1b" not in plain.text
+    )
+    assert all(
+        re.search(r" @@  [a-z0-9-]+(, [a-z0-9-]+)*$", line)
+        for line in plain.text.splitlines()
+        if line.startswith("@@")
+    )
+    assert (
+        "Nothing was written" in plain.err and "To verify: autofast verify train.py\n" in plain.err
+    )
     assert files(project) == before
 
 
 def test_several_processes_are_verified_beside_one(project: Path) -> None:
     (project / "train.py").write_text(
-        SCRIPT.replace("epoch, evaluate(model, loader", "epoch, evaluate(model, DataLoader(data, batch_size=32)")
+        SCRIPT.replace(
+            "epoch, evaluate(model, loader",
+            "epoch, evaluate(model, DataLoader(data, batch_size=32)",
+        )
     )
     start = '--launch-rewritten "torchrun --nproc-per-node=2"\n'
-    assert f"To verify: autofast verify train.py --ddp {start}" in autofast("rewrite", "train.py", "--ddp").err
-    assert f"To verify: autofast verify train.py fast.py {start}" in autofast("rewrite", "train.py", "--ddp", "-o", "fast.py").err
+    assert (
+        f"To verify: autofast verify train.py --ddp {start}"
+        in autofast("rewrite", "train.py", "--ddp").err
+    )
+    assert (
+        f"To verify: autofast verify train.py fast.py {start}"
+        in autofast("rewrite", "train.py", "--ddp", "-o", "fast.py").err
+    )
 
 
 def test_in_place(project: Path) -> None:
@@ -299,7 +377,9 @@ def test_to_a_file(project: Path) -> None:
     (project / "train.py").chmod(0o755)
     done = autofast("rewrite", "train.py", "-o", "fast.py")
     assert done.code == 0 and done.out == b""
-    assert "Wrote fast.py" in done.err and "To verify: autofast verify train.py fast.py\n" in done.err
+    assert (
+        "Wrote fast.py" in done.err and "To verify: autofast verify train.py fast.py\n" in done.err
+    )
     assert files(project) == {"train.py": SCRIPT.encode(), "fast.py": expected}
     assert stat.S_IMODE((project / "fast.py").stat().st_mode) == 0o755
     (project / "fast.py").write_text("old")
@@ -322,9 +402,14 @@ def test_nothing_to_rewrite_still_gives_the_file(project: Path) -> None:
 def test_summary(project: Path) -> None:
     done = autofast("rewrite", "train.py")
     places = {(f["rule"], f["line"]) for f in findings("train.py") if f["status"] == "fix"}
-    assert re.match(rf"train\.py: {len({rule for rule, _ in places})} rules?, \d+ places? in 1 file; strongest effect: \w+\n", done.err)
+    assert re.match(
+        rf"train\.py: {len({rule for rule, _ in places})} rules?, \d+ places? in 1 file; strongest effect: \w+\n",
+        done.err,
+    )
     for rule, line in places:
-        assert re.search(rf"^  {rule} +\w+(, \w+)* +train\.py:(\d+, )*{line}\b", done.err, re.MULTILINE), (rule, line, done.err)
+        assert re.search(
+            rf"^  {rule} +\w+(, \w+)* +train\.py:(\d+, )*{line}\b", done.err, re.MULTILINE
+        ), (rule, line, done.err)
     refused = [f for f in findings("train.py") if f["status"] == "refused"]
     assert all(f["reason"] in done.err for f in refused)
 
@@ -334,7 +419,9 @@ def test_stdin(project: Path) -> None:
     assert autofast("rewrite", "-", stdin=SCRIPT.encode()).out == expected
     named = autofast("rewrite", "-", "--stdin-filename", "train.py", stdin=SCRIPT.encode())
     assert named.code == 0 and named.out == expected
-    diff = autofast("rewrite", "-", "--stdin-filename", "sub/other.py", "--diff", stdin=SCRIPT.encode())
+    diff = autofast(
+        "rewrite", "-", "--stdin-filename", "sub/other.py", "--diff", stdin=SCRIPT.encode()
+    )
     assert diff.text.startswith("--- a/sub/other.py\n")
     assert "verify" not in named.err
     assert files(project) == {"train.py": SCRIPT.encode()}
@@ -351,7 +438,9 @@ SHAPES: dict[str, Callable[[str], bytes]] = {
     "bom": lambda text: b"\xef\xbb\xbf" + text.encode(),
     "latin-1": lambda text: ("# -*- coding: latin-1 -*-\n# café\n" + text).encode("latin-1"),
     "no last newline": lambda text: text.rstrip("\n").encode(),
-    "tabs": lambda text: re.sub(r"^(?: {4})+", lambda m: "\t" * (len(m[0]) // 4), text, flags=re.MULTILINE).encode(),
+    "tabs": lambda text: re.sub(
+        r"^(?: {4})+", lambda m: "\t" * (len(m[0]) // 4), text, flags=re.MULTILINE
+    ).encode(),
     "crlf and bom": lambda text: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
 }
 
@@ -383,7 +472,9 @@ def test_patch_is_what_git_applies(project: Path, shape: str) -> None:
     expected = autofast("rewrite", "train.py", "-o", "-").out
     done = autofast("rewrite", "train.py", "--patch", "fast.patch")
     assert done.code == 0 and done.out == b"" and "git apply fast.patch" in done.err
-    assert (project / "fast.patch").read_bytes() == autofast("rewrite", "train.py", "--patch", "-").out
+    assert (project / "fast.patch").read_bytes() == autofast(
+        "rewrite", "train.py", "--patch", "-"
+    ).out
     assert (project / "train.py").read_bytes() == raw
     subprocess.run(["git", "apply", "fast.patch"], check=True)
     assert (project / "train.py").read_bytes() == expected
@@ -396,7 +487,11 @@ def test_select_and_ignore(project: Path) -> None:
     everything = rules()
     assert {"tf32", "fused-optimizer"} < everything
     assert rules("--select", "tf32") == {"tf32"}
-    assert rules("--select", "tf32,no-grad-eval") == rules("--select", "tf32", "--select", "no-grad-eval") == {"tf32", "no-grad-eval"}
+    assert (
+        rules("--select", "tf32,no-grad-eval")
+        == rules("--select", "tf32", "--select", "no-grad-eval")
+        == {"tf32", "no-grad-eval"}
+    )
     assert "tf32" not in rules("--ignore", "tf32") and rules("--ignore", "tf32") < everything
     assert not {"tf32", "fused-optimizer"} & rules("--effect", "exact")
     (project / "pyproject.toml").write_text("[tool.autofast]\nignore = ['tf32']\n")
@@ -406,7 +501,11 @@ def test_select_and_ignore(project: Path) -> None:
 
 def test_a_rule_beyond_the_effect_is_said_to_be(project: Path) -> None:
     done = autofast("rewrite", "train.py", "--select", "tf32", "--effect", "exact")
-    assert done.code == 0 and "nothing to rewrite" in done.err and "tf32: needs --effect rounding" in done.err
+    assert (
+        done.code == 0
+        and "nothing to rewrite" in done.err
+        and "tf32: needs --effect rounding" in done.err
+    )
 
 
 def test_rules_on_request(project: Path) -> None:
@@ -418,19 +517,31 @@ def test_rules_on_request(project: Path) -> None:
     request = {"compile": "--compile", "stepwise-scheduler": "--select stepwise-scheduler"}
     for name, option in request.items():
         assert name not in {f["rule"] for f in findings("train.py", "--effect", "sampling")}
-        (asked,) = (f for f in findings("train.py", *option.split()) if f["rule"] == name)  # without --effect recipe
+        (asked,) = (
+            f for f in findings("train.py", *option.split()) if f["rule"] == name
+        )  # without --effect recipe
         assert asked["status"] == "fix" and "on request" not in asked["message"]
     listed = {f["rule"]: f for f in findings("train.py", "--effect", "recipe")}
-    assert listed["compile"]["status"] == "fix" and listed["compile"]["message"].endswith("(on request: --compile)")
+    assert listed["compile"]["status"] == "fix" and listed["compile"]["message"].endswith(
+        "(on request: --compile)"
+    )
     assert "stepwise-scheduler" not in listed  # it makes no step faster
     assert "torch.compile" not in autofast("rewrite", "train.py", "--effect", "recipe").out.decode()
-    assert not {f["rule"] for f in findings("train.py", "--effect", "recipe", "--select", "tf32")} & set(request)
-    assert "compile" not in {f["rule"] for f in findings("train.py", "--effect", "recipe", "--ignore", "compile")}
+    assert not {
+        f["rule"] for f in findings("train.py", "--effect", "recipe", "--select", "tf32")
+    } & set(request)
+    assert "compile" not in {
+        f["rule"] for f in findings("train.py", "--effect", "recipe", "--ignore", "compile")
+    }
 
 
-@pytest.mark.parametrize(("option", "other"), [("--keep-batch", "--accumulate"), ("--sync-batchnorm", "--ddp")])
+@pytest.mark.parametrize(
+    ("option", "other"), [("--keep-batch", "--accumulate"), ("--sync-batchnorm", "--ddp")]
+)
 def test_options_that_need_another(project: Path, option: str, other: str) -> None:
-    assert f"{option} means nothing without {other}; give both" in fault(autofast("check", "train.py", option))
+    assert f"{option} means nothing without {other}; give both" in fault(
+        autofast("check", "train.py", option)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ several files
@@ -440,16 +551,25 @@ def split(project: Path) -> Path:
     made = "    loader = DataLoader(data, batch_size=32, shuffle=True)\n"
     make = "def make(data, device):\n    return DataLoader(data, batch_size=32, shuffle=True)\n"
     (project / "data.py").write_text("from torch.utils.data import DataLoader\n\n\n" + make)
-    text = SCRIPT.replace(made, "    loader = make(data, device)\n").replace("import torch\n", "import torch\nfrom data import make\n", 1)
+    text = SCRIPT.replace(made, "    loader = make(data, device)\n").replace(
+        "import torch\n", "import torch\nfrom data import make\n", 1
+    )
     (project / "train.py").write_text(text)
     return project
 
 
 def test_edits_in_other_files(split: Path) -> None:
     before = files(split)
-    assert {f["path"] for f in findings("train.py") if f["status"] == "fix"} == {"data.py", "train.py"}
+    assert {f["path"] for f in findings("train.py") if f["status"] == "fix"} == {
+        "data.py",
+        "train.py",
+    }
     alone = autofast("rewrite", "train.py", "-o", "fast.py")
-    assert alone.code == 0 and "Not written, as they change other files" in alone.err and "data.py:5" in alone.err
+    assert (
+        alone.code == 0
+        and "Not written, as they change other files" in alone.err
+        and "data.py:5" in alone.err
+    )
     assert files(split) == {**before, "fast.py": (split / "fast.py").read_bytes()}
 
     folder = autofast("rewrite", "train.py", "--output-dir", "fast")
@@ -457,7 +577,9 @@ def test_edits_in_other_files(split: Path) -> None:
     written = files(split / "fast")
     assert set(written) == {"train.py", "data.py"} and written["data.py"] != before["data.py"]
     assert "To verify: autofast verify train.py fast/train.py" in folder.err
-    assert fault(autofast("rewrite", "train.py", "--output-dir", "fast")).endswith("give another name")
+    assert fault(autofast("rewrite", "train.py", "--output-dir", "fast")).endswith(
+        "give another name"
+    )
 
     (split / "away").mkdir()
     assert f"PYTHONPATH={split}" in autofast("rewrite", "train.py", "-o", "away/train.py").err
@@ -468,7 +590,9 @@ def test_edits_in_other_files(split: Path) -> None:
     assert {name: (split / name).read_bytes() for name in written} == written
 
 
-def test_patch_of_several_files_in_a_sub_folder(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patch_of_several_files_in_a_sub_folder(
+    split: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (split / ".git").rmdir()
     subprocess.run(["git", "init", "-q", "."], check=True)
     (split / "my code").mkdir()
@@ -484,7 +608,11 @@ def test_patch_of_several_files_in_a_sub_folder(split: Path, monkeypatch: pytest
 def findings(*arguments: object) -> list[dict[str, Any]]:
     done = autofast("check", *arguments, "--output-format", "json")
     report = json.loads(done.out)
-    assert done.code in (0, 1) and set(report) == {"version", "files", "findings"} and report["version"] == 1
+    assert (
+        done.code in (0, 1)
+        and set(report) == {"version", "files", "findings"}
+        and report["version"] == 1
+    )
     return list(report["findings"])
 
 
@@ -494,18 +622,34 @@ def test_json(project: Path) -> None:
     found = findings("pkg/train.py")
     keys = {"rule", "effect", "path", "line", "column", "end_line", "message", "status", "reason"}
     assert found and all(set(f) == keys and f["path"] == "pkg/train.py" for f in found)
-    assert all(f["status"] in ("fix", "refused", "advice") and bool(f["reason"]) is (f["status"] != "fix") for f in found)
+    assert all(
+        f["status"] in ("fix", "refused", "advice") and bool(f["reason"]) is (f["status"] != "fix")
+        for f in found
+    )
     lines = SCRIPT.splitlines()
-    assert all(1 <= f["line"] <= f["end_line"] <= len(lines) and 1 <= f["column"] <= len(lines[f["line"] - 1]) for f in found)
-    assert json.loads(autofast("check", "pkg", "--output-format", "json").out)["files"] == ["pkg/train.py"]
+    assert all(
+        1 <= f["line"] <= f["end_line"] <= len(lines)
+        and 1 <= f["column"] <= len(lines[f["line"] - 1])
+        for f in found
+    )
+    assert json.loads(autofast("check", "pkg", "--output-format", "json").out)["files"] == [
+        "pkg/train.py"
+    ]
 
 
 def test_text_and_exit_codes(project: Path) -> None:
     done = autofast("check", "train.py")
     assert done.code == 1 and done.err == ""
     *lines, last = done.text.splitlines()
-    assert all(re.fullmatch(r"train\.py:\d+:\d+: [a-z0-9-]+ \[\w+\] .+ \((fix|advice: .+)\)", line) for line in lines if line)
-    assert re.fullmatch(r"Found \d+ fix(es)?( and \d+ pieces? of advice)? in 1 file(; \d+ refused \(listed with --show-refused\))?\.", last)
+    assert all(
+        re.fullmatch(r"train\.py:\d+:\d+: [a-z0-9-]+ \[\w+\] .+ \((fix|advice: .+)\)", line)
+        for line in lines
+        if line
+    )
+    assert re.fullmatch(
+        r"Found \d+ fix(es)?( and \d+ pieces? of advice)? in 1 file(; \d+ refused \(listed with --show-refused\))?\.",
+        last,
+    )
     assert autofast("check", "train.py", "--exit-zero").code == 0
     assert len(autofast("check", "train.py", "-v").text.splitlines()) >= len(lines) + 1
     (project / "train.py").write_bytes(autofast("rewrite", "train.py", "-o", "-").out)
@@ -517,7 +661,10 @@ def test_paths_of_several_folders(project: Path) -> None:
     for name in ("one", "two"):
         (project / name).mkdir()
         (project / name / "train.py").write_text(SCRIPT)
-    assert {f["path"] for f in findings("one/train.py", "two/train.py")} == {"one/train.py", "two/train.py"}
+    assert {f["path"] for f in findings("one/train.py", "two/train.py")} == {
+        "one/train.py",
+        "two/train.py",
+    }
 
 
 def test_columns_count_characters(project: Path) -> None:
@@ -539,12 +686,20 @@ def test_folder_with_a_broken_file(project: Path) -> None:
 def test_shared_findings_are_reported_once(split: Path) -> None:
     (split / "other.py").write_text((split / "train.py").read_text())
     places = [(f["path"], f["line"], f["column"], f["rule"]) for f in findings(".")]
-    assert len(places) == len(set(places)) and {path for path, *_ in places} == {"train.py", "other.py", "data.py"}
+    assert len(places) == len(set(places)) and {path for path, *_ in places} == {
+        "train.py",
+        "other.py",
+        "data.py",
+    }
 
 
 def test_ignore_comment(project: Path) -> None:
     def lines(*arguments: str) -> set[int]:
-        return {f["line"] for f in findings("train.py", "--select", "no-grad-eval", *arguments) if f["status"] == "fix"}
+        return {
+            f["line"]
+            for f in findings("train.py", "--select", "no-grad-eval", *arguments)
+            if f["status"] == "fix"
+        }
 
     (line,) = lines()
     text = SCRIPT.splitlines()
@@ -554,8 +709,13 @@ def test_ignore_comment(project: Path) -> None:
 
 
 def test_comment_that_ignores_nothing(project: Path) -> None:
-    (project / "train.py").write_text(SCRIPT.replace("model.eval()", "model.eval()  # autofast: ignore[pin-memory]"))
-    assert "Note: train.py:7: unused `# autofast: ignore[pin-memory]`\n" in autofast("rewrite", "train.py").err
+    (project / "train.py").write_text(
+        SCRIPT.replace("model.eval()", "model.eval()  # autofast: ignore[pin-memory]")
+    )
+    assert (
+        "Note: train.py:7: unused `# autofast: ignore[pin-memory]`\n"
+        in autofast("rewrite", "train.py").err
+    )
 
 
 # ------------------------------------------------------------------------------------------------ rules, version, start-up
@@ -586,17 +746,28 @@ main()
 """
 
 
-@pytest.mark.parametrize("arguments", [["rewrite", "train.py"], ["check", "."], ["rules"], ["rule", "tf32"]])
+@pytest.mark.parametrize(
+    "arguments", [["rewrite", "train.py"], ["check", "."], ["rules"], ["rule", "tf32"]]
+)
 def test_torch_is_never_imported_nor_the_script_run(project: Path, arguments: list[str]) -> None:
-    (project / "train.py").write_text(SCRIPT.replace("import torch\n", "import torch\nopen('ran', 'w').close()\n", 1))
-    done = subprocess.run([sys.executable, "-c", BLOCKER, *arguments], capture_output=True, text=True)
+    (project / "train.py").write_text(
+        SCRIPT.replace("import torch\n", "import torch\nopen('ran', 'w').close()\n", 1)
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKER, *arguments], capture_output=True, text=True
+    )
     assert done.returncode in (0, 1) and done.stderr.count("Traceback") == 0, done.stderr
     assert not (project / "ran").exists()
 
 
 def test_start_imports_little() -> None:
     code = "import sys, autofast.cli; print([m for m in ('libcst', 'black', 'rich', 'torch', 'pathspec') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_colour_only_on_a_terminal(project: Path) -> None:
@@ -604,8 +775,17 @@ def test_colour_only_on_a_terminal(project: Path) -> None:
 
     def colours(**environment: str) -> bool:
         ours, theirs = pty.openpty()
-        env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")} | {"TERM": "xterm"} | environment
-        with subprocess.Popen([sys.executable, "-m", "autofast", "rewrite", "train.py"], stdout=theirs, stderr=theirs, env=env) as process:
+        env = (
+            {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+            | {"TERM": "xterm"}
+            | environment
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "autofast", "rewrite", "train.py"],
+            stdout=theirs,
+            stderr=theirs,
+            env=env,
+        ) as process:
             os.close(theirs)
             out = b""
             try:
@@ -621,7 +801,12 @@ def test_colour_only_on_a_terminal(project: Path) -> None:
 
 
 def test_closed_pipe(project: Path) -> None:
-    done = subprocess.run(f"{sys.executable} -m autofast rewrite train.py 2> err | head -n 1", shell=True, capture_output=True, text=True)
+    done = subprocess.run(
+        f"{sys.executable} -m autofast rewrite train.py 2> err | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "--- a/train.py\n" and "Traceback" not in (project / "err").read_text()
 
 
@@ -629,7 +814,9 @@ def test_closed_pipe(project: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "x = len(__file__)\n" + "if x == 0:\n    y = 0\n" + "".join(f"elif x == {n}:\n    y = {n}\n" for n in range(1, 1500)),
+        "x = len(__file__)\n"
+        + "if x == 0:\n    y = 0\n"
+        + "".join(f"elif x == {n}:\n    y = {n}\n" for n in range(1, 1500)),
         "x = 1\n" + "y = x" + ".real" * 2000 + "\n",
     ],
     ids=["elif", "attributes"],
@@ -650,5 +837,7 @@ def test_a_dangling_link_is_called_by_its_name(project: Path) -> None:
 
 def test_options_that_leave_no_rule(project: Path) -> None:
     assert "names no rule" in autofast("rewrite", "train.py", "--select", "").err
-    assert "no rule is left" in fault(autofast("rewrite", "train.py", "--select", "autocast", "--ignore", "autocast"))
+    assert "no rule is left" in fault(
+        autofast("rewrite", "train.py", "--select", "autocast", "--ignore", "autocast")
+    )
     assert autofast("rewrite", "train.py", "--ignore", "").code == 0

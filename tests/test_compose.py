@@ -41,7 +41,10 @@ def check(before: str, edits: Edits, after: str, limit: int | None = None) -> No
 
 
 # ------------------------------------------------------------------------------------------------ arguments
-WORKERS: Edits = lambda s: [Keyword(call(s, "f"), "n", "4", rule="a"), Keyword(call(s, "f"), "pin", "True", rule="b")]  # noqa: E731
+WORKERS: Edits = lambda s: [  # noqa: E731
+    Keyword(call(s, "f"), "n", "4", rule="a"),
+    Keyword(call(s, "f"), "pin", "True", rule="b"),
+]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +67,14 @@ WORKERS: Edits = lambda s: [Keyword(call(s, "f"), "n", "4", rule="a"), Keyword(c
         ("f(a, b,\n  c)", "f(a, b,\n  c, n=4, pin=True)"),
         ("f(a,\n  b)", "f(a,\n  b,\n  n=4,\n  pin=True)"),
         ("f(\n    *a,\n    **k,\n)", "f(\n    *a,\n    n=4,\n    pin=True,\n    **k,\n)"),
-        ("f(\n    a,  # one\n    b=1  # two\n)", "f(\n    a,  # one\n    b=1,  # two\n    n=4,\n    pin=True\n)"),
-        ("f(\n    a,  # one\n    # end\n)", "f(\n    a,  # one\n    n=4,\n    pin=True,\n    # end\n)"),
+        (
+            "f(\n    a,  # one\n    b=1  # two\n)",
+            "f(\n    a,  # one\n    b=1,  # two\n    n=4,\n    pin=True\n)",
+        ),
+        (
+            "f(\n    a,  # one\n    # end\n)",
+            "f(\n    a,  # one\n    n=4,\n    pin=True,\n    # end\n)",
+        ),
     ],
 )
 def test_keywords_take_the_layout_of_the_call(before: str, after: str) -> None:
@@ -80,7 +89,10 @@ def test_keywords_take_the_layout_of_the_call(before: str, after: str) -> None:
         ("{'a': 1,}", "{'a': 1, 'n': 4,}"),
         ("{'n': 1, **o}", "{'n': 4, **o}"),
         ("{\n    'a': 1\n}", "{\n    'a': 1,\n    'n': 4\n}"),
-        ("{\n    'a': 1,  # one\n    **o  # two\n    # end\n}", "{\n    'a': 1,  # one\n    **o,  # two\n    'n': 4\n    # end\n}"),
+        (
+            "{\n    'a': 1,  # one\n    **o  # two\n    # end\n}",
+            "{\n    'a': 1,  # one\n    **o,  # two\n    'n': 4\n    # end\n}",
+        ),
         ("dict(a=1)", "dict(a=1, n=4)"),
     ],
 )
@@ -138,7 +150,9 @@ def test_the_comment_of_a_dropped_keyword_survives() -> None:
         ("x = (a +\n  b)", "{} + 1", "x = (a +\n  b) + 1"),
     ],
 )
-def test_a_wrapped_expression_gets_the_parentheses_it_needs(before: str, template: str, after: str) -> None:
+def test_a_wrapped_expression_gets_the_parentheses_it_needs(
+    before: str, template: str, after: str
+) -> None:
     check(f"{before}\n", lambda s: [Wrap(s.tree.body[0].value, template)], f"{after}\n")  # type: ignore[attr-defined]
 
 
@@ -163,7 +177,9 @@ def test_a_wrapped_expression_gets_the_parentheses_it_needs(before: str, templat
         ("assert a, b", "a", "{} is c", "assert a is c, b"),
     ],
 )
-def test_a_new_expression_gets_the_parentheses_its_place_needs(before: str, anchor: str, template: str, after: str) -> None:
+def test_a_new_expression_gets_the_parentheses_its_place_needs(
+    before: str, anchor: str, template: str, after: str
+) -> None:
     def find(s: Source) -> ast.expr:
         generators = [n for n in ast.walk(s.tree) if isinstance(n, ast.GeneratorExp)]
         return generators[0] if " for " in anchor else expr(s, anchor)
@@ -173,7 +189,11 @@ def test_a_new_expression_gets_the_parentheses_its_place_needs(before: str, anch
 
 # ------------------------------------------------------------------------------------------------ finding the place
 def test_columns_are_characters_not_bytes() -> None:
-    check('s = "é😀"; y = f(a, "ü"); z = g(b)\n', lambda s: [Wrap(call(s, "g"), "w({})")], 's = "é😀"; y = f(a, "ü"); z = w(g(b))\n')
+    check(
+        's = "é😀"; y = f(a, "ü"); z = g(b)\n',
+        lambda s: [Wrap(call(s, "g"), "w({})")],
+        's = "é😀"; y = f(a, "ü"); z = w(g(b))\n',
+    )
 
 
 def test_expressions_inside_f_strings() -> None:
@@ -185,7 +205,11 @@ def test_expressions_inside_f_strings() -> None:
 
 
 def test_new_strings_inside_an_f_string_avoid_its_quotes() -> None:
-    check('p(f"{a.item()}")\n', lambda s: [Wrap(call(s, "a.item"), 'g({}, "k")')], "p(f\"{g(a.item(), 'k')}\")\n")
+    check(
+        'p(f"{a.item()}")\n',
+        lambda s: [Wrap(call(s, "a.item"), 'g({}, "k")')],
+        "p(f\"{g(a.item(), 'k')}\")\n",
+    )
 
 
 def test_code_that_no_f_string_can_hold_is_refused() -> None:
@@ -222,23 +246,45 @@ def test_an_elif_that_gets_company_becomes_else_and_if() -> None:
 # ------------------------------------------------------------------------------------------------ statements
 def test_parts_of_a_line_are_parted_only_where_something_comes_between() -> None:
     before = "x\n# lead\na; b; c;  # end\nd\n"
-    check(before, lambda s: [After(stmt(s, "a"), "new()")], "x\n# lead\na\nnew()\nb; c;  # end\nd\n")
-    check(before, lambda s: [After(stmt(s, "c"), "new()")], "x\n# lead\na; b; c;  # end\nnew()\nd\n")
-    check(before, lambda s: [Before(stmt(s, "a"), "new()")], "x\nnew()\n# lead\na; b; c;  # end\nd\n")
+    check(
+        before, lambda s: [After(stmt(s, "a"), "new()")], "x\n# lead\na\nnew()\nb; c;  # end\nd\n"
+    )
+    check(
+        before, lambda s: [After(stmt(s, "c"), "new()")], "x\n# lead\na; b; c;  # end\nnew()\nd\n"
+    )
+    check(
+        before, lambda s: [Before(stmt(s, "a"), "new()")], "x\nnew()\n# lead\na; b; c;  # end\nd\n"
+    )
     check(before, lambda s: [Remove(stmt(s, "b"))], "x\n# lead\na; c;  # end\nd\n")
     check(before, lambda s: [Remove(stmt(s, "a"))], "x\n# lead\nb; c;  # end\nd\n")
-    check(before, lambda s: [Around(stmt(s, "b"), stmt(s, "b"), "with w:")], "x\n# lead\na\nwith w:\n    b\nc;  # end\nd\n")
+    check(
+        before,
+        lambda s: [Around(stmt(s, "b"), stmt(s, "b"), "with w:")],
+        "x\n# lead\na\nwith w:\n    b\nc;  # end\nd\n",
+    )
 
 
 def test_one_line_bodies_become_blocks_where_they_must() -> None:
     before = "for x in y: a(); b()  # end\nc()\n"
     check(before, lambda s: [Wrap(call(s, "a"), "w({})")], "for x in y: w(a()); b()  # end\nc()\n")
-    check(before, lambda s: [After(stmt(s, "a"), "new()")], "for x in y:\n    a()\n    new()\n    b()  # end\nc()\n")
-    check(before, lambda s: [Around(stmt(s, "a"), stmt(s, "b"), "with w:")], "for x in y:\n    with w:\n        a(); b()  # end\nc()\n")
+    check(
+        before,
+        lambda s: [After(stmt(s, "a"), "new()")],
+        "for x in y:\n    a()\n    new()\n    b()  # end\nc()\n",
+    )
+    check(
+        before,
+        lambda s: [Around(stmt(s, "a"), stmt(s, "b"), "with w:")],
+        "for x in y:\n    with w:\n        a(); b()  # end\nc()\n",
+    )
 
 
 def test_a_block_left_empty_gets_pass() -> None:
-    check("if a:\n    # why\n    b\n", lambda s: [Remove(stmt(s, "b"))], "if a:\n    # why\n    pass\n")
+    check(
+        "if a:\n    # why\n    b\n",
+        lambda s: [Remove(stmt(s, "b"))],
+        "if a:\n    # why\n    pass\n",
+    )
     check("if a: b\n", lambda s: [Remove(stmt(s, "b"))], "if a:\n    pass\n")
 
 
@@ -351,7 +397,10 @@ def test_a_with_statement_goes_and_its_body_stays() -> None:
 def test_decorators_and_parameters() -> None:
     check(
         "@a\n# why\n@b(1)\ndef f(): pass\n",
-        lambda s: [Decorator(stmt(s, "def"), "c()"), Decorator(stmt(s, "def"), "@d", old=expr(s, "a"))],
+        lambda s: [
+            Decorator(stmt(s, "def"), "c()"),
+            Decorator(stmt(s, "def"), "@d", old=expr(s, "a")),
+        ],
         "@d\n# why\n@b(1)\n@c()\ndef f(): pass\n",
     )
 
@@ -371,7 +420,10 @@ def test_decorators_and_parameters() -> None:
 )
 def test_parameters_go_where_every_call_stays_right(before: str, after: str) -> None:
     def edits(s: Source) -> list[Edit]:
-        return [Parameter(stmt(s, "def"), "n", rule="a"), Parameter(stmt(s, "def"), "o", "None", rule="b")]
+        return [
+            Parameter(stmt(s, "def"), "n", rule="a"),
+            Parameter(stmt(s, "def"), "o", "None", rule="b"),
+        ]
 
     check(f"def f({before}): pass\n", edits, f"def f({after}): pass\n")
 
@@ -451,7 +503,12 @@ def test_nested_edits_keep_each_other() -> None:
         "for x in load(data(1)):\n    step(x)\n",
         lambda s: [
             Keyword(call(s, "data"), "n", "4", rule="a"),
-            Rewrite(call(s, "load"), "fast({d}, {n})", holes={"d": call(s, "data"), "n": expr(s, "1")}, rule="b"),
+            Rewrite(
+                call(s, "load"),
+                "fast({d}, {n})",
+                holes={"d": call(s, "data"), "n": expr(s, "1")},
+                rule="b",
+            ),
             Wrap(expr(s, "1"), "int({})", rule="c"),
             Wrap(call(s, "load"), "iter({})", rule="d"),
             Around(stmt(s, "for"), stmt(s, "for"), "with w:", rule="e"),
@@ -487,21 +544,59 @@ def test_identical_edits_become_one_with_several_owners() -> None:
     pool = Pool()
     for name in "xy":
         pool.add([Keyword(call(file, "f"), "n", "4", rule=name)])
-        pool.add([After(stmt(file, "b"), "new()", rule=name), Around(stmt(file, "b"), stmt(file, "b"), "with w:", rule=name)])
+        pool.add(
+            [
+                After(stmt(file, "b"), "new()", rule=name),
+                Around(stmt(file, "b"), stmt(file, "b"), "with w:", rule=name),
+            ]
+        )
         pool.add([Import(file, "import os", rule=name), Helper(file, "h", "h = 1", rule=name)])
     assert list(pool.edits.values()) == [{"x", "y"}] * 5
 
 
 TWO: list[tuple[str, Edits]] = [
-    ("f(n=1)", lambda s: [Keyword(call(s, "f"), "n", "2", rule="a"), Keyword(call(s, "f"), "n", "3", rule="b")]),
-    ("f(n=1)", lambda s: [Keyword(call(s, "f"), "n", "2", rule="a"), DropKeyword(call(s, "f"), "n", rule="b")]),
-    ("f(n=g(1))", lambda s: [Keyword(call(s, "f"), "n", "2", rule="a"), Wrap(call(s, "g"), "h({})", rule="b")]),
-    ("x = f(1)", lambda s: [Rewrite(call(s, "f"), "g()", rule="a"), Rewrite(call(s, "f"), "h()", rule="b")]),
-    ("x = f(1)", lambda s: [Rewrite(call(s, "f"), "g()", rule="a"), Keyword(call(s, "f"), "n", "1", rule="b")]),
-    ("x = f(g(1))", lambda s: [Rewrite(call(s, "f"), "g()", rule="a"), Wrap(call(s, "g"), "h({})", rule="b")]),
+    (
+        "f(n=1)",
+        lambda s: [
+            Keyword(call(s, "f"), "n", "2", rule="a"),
+            Keyword(call(s, "f"), "n", "3", rule="b"),
+        ],
+    ),
+    (
+        "f(n=1)",
+        lambda s: [
+            Keyword(call(s, "f"), "n", "2", rule="a"),
+            DropKeyword(call(s, "f"), "n", rule="b"),
+        ],
+    ),
+    (
+        "f(n=g(1))",
+        lambda s: [
+            Keyword(call(s, "f"), "n", "2", rule="a"),
+            Wrap(call(s, "g"), "h({})", rule="b"),
+        ],
+    ),
+    (
+        "x = f(1)",
+        lambda s: [Rewrite(call(s, "f"), "g()", rule="a"), Rewrite(call(s, "f"), "h()", rule="b")],
+    ),
+    (
+        "x = f(1)",
+        lambda s: [
+            Rewrite(call(s, "f"), "g()", rule="a"),
+            Keyword(call(s, "f"), "n", "1", rule="b"),
+        ],
+    ),
+    (
+        "x = f(g(1))",
+        lambda s: [Rewrite(call(s, "f"), "g()", rule="a"), Wrap(call(s, "g"), "h({})", rule="b")],
+    ),
     ("f(g())", lambda s: [Remove(stmt(s, "f"), rule="a"), Wrap(call(s, "g"), "h({})", rule="b")]),
     ("f()", lambda s: [Remove(stmt(s, "f"), rule="a"), Replace(stmt(s, "f"), "g()", rule="b")]),
-    ("if x:\n    f()", lambda s: [Remove(stmt(s, "if"), rule="a"), After(stmt(s, "f"), "g()", rule="b")]),
+    (
+        "if x:\n    f()",
+        lambda s: [Remove(stmt(s, "if"), rule="a"), After(stmt(s, "f"), "g()", rule="b")],
+    ),
     (
         "a\nb\nc",
         lambda s: [
@@ -512,7 +607,13 @@ TWO: list[tuple[str, Edits]] = [
     ("a", lambda s: [Import(s, "import x", rule="a"), Import(s, "import y as x", rule="b")]),
     ("a", lambda s: [Helper(s, "x", "x = 1", rule="a"), Helper(s, "x", "x = 2", rule="b")]),
     ("a", lambda s: [Helper(s, "x", "x = 1", rule="a"), Helper(s, "x", "x = 2", rule="b")]),
-    ("def f(): pass", lambda s: [Parameter(stmt(s, "def"), "n", rule="a"), Parameter(stmt(s, "def"), "n", "1", rule="b")]),
+    (
+        "def f(): pass",
+        lambda s: [
+            Parameter(stmt(s, "def"), "n", rule="a"),
+            Parameter(stmt(s, "def"), "n", "1", rule="b"),
+        ],
+    ),
 ]
 
 
@@ -529,10 +630,17 @@ def test_contradictions_are_refused_in_either_order(text: str, edits: Edits) -> 
 
 
 def test_what_is_gone_may_be_removed_again_and_what_moves_may_be_edited() -> None:
-    check("if x:\n    f()\ny\n", lambda s: [Remove(stmt(s, "if"), rule="a"), Remove(stmt(s, "f"), rule="b")], "y\n")
+    check(
+        "if x:\n    f()\ny\n",
+        lambda s: [Remove(stmt(s, "if"), rule="a"), Remove(stmt(s, "f"), rule="b")],
+        "y\n",
+    )
     check(
         "f(g())\n",
-        lambda s: [Replace(stmt(s, "f"), "h({g})", holes={"g": call(s, "g")}, rule="a"), Keyword(call(s, "g"), "n", "1", rule="b")],
+        lambda s: [
+            Replace(stmt(s, "f"), "h({g})", holes={"g": call(s, "g")}, rule="a"),
+            Keyword(call(s, "g"), "n", "1", rule="b"),
+        ],
         "h(g(n=1))\n",
     )
 
@@ -574,7 +682,9 @@ if True:
         ("import sys as s", 6),
     ],
 )
-def test_an_import_goes_below_the_others_but_no_package_is_imported_earlier_than_before(code: str, line: int) -> None:
+def test_an_import_goes_below_the_others_but_no_package_is_imported_earlier_than_before(
+    code: str, line: int
+) -> None:
     lines = IMPORTS.split("\n")
     expected = [*lines[:line], code, *lines[line:]] if line else lines
     check(IMPORTS, lambda s: [Import(s, code)], "\n".join(expected))
@@ -600,7 +710,10 @@ def test_imports_from_one_module_stand_together() -> None:
         ('"""d"""\n', '"""d"""\n\nimport os\n'),
         ('"""d"""\nx = 1\n', '"""d"""\n\nimport os\n\nx = 1\n'),
         ("# c\n\n# s\nx = 1\n", "# c\n\nimport os\n\n# s\nx = 1\n"),
-        ("try:\n    import os\nexcept E:\n    os = None\n", "try:\n    import os\nexcept E:\n    os = None\n"),
+        (
+            "try:\n    import os\nexcept E:\n    os = None\n",
+            "try:\n    import os\nexcept E:\n    os = None\n",
+        ),
     ],
 )
 def test_an_import_into_a_file_without_any(before: str, after: str) -> None:
@@ -659,8 +772,16 @@ def test_new_code_is_indented_as_the_file_is(unit: str) -> None:
 
 def test_new_code_has_the_quotes_of_the_file() -> None:
     code = """f("a", 'b', "it's", f"{{x}}", \"\"\"long\"\"\")"""
-    check("a = 'x'\n", lambda s: [After(stmt(s, "a"), code)], """a = 'x'\nf('a', 'b', "it's", f"{x}", \"\"\"long\"\"\")\n""")
-    check('a = "x"\n', lambda s: [After(stmt(s, "a"), code)], """a = "x"\nf("a", "b", "it's", f"{x}", \"\"\"long\"\"\")\n""")
+    check(
+        "a = 'x'\n",
+        lambda s: [After(stmt(s, "a"), code)],
+        """a = 'x'\nf('a', 'b', "it's", f"{x}", \"\"\"long\"\"\")\n""",
+    )
+    check(
+        'a = "x"\n',
+        lambda s: [After(stmt(s, "a"), code)],
+        """a = "x"\nf("a", "b", "it's", f"{x}", \"\"\"long\"\"\")\n""",
+    )
 
 
 LONG = "loader = DataLoader(data, batch_size = 4, sampler='x')  # why\n"
@@ -686,7 +807,12 @@ def test_a_line_that_still_fits_or_was_too_long_before_is_not_broken() -> None:
 
 
 def test_a_line_that_is_only_indented_is_not_broken() -> None:
-    check(LONG, lambda s: [Around(stmt(s, "loader"), stmt(s, "loader"), "with w:")], f"with w:\n    {LONG}", limit=60)
+    check(
+        LONG,
+        lambda s: [Around(stmt(s, "loader"), stmt(s, "loader"), "with w:")],
+        f"with w:\n    {LONG}",
+        limit=60,
+    )
 
 
 def test_the_head_of_a_block_is_broken_alone() -> None:
@@ -702,7 +828,10 @@ def test_the_head_of_a_block_is_broken_alone() -> None:
 def test_a_tuple_is_broken_between_its_parts(head: str) -> None:
     check(
         f"def f():\n    {head}a.to(device), b.to(device)  # why\n",
-        lambda s: [Keyword(call(s, "a.to"), "non_blocking", "True"), Keyword(call(s, "b.to"), "non_blocking", "True")],
+        lambda s: [
+            Keyword(call(s, "a.to"), "non_blocking", "True"),
+            Keyword(call(s, "b.to"), "non_blocking", "True"),
+        ],
         f"def f():\n    {head}(\n        a.to(device, non_blocking=True),\n        b.to(device, non_blocking=True),\n    )  # why\n",
         limit=60,
     )

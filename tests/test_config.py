@@ -48,7 +48,14 @@ def test_every_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tool", ["black", "ruff"])
 def test_line_length_of_the_projects_formatter(tmp_path: Path, tool: str) -> None:
     assert load(project(tmp_path, f"[tool.{tool}]\nline-length = 120\n")).line_length == 120
-    assert load(project(tmp_path, f"[tool.{tool}]\nline-length = 120\n[tool.autofast]\nline-length = 79\n")).line_length == 79
+    assert (
+        load(
+            project(
+                tmp_path, f"[tool.{tool}]\nline-length = 120\n[tool.autofast]\nline-length = 79\n"
+            )
+        ).line_length
+        == 79
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,11 @@ def test_line_length_of_the_projects_formatter(tmp_path: Path, tool: str) -> Non
 def test_what_it_cannot_mean(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(BadInput) as error:
         load(project(tmp_path, text))
-    assert said in str(error.value) and "pyproject.toml" in str(error.value) and "\n" not in str(error.value)
+    assert (
+        said in str(error.value)
+        and "pyproject.toml" in str(error.value)
+        and "\n" not in str(error.value)
+    )
 
 
 def test_root_is_the_work_tree_else_the_folder(tmp_path: Path) -> None:

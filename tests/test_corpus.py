@@ -13,11 +13,25 @@ MIRROR = os.environ.get("AUTOFAST_CORPUS", "")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"),
-    pytest.mark.skipif(not MIRROR, reason="the corpus is not here: set AUTOFAST_CORPUS to the folder with its repositories"),
+    pytest.mark.skipif(
+        not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+    ),
+    pytest.mark.skipif(
+        not MIRROR,
+        reason="the corpus is not here: set AUTOFAST_CORPUS to the folder with its repositories",
+    ),
 ]
 
-NAMES = ["mnist", "vae", "wgan_gp", "nanoGPT", "minGPT", "word_language_model", "super_resolution", "stargan"]
+NAMES = [
+    "mnist",
+    "vae",
+    "wgan_gp",
+    "nanoGPT",
+    "minGPT",
+    "word_language_model",
+    "super_resolution",
+    "stargan",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -27,6 +41,10 @@ def test_rewritten_scripts_of_the_corpus_train_the_same(name: str, tmp_path: Pat
     git = corpus_run.repository(Path(MIRROR), subject)
     if git is None:
         pytest.skip(f"{subject.repo} is not in {MIRROR}")
-    different = [outcome for outcome in corpus_run.outcomes(subject, git, tmp_path / "work") if outcome.differences]
+    different = [
+        outcome
+        for outcome in corpus_run.outcomes(subject, git, tmp_path / "work")
+        if outcome.differences
+    ]
     wrong = ["\n  ".join([corpus_run.row(outcome), *outcome.differences]) for outcome in different]
     assert not wrong, "\n".join(wrong)

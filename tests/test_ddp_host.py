@@ -44,12 +44,23 @@ for epoch in range(2):
 """
 
 
-def script(imports: str = "", setup: str = "", before: str = "", batch: str = "", epoch: str = "", after: str = "") -> str:
+def script(
+    imports: str = "",
+    setup: str = "",
+    before: str = "",
+    batch: str = "",
+    epoch: str = "",
+    after: str = "",
+) -> str:
     def inside(code: str, depth: int) -> str:
         return "\n".join(" " * depth + line for line in code.splitlines())
 
     text = HEAD.replace("{imports}", imports).replace("{setup}", setup).replace("{before}", before)
-    return text.replace("{batch}", inside(batch, 8)).replace("{epoch}", inside(epoch, 4)).replace("{after}", after)
+    return (
+        text.replace("{batch}", inside(batch, 8))
+        .replace("{epoch}", inside(epoch, 4))
+        .replace("{after}", after)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what is written
@@ -57,26 +68,52 @@ def script(imports: str = "", setup: str = "", before: str = "", batch: str = ""
     "parts",
     [
         {"epoch": "print(epoch)"},
-        {"setup": "print('start', file=sys.stdout)", "after": "sys.stdout.write('end')\nsys.stdout.flush()"},
+        {
+            "setup": "print('start', file=sys.stdout)",
+            "after": "sys.stdout.write('end')\nsys.stdout.flush()",
+        },
         {"epoch": "if epoch:\n    print('second')\nelse: print('first')"},
         {"batch": "print(i, end=' ')"},
         {"setup": "say = lambda text: print(text)", "epoch": "say(epoch)"},
         {"epoch": "torch.save(model.state_dict(), f'{epoch}.pt')"},
-        {"epoch": "torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict(), 'loss': loss.item()}, 'last.pt')"},
+        {
+            "epoch": "torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict(), 'loss': loss.item()}, 'last.pt')"
+        },
         {"setup": "os.makedirs('out')", "after": "torch.save(model, 'out/model.pt')"},
-        {"setup": "if not os.path.exists('out'):\n    os.makedirs('out')", "after": "np.save('out/w.npy', model.weight.detach().numpy())"},
-        {"setup": "Path('out').mkdir(parents=True)", "after": "Path('out/done.txt').write_text('done')"},
-        {"setup": "log = open('log.txt', 'w')", "batch": "log.write(f'{i}\\n')", "after": "log.close()"},
-        {"setup": "file = open('log.csv', 'w')\nrows = csv.writer(file)", "epoch": "rows.writerow([epoch, 1])", "after": "file.close()"},
+        {
+            "setup": "if not os.path.exists('out'):\n    os.makedirs('out')",
+            "after": "np.save('out/w.npy', model.weight.detach().numpy())",
+        },
+        {
+            "setup": "Path('out').mkdir(parents=True)",
+            "after": "Path('out/done.txt').write_text('done')",
+        },
+        {
+            "setup": "log = open('log.txt', 'w')",
+            "batch": "log.write(f'{i}\\n')",
+            "after": "log.close()",
+        },
+        {
+            "setup": "file = open('log.csv', 'w')\nrows = csv.writer(file)",
+            "epoch": "rows.writerow([epoch, 1])",
+            "after": "file.close()",
+        },
         {"after": "with open('a.json', 'w') as f:\n    json.dump({'epochs': 2}, f)"},
         {"after": "with open('a.pkl', 'wb') as f:\n    pickle.dump([1, 2], f)"},
-        {"setup": "log = open(file='log.txt', mode='w')", "epoch": "print(epoch, file=log)", "after": "log.close()"},
+        {
+            "setup": "log = open(file='log.txt', mode='w')",
+            "epoch": "print(epoch, file=log)",
+            "after": "log.close()",
+        },
         {"epoch": "torch.save(model.state_dict(), 'a.pt')\nshutil.copyfile('a.pt', 'b.pt')"},
         {
             "setup": "logger = logging.getLogger('a')\nlogger.addHandler(logging.FileHandler('a.log'))",
             "epoch": "logger.error('epoch %d', epoch)",
         },
-        {"setup": "logging.basicConfig(filename='b.log', level=logging.INFO)", "epoch": "logging.info('epoch %d', epoch)"},
+        {
+            "setup": "logging.basicConfig(filename='b.log', level=logging.INFO)",
+            "epoch": "logging.info('epoch %d', epoch)",
+        },
     ],
     ids=lambda parts: next(iter(parts.values()))[:30],
 )
@@ -87,16 +124,21 @@ def test_once(parts: dict[str, str]):
 
 
 def test_neighbours_stand_under_one_guard():
-    done = shared(script(after="print('a')\nprint('b')\ntorch.save(model, 'm.pt')\nmodel.eval()\nprint('c')"))
+    done = shared(
+        script(after="print('a')\nprint('b')\ntorch.save(model, 'm.pt')\nmodel.eval()\nprint('c')")
+    )
     assert done.text.count("if RANK == 0:") == 2
-    assert "if RANK == 0:\n    print('a')\n    print('b')\n    torch.save(model, 'm.pt')\nmodel.eval()" in done.text
+    assert (
+        "if RANK == 0:\n    print('a')\n    print('b')\n    torch.save(model, 'm.pt')\nmodel.eval()"
+        in done.text
+    )
 
 
 def test_progress_bars():
     pytest.importorskip("tqdm")
-    text = script("from tqdm import tqdm, trange", batch="pass", epoch="tqdm.write('done')").replace(
-        "enumerate(loader)", "enumerate(tqdm(loader))"
-    )
+    text = script(
+        "from tqdm import tqdm, trange", batch="pass", epoch="tqdm.write('done')"
+    ).replace("enumerate(loader)", "enumerate(tqdm(loader))")
     done = shared(text)
     assert "tqdm(loader, disable=RANK != 0)" in done.text
     assert "%" in done.world.ranks[0].stderr and "%" not in done.world.ranks[1].stderr
@@ -108,12 +150,20 @@ def test_tensorboard():
     pytest.importorskip("tensorboard")
     where = "writer = SummaryWriter('runs')"
     text = script(
-        "from torch.utils.tensorboard import SummaryWriter", where, batch="writer.add_scalar('loss', loss, i)", after="writer.close()"
+        "from torch.utils.tensorboard import SummaryWriter",
+        where,
+        batch="writer.add_scalar('loss', loss, i)",
+        after="writer.close()",
     )
     made = shared_text(text)
     assert "writer = SummaryWriter('runs') if RANK == 0 else None" in made
-    assert "mean_loss = mean_over_ranks(loss)\n        if RANK == 0:\n            writer.add_scalar('loss', mean_loss, i)" in made
-    assert "uses a writer" in refused(text.replace("writer.close()", "print(writer.log_dir)\nhere = writer.log_dir"))
+    assert (
+        "mean_loss = mean_over_ranks(loss)\n        if RANK == 0:\n            writer.add_scalar('loss', mean_loss, i)"
+        in made
+    )
+    assert "uses a writer" in refused(
+        text.replace("writer.close()", "print(writer.log_dir)\nhere = writer.log_dir")
+    )
 
 
 def shared_text(text: str) -> str:
@@ -134,15 +184,15 @@ def test_the_best_checkpoint_is_read_again_when_it_is_there():
 
 def test_data_that_the_script_makes_are_there_for_all():
     setup = "points = torch.randn(24, 3)\nif not os.path.exists('x.pt'):\n    for k in range(3):\n        torch.save(points, 'x.pt')\nx = torch.load('x.pt')"
-    done = shared(script(setup=setup).replace("TensorDataset(torch.randn(24, 3)", "TensorDataset(x"))
+    done = shared(
+        script(setup=setup).replace("TensorDataset(torch.randn(24, 3)", "TensorDataset(x")
+    )
     assert "if from_rank_0(not os.path.exists('x.pt')):" in done.text
     assert done.text.count("# the file is there") == 1
 
 
 def test_downloads_happen_in_one_process_first():
-    setup = (
-        "data = torchvision.datasets.FakeNumbers('data', download=True)\nother = torchvision.datasets.FakeNumbers('data2', download=True)"
-    )
+    setup = "data = torchvision.datasets.FakeNumbers('data', download=True)\nother = torchvision.datasets.FakeNumbers('data2', download=True)"
     made = shared_text(script("import torchvision", setup))
     first = "if LOCAL_RANK > 0:\n    dist.barrier()  # the first process downloads, the others wait\ndata = torchvision"
     assert first in made and made.count("the first process downloads") == 1
@@ -175,7 +225,12 @@ def test_in_functions_and_files():
             """
     }
     parts = {"imports": "from helpers import History, save", "before": "history = History('h.txt')"}
-    done = shared(script(**parts, epoch="history.add(str(epoch))\nsave(model, 'm.pt')", after="history.close()"), files)
+    done = shared(
+        script(
+            **parts, epoch="history.add(str(epoch))\nsave(model, 'm.pt')", after="history.close()"
+        ),
+        files,
+    )
     assert "path if RANK == 0 else os.devnull" in done.made.texts["helpers.py"]
     assert "RANK = int(" in done.made.texts["helpers.py"]
 
@@ -191,7 +246,12 @@ def evaluate(model):
     model.train()
     return right
 """
-    done = shared(script(setup=setup, epoch="print('epoch', epoch)\nprint(f'loss {loss.item():.4f} right {evaluate(model)}')\nprint('-')"))
+    done = shared(
+        script(
+            setup=setup,
+            epoch="print('epoch', epoch)\nprint(f'loss {loss.item():.4f} right {evaluate(model)}')\nprint('-')",
+        )
+    )
     assert "result = evaluate(model)\n    if RANK == 0:\n" in done.text
 
 
@@ -202,12 +262,28 @@ def evaluate(model):
         ({"setup": "input('go?')"}, "asks the user"),
         ({"after": "os.system('rm x')"}, "outside"),
         ({"imports": "import subprocess", "after": "subprocess.run(['ls'])"}, "outside"),
-        ({"imports": "import strange", "after": "strange.upload(model)"}, "whether `strange.upload()`"),
-        ({"setup": "mode = os.environ.get('M', 'w')\nlog = open('log.txt', mode)"}, "whether `open()`"),
+        (
+            {"imports": "import strange", "after": "strange.upload(model)"},
+            "whether `strange.upload()`",
+        ),
+        (
+            {"setup": "mode = os.environ.get('M', 'w')\nlog = open('log.txt', mode)"},
+            "whether `open()`",
+        ),
         ({"setup": "torch.save(torch.randn(3), 'x.pt')"}, "draws random numbers"),
         ({"epoch": "done = [torch.save(model, 'm.pt'), print('x')]"}, "is used on"),
-        ({"after": "state = {}\ndef show():\n    state['n'] = 1\n    return 1\nprint(state.get('n'), show())"}, "changes something"),
-        ({"batch": "try:\n    loss.item()\n    optimizer.step()\nexcept RuntimeError:\n    continue"}, "is caught on"),
+        (
+            {
+                "after": "state = {}\ndef show():\n    state['n'] = 1\n    return 1\nprint(state.get('n'), show())"
+            },
+            "changes something",
+        ),
+        (
+            {
+                "batch": "try:\n    loss.item()\n    optimizer.step()\nexcept RuntimeError:\n    continue"
+            },
+            "is caught on",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

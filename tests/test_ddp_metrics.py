@@ -40,12 +40,27 @@ for epoch in range(3):
 """
 
 
-def script(setup: str = "", before: str = "", start: str = "", batch: str = "", epoch: str = "", after: str = "") -> str:
+def script(
+    setup: str = "",
+    before: str = "",
+    start: str = "",
+    batch: str = "",
+    epoch: str = "",
+    after: str = "",
+) -> str:
     def inside(code: str, depth: int) -> str:
         return "\n".join(" " * depth + line for line in code.splitlines())
 
-    text = HEAD.replace("{setup}", setup).replace("{before}", before).replace("{start}", inside(start, 4))
-    return text.replace("{batch}", inside(batch, 8)).replace("{epoch}", inside(epoch, 4)).replace("{after}", after)
+    text = (
+        HEAD.replace("{setup}", setup)
+        .replace("{before}", before)
+        .replace("{start}", inside(start, 4))
+    )
+    return (
+        text.replace("{batch}", inside(batch, 8))
+        .replace("{epoch}", inside(epoch, 4))
+        .replace("{after}", after)
+    )
 
 
 EVALUATE = """
@@ -119,7 +134,11 @@ def test_numbers_of_all(parts: dict[str, str], wanted: str, ranks: int):
 
 
 def test_the_same_number_is_shown_by_two_conditions():
-    done = shared(script(batch="if i % 2 == 0:\n    print(loss.item())\nif i % 3 == 0:\n    print(loss.item())"))
+    done = shared(
+        script(
+            batch="if i % 2 == 0:\n    print(loss.item())\nif i % 3 == 0:\n    print(loss.item())"
+        )
+    )
     assert "print(mean_loss.item())" in done.text and "print(mean_loss_2.item())" in done.text
 
 
@@ -166,7 +185,10 @@ def accuracy(output, target, topk=(1,)):
         res.append(correct_k * (100.0 / batch_size))
     return res
 """
-    before = METER + "\n\ndef test():\n    meter = Meter()\n    for x, y in test_loader:\n        with torch.no_grad():\n            "
+    before = (
+        METER
+        + "\n\ndef test():\n    meter = Meter()\n    for x, y in test_loader:\n        with torch.no_grad():\n            "
+    )
     before += "a, b = accuracy(model(x), y, (1, 2))\n        meter.update(a.item(), x.size(0))\n    return meter.avg\n"
     parts = {"setup": setup, "before": before, "start": "top = Meter()"}
     batch = "one, two = accuracy(out, y, (1, 2))\ntop.update(one.item(), x.size(0))"
@@ -200,8 +222,13 @@ def test_refusals(parts: dict[str, str], reason: str):
 @pytest.mark.parametrize("before", ["", "model(data[:2][0])", "print(model(data[:2][0]).shape)"])
 def test_lazy_layers_get_their_parameters_too_late(before: str):
     """Without the batch before, torch does not wrap them; one that only the first process shows would leave the others without."""
-    text = script(before=before, batch="if i == 0:\n    print(loss.item())\nif epoch == 0:\n    print(loss.item())")
-    assert "LazyLinear has no parameters before its first batch" in refused(text.replace("nn.Linear(3, 8)", "nn.LazyLinear(8)"))
+    text = script(
+        before=before,
+        batch="if i == 0:\n    print(loss.item())\nif epoch == 0:\n    print(loss.item())",
+    )
+    assert "LazyLinear has no parameters before its first batch" in refused(
+        text.replace("nn.Linear(3, 8)", "nn.LazyLinear(8)")
+    )
 
 
 def test_a_main_guard_with_another_branch():

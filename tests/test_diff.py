@@ -17,7 +17,11 @@ OLD = "".join(f"line{n} = {n}\n" for n in range(40))
 
 def changes(old: str, new: str) -> list[Change]:
     matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
-    return [Change((a, b), (c, d), ("some-rule",)) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal"]
+    return [
+        Change((a, b), (c, d), ("some-rule",))
+        for kind, a, b, c, d in matcher.get_opcodes()
+        if kind != "equal"
+    ]
 
 
 def edited(text: str) -> str:
@@ -92,4 +96,6 @@ def test_hunks_name_their_rules_and_share_context(tmp_path: Path) -> None:
         "@@ -28,7 +28,7 @@  no-grad-eval",
     ]
     assert text.startswith("--- a/train.py\n+++ b/train.py\n") and "\x1b" not in text
-    assert "\x1b[32m+ten\x1b[0m" in shown([FileDiff(source, "\n".join(lines), near)], Style(on=True))
+    assert "\x1b[32m+ten\x1b[0m" in shown(
+        [FileDiff(source, "\n".join(lines), near)], Style(on=True)
+    )

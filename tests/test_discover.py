@@ -75,9 +75,14 @@ def test_gitignore_at_every_level(tmp_path: Path) -> None:
 
 
 def test_exclude_outdoes_gitignore_but_not_a_name_on_the_command_line(tmp_path: Path) -> None:
-    tree(tmp_path, **{".gitignore": "!third_party/\n", "third_party/train.py": TRAINING, "train.py": TRAINING})
+    tree(
+        tmp_path,
+        **{".gitignore": "!third_party/\n", "third_party/train.py": TRAINING, "train.py": TRAINING},
+    )
     assert found(tmp_path, root=tmp_path, exclude=("third_party/",)) == ["train.py"]
-    assert found(tmp_path / "third_party" / "train.py", root=tmp_path, exclude=("third_party/",)) == ["third_party/train.py"]
+    assert found(
+        tmp_path / "third_party" / "train.py", root=tmp_path, exclude=("third_party/",)
+    ) == ["third_party/train.py"]
 
 
 def test_each_file_once_and_no_endless_links(tmp_path: Path) -> None:
@@ -91,7 +96,15 @@ def test_missing_path(tmp_path: Path) -> None:
         list(scripts([tmp_path / "no.py"], tmp_path))
 
 
-@pytest.mark.parametrize("cells", ["3", "[3]", '[{"cell_type": "code", "source": null}]', '[{"cell_type": "code", "source": {}}]'])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        "3",
+        "[3]",
+        '[{"cell_type": "code", "source": null}]',
+        '[{"cell_type": "code", "source": {}}]',
+    ],
+)
 def test_notebooks_with_cells_that_are_none(cells: str) -> None:
     with pytest.raises(BadInput, match="not a Jupyter notebook"):
         Notebook(Path("a.ipynb"), "a.ipynb", f'{{"nbformat": 4, "cells": {cells}}}'.encode())

@@ -25,7 +25,11 @@ from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, To
 
 SUBSETS = 4  # random sets of rules for each fixture
 TARGETS = ("cuda", "cpu")
-HELPERS = ("amp_dtype", "has_bf16", "loader_workers")  # functions that rules add; their order is that of their coming
+HELPERS = (
+    "amp_dtype",
+    "has_bf16",
+    "loader_workers",
+)  # functions that rules add; their order is that of their coming
 
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 each_target = pytest.mark.parametrize("target", TARGETS)
@@ -38,13 +42,24 @@ def script_of(fixture: Fixture) -> Script:
 
 
 @cache
-def plan_of(fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMPLING, *groups: str) -> Plan:
+def plan_of(
+    fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMPLING, *groups: str
+) -> Plan:
     return planned(script_of(fixture), target, effect, groups, fixture.also)
 
 
-def planned(script: Script, target: str, effect: Effect, names: Iterable[str] = (), also: Iterable[str] = ()) -> Plan:
-    rules = list({rule.name: rule for rule in (*select(names), *(select(also) if also else ()))}.values())
-    return Plan.make(script, Options(target=target, selected=frozenset(rule.name for rule in rules)), rules, effect)
+def planned(
+    script: Script, target: str, effect: Effect, names: Iterable[str] = (), also: Iterable[str] = ()
+) -> Plan:
+    rules = list(
+        {rule.name: rule for rule in (*select(names), *(select(also) if also else ()))}.values()
+    )
+    return Plan.make(
+        script,
+        Options(target=target, selected=frozenset(rule.name for rule in rules)),
+        rules,
+        effect,
+    )
 
 
 def contents(plan: Plan) -> dict[str, bytes]:
@@ -53,11 +68,18 @@ def contents(plan: Plan) -> dict[str, bytes]:
 
 
 def reread(fixture: Fixture, texts: Mapping[Source, str]) -> Script:
-    return read_script(fixture.entry, fixture.folder, overlay={source.path: source.encode(text) for source, text in texts.items()})
+    return read_script(
+        fixture.entry,
+        fixture.folder,
+        overlay={source.path: source.encode(text) for source, text in texts.items()},
+    )
 
 
 def shown(findings: Iterable[Finding]) -> str:
-    lines = [f"  {source_of(f.node).rel}:{f.node.lineno} {f.rule} [{f.status}] {f.refusal or f.message}" for f in findings]  # type: ignore[attr-defined]
+    lines = [
+        f"  {source_of(f.node).rel}:{f.node.lineno} {f.rule} [{f.status}] {f.refusal or f.message}"
+        for f in findings
+    ]  # type: ignore[attr-defined]
     return "\n".join(lines) or "  nothing"
 
 
@@ -70,15 +92,29 @@ def test_labels_are_well_formed():
         for label in [*fixture.expect, *fixture.forbid]:
             assert label.rule in known, f"{fixture.name}: {label}"
             text = label.line_contains or label.near
-            files = [fixture.folder / label.file] if label.file else sorted(fixture.folder.rglob("*.py"))
-            assert any(text in path.read_text("latin-1") for path in files), f"{fixture.name}: {label} is nowhere in the script"
-        assert all(label.why for label in fixture.forbid), f"{fixture.name}: a forbidden fix needs a reason"
-        assert all(label.file for label in fixture.expect), f"{fixture.name}: an expected fix needs a file"
+            files = (
+                [fixture.folder / label.file]
+                if label.file
+                else sorted(fixture.folder.rglob("*.py"))
+            )
+            assert any(text in path.read_text("latin-1") for path in files), (
+                f"{fixture.name}: {label} is nowhere in the script"
+            )
+        assert all(label.why for label in fixture.forbid), (
+            f"{fixture.name}: a forbidden fix needs a reason"
+        )
+        assert all(label.file for label in fixture.expect), (
+            f"{fixture.name}: an expected fix needs a file"
+        )
 
 
 def plan_for(fixture: Fixture, label: Label) -> Plan:
     """The plan that an expectation is about: of all rules, or of its own alone where that is off unless asked for."""
-    return plan_of(fixture) if all_rules()[label.rule].default else plan_of(fixture, "cuda", Effect.RECIPE, label.rule)
+    return (
+        plan_of(fixture)
+        if all_rules()[label.rule].default
+        else plan_of(fixture, "cuda", Effect.RECIPE, label.rule)
+    )
 
 
 def written_for(fixture: Fixture) -> list[list[str]]:
@@ -86,7 +122,11 @@ def written_for(fixture: Fixture) -> list[list[str]]:
     said: set[Hunk] = set()
     lines = []
     for label in fixture.expect:
-        hunks = [hunk for hunk in plan_for(fixture, label).hunks() if hunk not in said and any(map(label.matches, hunk.findings))]
+        hunks = [
+            hunk
+            for hunk in plan_for(fixture, label).hunks()
+            if hunk not in said and any(map(label.matches, hunk.findings))
+        ]
         said.update(hunks)
         lines.append([line for hunk in hunks for line in written(hunk)])
     return lines
@@ -97,11 +137,25 @@ def test_expected_fixes_are_found(fixture: Fixture):
     plan = plan_of(fixture)
 
     def met(label: Label) -> bool:
-        return len({getattr(f.node, "lineno", 1) for f in plan_for(fixture, label).fixes if label.matches(f)}) >= label.count
+        return (
+            len(
+                {
+                    getattr(f.node, "lineno", 1)
+                    for f in plan_for(fixture, label).fixes
+                    if label.matches(f)
+                }
+            )
+            >= label.count
+        )
 
     missing = [str(label) for label in fixture.expect if not met(label)]
     assert not missing, "\n".join(["missing:", *missing, "found:", shown(plan.findings)])
-    left = [word for word in fixture.spec.get("gone", []) for text in plan.texts().values() if word in text]
+    left = [
+        word
+        for word in fixture.spec.get("gone", [])
+        for text in plan.texts().values()
+        if word in text
+    ]
     assert not left, f"still there: {left}"
 
 
@@ -109,7 +163,9 @@ def test_expected_fixes_are_found(fixture: Fixture):
 def test_expected_fixes_write_what_is_said(fixture: Fixture):
     wrong: list[str] = []
     for label, lines in zip(fixture.expect, written_for(fixture), strict=True):
-        wrong += difflib.unified_diff(label.becomes, lines, str(label), "written", lineterm="", n=99)
+        wrong += difflib.unified_diff(
+            label.becomes, lines, str(label), "written", lineterm="", n=99
+        )
     assert not wrong, "\n".join(wrong)
 
 
@@ -124,7 +180,9 @@ def test_forbidden_fixes_are_not_made(fixture: Fixture):
 
 
 # ------------------------------------------------------------------------------------------------ that it trains the same
-@pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]")
+@pytest.mark.skipif(
+    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+)
 class TestExecution:
     """Originals and rewritten scripts run on the CPU, for each rule alone and for all together."""
 
@@ -146,7 +204,13 @@ class TestExecution:
     @each_target
     def test_all_rules_together(self, fixture: Fixture, target: str):
         effects = (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)
-        trains_the_same(fixture, {f"all up to {effect.name.lower()}": plan_of(fixture, target, effect) for effect in effects})
+        trains_the_same(
+            fixture,
+            {
+                f"all up to {effect.name.lower()}": plan_of(fixture, target, effect)
+                for effect in effects
+            },
+        )
 
     @each_fixture
     def test_mixed_precision_with_a_real_scaler(self, fixture: Fixture):
@@ -162,13 +226,25 @@ class TestExecution:
         fixture = next(fixture for fixture in ALL if fixture.name == name)
         plan = plan_of(fixture).subset(["num-workers"])
         assert plan.applied
-        before, after = HARNESS.run_many(replace(job(fixture, which), start_method="spawn", cpus=3) for which in (None, plan))
+        before, after = HARNESS.run_many(
+            replace(job(fixture, which), start_method="spawn", cpus=3) for which in (None, plan)
+        )
         assert compare(before, after, Effect.EXACT) == []
 
 
-def job(fixture: Fixture, plan: Plan | None = None, *, fake: bool = False, limit: float = 120.0) -> Job:
+def job(
+    fixture: Fixture, plan: Plan | None = None, *, fake: bool = False, limit: float = 120.0
+) -> Job:
     files = contents(plan) if plan is not None else {}
-    return Job(fixture.folder, args=fixture.args, then=fixture.then, files=files, fake_cuda_amp=fake, limit=limit, before=fixture.before)
+    return Job(
+        fixture.folder,
+        args=fixture.args,
+        then=fixture.then,
+        files=files,
+        fake_cuda_amp=fake,
+        limit=limit,
+        before=fixture.before,
+    )
 
 
 def trains_the_same(fixture: Fixture, plans: Mapping[str, Plan], *, fake: bool = False) -> None:
@@ -177,14 +253,25 @@ def trains_the_same(fixture: Fixture, plans: Mapping[str, Plan], *, fake: bool =
     original = job(fixture, fake=fake)
     if fake and precise is not None:
         original = Job(fixture.folder, args=tuple(precise))
-    before, *runs = HARNESS.run_many([original, *(job(fixture, plan, fake=fake) for plan in plans.values())])
+    before, *runs = HARNESS.run_many(
+        [original, *(job(fixture, plan, fake=fake) for plan in plans.values())]
+    )
     assert before.ok, before.traceback
     wrong = []
     for (name, plan), after in zip(plans.items(), runs, strict=True):
         effect = Effect.ROUNDING if fake else strongest(plan)
-        differences = compare(before, after, effect, tolerance(fixture, plan, effect, fake), same_samples=fixture.same_samples)
+        differences = compare(
+            before,
+            after,
+            effect,
+            tolerance(fixture, plan, effect, fake),
+            same_samples=fixture.same_samples,
+        )
         if differences:
-            wrong += [f"{name} ({effect.name.lower()}; {', '.join(sorted(plan.applied))}):", *(f"  {line}" for line in differences)]
+            wrong += [
+                f"{name} ({effect.name.lower()}; {', '.join(sorted(plan.applied))}):",
+                *(f"  {line}" for line in differences),
+            ]
             wrong += [line for hunk in plan.hunks() for line in hunk.lines]
     assert not wrong, "\n".join(wrong)
 
@@ -193,8 +280,14 @@ def tolerance(fixture: Fixture, plan: Plan, effect: Effect, fake: bool) -> Toler
     """How far apart ``effect`` allows the runs to be, where they are executed on the CPU."""
     if effect >= Effect.SAMPLING:
         return SAMPLING
-    half = fake or (plan.options.target == "cpu" and plan.applied & {"autocast", "grad-scaler", "trainer-args"})
-    return replace(HALF, **fixture.spec.get("half", {})) if half else replace(ROUNDING, **fixture.spec.get("rounding", {}))
+    half = fake or (
+        plan.options.target == "cpu" and plan.applied & {"autocast", "grad-scaler", "trainer-args"}
+    )
+    return (
+        replace(HALF, **fixture.spec.get("half", {}))
+        if half
+        else replace(ROUNDING, **fixture.spec.get("rounding", {}))
+    )
 
 
 # ------------------------------------------------------------------------------------------------ any set of rules
@@ -216,7 +309,10 @@ def test_no_rule_changes_nothing(fixture: Fixture):
 def subsets(fixture: Fixture, names: Iterable[str]) -> list[frozenset[str]]:
     """Some sets of rules, always the same for one fixture."""
     draw, ordered = random.Random(fixture.name), sorted(names)
-    return [frozenset(draw.sample(ordered, draw.randint(1, len(ordered)))) for _ in range(SUBSETS if ordered else 0)]
+    return [
+        frozenset(draw.sample(ordered, draw.randint(1, len(ordered))))
+        for _ in range(SUBSETS if ordered else 0)
+    ]
 
 
 @each_fixture
@@ -228,7 +324,9 @@ def test_some_rules_compose_and_are_idempotent(fixture: Fixture, target: str):
         plan.check(lambda texts: reread(fixture, texts))
         for source, text in plan.texts().items():
             compile(source.encode(text), source.rel, "exec")
-        assert all(hunk.rules for hunk in plan.hunks()), f"{sorted(names)}: a change that no rule owns"
+        assert all(hunk.rules for hunk in plan.hunks()), (
+            f"{sorted(names)}: a change that no rule owns"
+        )
 
 
 @each_fixture
@@ -244,15 +342,23 @@ def test_staged_equals_at_once(fixture: Fixture, target: str):
         first = _with_needs(whole, names)
         rest = whole.applied - first
         half_way = whole.subset(first)
-        then = planned(reread(fixture, half_way.texts()), target, Effect.SAMPLING, sorted(rest)) if rest else half_way
+        then = (
+            planned(reread(fixture, half_way.texts()), target, Effect.SAMPLING, sorted(rest))
+            if rest
+            else half_way
+        )
         staged = {**contents(half_way), **contents(then)}
         wrong = difference(contents(whole), staged)
-        assert not wrong, f"{', '.join(sorted(first))} first, then {', '.join(sorted(rest))}:\n{wrong}"
+        assert not wrong, (
+            f"{', '.join(sorted(first))} first, then {', '.join(sorted(rest))}:\n{wrong}"
+        )
 
 
 def _with_needs(plan: Plan, names: frozenset[str]) -> frozenset[str]:
     while True:
-        needed = frozenset(rule for finding in plan.fixes if finding.rule in names for rule in finding.needs)
+        needed = frozenset(
+            rule for finding in plan.fixes if finding.rule in names for rule in finding.needs
+        )
         if needed <= names:
             return names
         names |= needed
@@ -273,9 +379,15 @@ def _without_layout(raw: bytes) -> list[str]:
         if isinstance(node, ast.Call):
             node.keywords.sort(key=lambda keyword: keyword.arg or "")
         elif isinstance(node, ast.FunctionDef):
-            node.args.args.sort(key=lambda param: param.arg)  # those that rules add are given by name
-    helpers = [stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS]
-    tree.body = [stmt for stmt in tree.body if stmt not in helpers] + sorted(helpers, key=lambda helper: helper.name)
+            node.args.args.sort(
+                key=lambda param: param.arg
+            )  # those that rules add are given by name
+    helpers = [
+        stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS
+    ]
+    tree.body = [stmt for stmt in tree.body if stmt not in helpers] + sorted(
+        helpers, key=lambda helper: helper.name
+    )
     return ast.unparse(tree).splitlines()
 
 
@@ -295,7 +407,12 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
 
     def found(texts: Mapping[object, str]) -> Counter[tuple[str, str, str]]:
         overlay = {source.path: source.encode(texts[source.path]) for source in sources}
-        plan = planned(read_script(fixture.entry, fixture.folder, overlay=overlay), "cuda", Effect.SAMPLING, also=fixture.also)
+        plan = planned(
+            read_script(fixture.entry, fixture.folder, overlay=overlay),
+            "cuda",
+            Effect.SAMPLING,
+            also=fixture.also,
+        )
         return Counter((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
 
     old, new = found(before), found(after)

@@ -11,13 +11,23 @@ from tests.reading import read
 
 
 def function(script: Script, name: str) -> Function:
-    found = [n for s in script.sources for n in ast.walk(s.tree) if isinstance(n, ast.FunctionDef) and n.name == name]
+    found = [
+        n
+        for s in script.sources
+        for n in ast.walk(s.tree)
+        if isinstance(n, ast.FunctionDef) and n.name == name
+    ]
     assert len(found) == 1
     return found[0]
 
 
 def call(script: Script, text: str) -> ast.Call:
-    return next(n for s in script.sources for n in ast.walk(s.tree) if isinstance(n, ast.Call) and ast.unparse(n) == text)
+    return next(
+        n
+        for s in script.sources
+        for n in ast.walk(s.tree)
+        if isinstance(n, ast.Call) and ast.unparse(n) == text
+    )
 
 
 def arguments(script: Script, text: str, *parameters: str) -> list[str | None]:
@@ -128,16 +138,35 @@ def test_callees(tmp_path: Path):
         "helper(model)": ["helper"],
         "range(3)": [],
     }
-    assert {text: names([c.function for c in graph.callees(call(script, text))]) for text in wanted} == wanted
-    assert graph.may_run_others(call(script, "range(3)")) and not graph.may_run_others(call(script, "f(9)"))
+    assert {
+        text: names([c.function for c in graph.callees(call(script, text))]) for text in wanted
+    } == wanted
+    assert graph.may_run_others(call(script, "range(3)")) and not graph.may_run_others(
+        call(script, "f(9)")
+    )
 
 
 def test_arguments(tmp_path: Path):
     script = project(tmp_path)
     wanted = ("model", "data", "lr", "verbose", "rest", "more")
-    assert arguments(script, "train(net, [1], verbose=True, colour=3)", *wanted, "colour") == ["net", "[1]", None, "True", None, None, None]
+    assert arguments(script, "train(net, [1], verbose=True, colour=3)", *wanted, "colour") == [
+        "net",
+        "[1]",
+        None,
+        "True",
+        None,
+        None,
+        None,
+    ]
     assert arguments(script, "train(*[net, 2], **{'lr': 1})", *wanted) == [None] * 6
-    assert arguments(script, "lib.train(data=1, model=net)", *wanted) == ["net", "1", None, None, None, None]
+    assert arguments(script, "lib.train(data=1, model=net)", *wanted) == [
+        "net",
+        "1",
+        None,
+        None,
+        None,
+        None,
+    ]
     assert arguments(script, "part([3])", *wanted) == ["net", "[3]", "7", None, None, None]
     assert arguments(script, "Net(4)", "self", "width") == [None, "4"]
     assert arguments(script, "net(1)", "self", "x") == [None, "1"]
@@ -177,15 +206,31 @@ def test_completeness(tmp_path: Path):
     graph = script.analysis(CallGraph)
     why = {
         n: graph.complete(function(script, n))
-        for n in ("used", "helper", "handed", "never", "decorated", "forward", "__call__", "train", "visit")
+        for n in (
+            "used",
+            "helper",
+            "handed",
+            "never",
+            "decorated",
+            "forward",
+            "__call__",
+            "train",
+            "visit",
+        )
     }
     assert why["used"] == why["helper"] == why["visit"] == ""
     assert why["handed"].startswith("handed() is handed around as a value on line ")
     assert why["train"].startswith("train() is handed around as a value on line ")
     assert why["never"] == "nothing in this project calls never()"
     assert why["decorated"] == "decorated() has a decorator that may call it"
-    assert why["forward"] == "forward() is called by torch" and why["__call__"] == "__call__() is called by Python"
-    assert graph.complete(next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Lambda))) == ""
+    assert (
+        why["forward"] == "forward() is called by torch"
+        and why["__call__"] == "__call__() is called by Python"
+    )
+    assert (
+        graph.complete(next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Lambda)))
+        == ""
+    )
 
 
 def test_calls_of_what_is_not_known(tmp_path: Path):
@@ -211,7 +256,12 @@ def test_results(tmp_path: Path):
     script = project(tmp_path)
     graph = script.analysis(CallGraph)
     assert [ast.unparse(e) for e in graph.results(function(script, "helper"))] == ["1", "k"]
-    assert [ast.unparse(e) for e in graph.results(next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Lambda)))] == ["a"]
+    assert [
+        ast.unparse(e)
+        for e in graph.results(
+            next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Lambda))
+        )
+    ] == ["a"]
 
 
 def test_through_several_calls(tmp_path: Path):
@@ -245,14 +295,25 @@ def test_what_a_library_calls_back(tmp_path: Path):
 def given(script: Script, text: str) -> list[list[str]]:
     graph = script.analysis(CallGraph)
     node = call(script, text)
-    return [graph.given_to(node, graph.callees(node)[0], a) for a in (*node.args, *(k.value for k in node.keywords))]
+    return [
+        graph.given_to(node, graph.callees(node)[0], a)
+        for a in (*node.args, *(k.value for k in node.keywords))
+    ]
 
 
 def test_the_parameters_that_an_argument_is_given_to(tmp_path):
     script = project(tmp_path)
     assert given(script, "Net(4)") == [["width"]]
-    assert given(script, "train(net, [1], verbose=True, colour=3)") == [["model"], ["data"], ["verbose"], ["more"]]
-    assert given(script, "train(*[net, 2], **{'lr': 1})") == [["model", "data", "lr", "rest"], ["model", "data", "lr", "verbose", "more"]]
+    assert given(script, "train(net, [1], verbose=True, colour=3)") == [
+        ["model"],
+        ["data"],
+        ["verbose"],
+        ["more"],
+    ]
+    assert given(script, "train(*[net, 2], **{'lr': 1})") == [
+        ["model", "data", "lr", "rest"],
+        ["model", "data", "lr", "verbose", "more"],
+    ]
     assert given(script, "part([3])") == [["data"]]
     assert given(script, "meter(8)") == [["value"]]
 

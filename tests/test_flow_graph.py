@@ -11,7 +11,18 @@ from autofast.flow.cfg import Frequency, Graph, graph_of, loops_around
 from autofast.flow.defuse import DefUse
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.program import Flow, function_around
-from autofast.flow.scopes import binds, declared, defaults, is_local, is_parameter, loaded_in, mentions, own_nodes, owner, stored_in
+from autofast.flow.scopes import (
+    binds,
+    declared,
+    defaults,
+    is_local,
+    is_parameter,
+    loaded_in,
+    mentions,
+    own_nodes,
+    owner,
+    stored_in,
+)
 from autofast.model.source import Source
 from tests.flow_traces import parse
 from tests.reading import read
@@ -52,7 +63,11 @@ def test_dominance():
     graph = graph_at(source)
 
     def before(line: int) -> set[int]:
-        return {n for n in range(2, 19) if n not in (line, 7, 14) and graph.dominates(at(source, n), at(source, line))}
+        return {
+            n
+            for n in range(2, 19)
+            if n not in (line, 7, 14) and graph.dominates(at(source, n), at(source, line))
+        }
 
     assert before(8) == {2, 3}
     assert before(9) == {2, 3}
@@ -69,11 +84,17 @@ def test_one_of_several_dominates():
     graph = graph_at(source)
 
     def one(lines: tuple[int, ...], line: int | None) -> bool:
-        return graph.one_dominates([at(source, n) for n in lines], at(source, line) if line else None)
+        return graph.one_dominates(
+            [at(source, n) for n in lines], at(source, line) if line else None
+        )
 
     assert one((4, 8), 9) and not one((4,), 9) and not one((8,), 9)
-    assert one((2,), None) and one((6, 9), None) and not one((9,), None)  # one way returns on line 6
-    assert one((13, 15), 16) and not one((12, 13), 16)  # line 12 may raise, and then line 13 is not run
+    assert (
+        one((2,), None) and one((6, 9), None) and not one((9,), None)
+    )  # one way returns on line 6
+    assert one((13, 15), 16) and not one(
+        (12, 13), 16
+    )  # line 12 may raise, and then line 13 is not run
     assert not one((9,), 9) and not one((), 9)
 
 
@@ -127,7 +148,11 @@ def test_postdominance():
     graph = graph_at(source)
 
     def behind(line: int) -> set[int]:
-        return {n for n in range(2, 19) if n not in (line, 7, 14) and graph.postdominates(at(source, n), at(source, line))}
+        return {
+            n
+            for n in range(2, 19)
+            if n not in (line, 7, 14) and graph.postdominates(at(source, n), at(source, line))
+        }
 
     assert behind(2) == {3}
     assert behind(8) == {9, 17, 18}
@@ -144,7 +169,9 @@ def test_following():
     assert graph.may_follow(at(source, 16), at(source, 16))
     loop = at(source, 9)
     assert isinstance(loop, ast.For)
-    assert graph.may_follow(at(source, 13), at(source, 16)) and not graph.may_follow(at(source, 13), at(source, 16), loop)
+    assert graph.may_follow(at(source, 13), at(source, 16)) and not graph.may_follow(
+        at(source, 13), at(source, 16), loop
+    )
     assert graph.may_follow(at(source, 16), at(source, 13), loop)
 
 
@@ -236,7 +263,9 @@ def test_frequency(first: str, second: str, wanted: Frequency):
 
 
 def test_frequency_of_the_parts_of_a_loop():
-    source = parse("def f(xs, c):\n    for x in xs:\n        while c:\n            a = x\n    else:\n        b = 1\n")
+    source = parse(
+        "def f(xs, c):\n    for x in xs:\n        while c:\n            a = x\n    else:\n        b = 1\n"
+    )
     outer, inner = at(source, 2), at(source, 3)
     assert isinstance(outer, ast.For) and isinstance(inner, ast.While)
     graph = graph_at(source)
@@ -267,7 +296,14 @@ def test_live_after():
     function = source.tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     live = [DefUse(function).live_after(at(source, n)) for n in (2, 3, 4, 5, 6, 9)]
-    assert live == [{"a", "b", "c", "x"}, {"a", "c", "x", "y"}, {"a", "x"}, {"a", "x", "y"}, {"a", "c", "x", "y"}, {"a"}]
+    assert live == [
+        {"a", "b", "c", "x"},
+        {"a", "c", "x", "y"},
+        {"a", "x"},
+        {"a", "x", "y"},
+        {"a", "c", "x", "y"},
+        {"a"},
+    ]
 
 
 SCOPES = """
@@ -302,23 +338,50 @@ def test_scopes():
         found = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name]
         return sorted((n.lineno, type(owner(n)).__name__) for n in found)
 
-    assert owners("g") == [(2, "Module"), (3, "Module"), (5, "Module"), (12, "ClassDef"), (14, "Module")]
+    assert owners("g") == [
+        (2, "Module"),
+        (3, "Module"),
+        (5, "Module"),
+        (12, "ClassDef"),
+        (14, "Module"),
+    ]
     assert owners("e") == [(6, "ListComp"), (6, "ListComp")]
-    assert owners("a") == [(6, "FunctionDef"), (9, "FunctionDef"), (10, "FunctionDef"), (17, "FunctionDef")]
+    assert owners("a") == [
+        (6, "FunctionDef"),
+        (9, "FunctionDef"),
+        (10, "FunctionDef"),
+        (17, "FunctionDef"),
+    ]
     assert owners("t") == [(17, "Lambda")]
     assert owners("len") == [(10, "NoneType")]
-    assert [binds(function, n) for n in ("p", "rest", "a", "h", "K", "inner", "g", "e", "z")] == [True] * 6 + [False] * 3
+    assert [binds(function, n) for n in ("p", "rest", "a", "h", "K", "inner", "g", "e", "z")] == [
+        True
+    ] * 6 + [False] * 3
     assert not binds(inner, "a") and binds(cls, "g") and binds(source.tree, "os")
-    assert declared(function) == {"g"} and declared(inner) == {"a"} and declared(source.tree) == set()
-    assert is_parameter(function, "more") and not is_parameter(function, "a") and not is_parameter(source.tree, "g")
+    assert (
+        declared(function) == {"g"} and declared(inner) == {"a"} and declared(source.tree) == set()
+    )
+    assert (
+        is_parameter(function, "more")
+        and not is_parameter(function, "a")
+        and not is_parameter(source.tree, "g")
+    )
     assert list(defaults(function)) == ["p", "q"] and defaults(function)["p"] is None
     assert [n.lineno for n in mentions(function, "a")] == [6, 9, 10, 17]
-    assert [n.lineno for n in mentions(function, "g")] == [3, 5, 14]  # those in the function, whoever owns it
+    assert [n.lineno for n in mentions(function, "g")] == [
+        3,
+        5,
+        14,
+    ]  # those in the function, whoever owns it
     assert "z" not in {n.id for n in own_nodes(function) if isinstance(n, ast.Name)}
     assert 17 in {n.lineno for n in own_nodes(function) if isinstance(n, ast.Name) and n.id == "a"}
     assert stored_in(function) == {"f", "g", "a", "e", "inner", "K", "m", "h"}
     assert {"p", "rest", "open"} <= loaded_in(function) and "h" not in loaded_in(function)
-    local = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and is_local(n) and n.lineno in (5, 6, 15)}
+    local = {
+        n.id
+        for n in ast.walk(function)
+        if isinstance(n, ast.Name) and is_local(n) and n.lineno in (5, 6, 15)
+    }
     assert local == {"a", "e", "h"}
 
 
@@ -346,10 +409,18 @@ def test_contexts_that_swallow(tmp_path: Path):
         main("1")
         """,
     )
-    for context, wanted in [("contextlib.suppress(ValueError)", {12, 14, 15}), ("Quiet()", {12, 14, 15}), ("torch.no_grad()", {15})]:
+    for context, wanted in [
+        ("contextlib.suppress(ValueError)", {12, 14, 15}),
+        ("Quiet()", {12, 14, 15}),
+        ("torch.no_grad()", {15}),
+    ]:
         text = script.entry.text.replace("contextlib.suppress(ValueError)", context)
         again = read(tmp_path, text)
-        name = next(n for n in ast.walk(again.entry.tree) if isinstance(n, ast.Name) and n.id == "t" and isinstance(n.ctx, ast.Load))
+        name = next(
+            n
+            for n in ast.walk(again.entry.tree)
+            if isinstance(n, ast.Name) and n.id == "t" and isinstance(n.ctx, ast.Load)
+        )
         assert {d.node.lineno for d in again.analysis(Flow).reaching(name)} == wanted, context  # type: ignore[attr-defined]
         assert again.analysis(Flow) is again.analysis(Flow)
 
@@ -358,7 +429,10 @@ def test_the_entry_file_ends_the_life_of_its_variables(tmp_path: Path):
     code = "from other import g\nt = 1\nprint(t)\n"
     alone = read(tmp_path / "a", code, {"other.py": "g = 1\n"})
     shared = read(tmp_path / "b", code, {"other.py": "import train\ng = 1\n"})
-    live = [s.analysis(Flow).definitions(s.entry.tree).live_after(s.entry.tree.body[2]) for s in (alone, shared)]
+    live = [
+        s.analysis(Flow).definitions(s.entry.tree).live_after(s.entry.tree.body[2])
+        for s in (alone, shared)
+    ]
     assert live == [frozenset(), {"g", "t"}]
 
 
@@ -387,7 +461,10 @@ def test_what_leaves_before_a_place_in_a_loop():
     source = parse(LEAVING)
     graph, loop = graph_at(source), at(source, 4)
     assert isinstance(loop, ast.For)
-    lines = {line: [s.lineno for s in graph.leaving_before(at(source, line))] for line in (11, 13, 16, 17)}
+    lines = {
+        line: [s.lineno for s in graph.leaving_before(at(source, line))]
+        for line in (11, 13, 16, 17)
+    }
     assert lines == {11: [3], 13: [3], 16: [3, 13], 17: [3, 13]}
     assert [s.lineno for s in graph.leaving_before(at(source, 11), loop)] == [6]
     assert [s.lineno for s in graph.leaving_before(at(source, 16), loop)] == [6, 13, 15]
@@ -416,8 +493,17 @@ def test_variables_that_are_bound_at_a_place():
     source = parse(BOUND)
     definitions = DefUse(source.tree.body[0])
     names = ("a", "one", "two", "x", "three", "four", "nothing")
-    bound = {line: {n for n in names if definitions.is_bound_at(at(source, line), n)} for line in (3, 6, 7, 12, 15)}
-    assert bound == {3: {"a"}, 6: {"a", "one"}, 7: {"a", "one", "x"}, 12: {"a", "one", "three"}, 15: {"a", "three", "four"}}
+    bound = {
+        line: {n for n in names if definitions.is_bound_at(at(source, line), n)}
+        for line in (3, 6, 7, 12, 15)
+    }
+    assert bound == {
+        3: {"a"},
+        6: {"a", "one"},
+        7: {"a", "one", "x"},
+        12: {"a", "one", "three"},
+        15: {"a", "three", "four"},
+    }
 
 
 BRANCHES = """

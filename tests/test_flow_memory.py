@@ -66,7 +66,11 @@ def script(tmp_path: Path) -> Script:
 
 def test_what_may_share_memory(script: Script):
     memory = script.analysis(Memory)
-    call = next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "use")
+    call = next(
+        n
+        for n in ast.walk(script.entry.tree)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "use"
+    )
     names = {n.id: n for n in call.args if isinstance(n, ast.Name)}
     pairs = {a + b for a in names for b in names if a < b and memory.may_share(names[a], names[b])}
     views = ["a", "first", "m", "v", "w"]
@@ -119,7 +123,11 @@ def test_what_is_written_to(script: Script):
 
 
 def test_the_parameters_that_a_function_writes_to(script: Script):
-    call = next(n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "fill")
+    call = next(
+        n
+        for n in ast.walk(script.entry.tree)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "fill"
+    )
     callee = script.analysis(CallGraph).callees(call)[0]
     assert script.analysis(Memory).written_parameters(callee.function) == {"x"}
 

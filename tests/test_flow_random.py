@@ -27,9 +27,22 @@ class Writer:
         self.lines: list[str] = []
 
     def program(self) -> str:
-        self.lines = ["g = 0", "def bump():", "    global g", "    g = g + 1", "def f(a, b):", "    c = 0"]
+        self.lines = [
+            "g = 0",
+            "def bump():",
+            "    global g",
+            "    g = g + 1",
+            "def f(a, b):",
+            "    c = 0",
+        ]
         if self.draw.random() < 0.3:
-            self.lines += ["    def inner(a=b):", "        nonlocal c", "        if maybe():", "            c = a", "        return c"]
+            self.lines += [
+                "    def inner(a=b):",
+                "        nonlocal c",
+                "        if maybe():",
+                "            c = a",
+                "        return c",
+            ]
         else:
             self.lines += ["    def inner():", "        return a"]
         self.block("    ", 3, self.draw.randrange(3, 7), False)
@@ -48,21 +61,35 @@ class Writer:
 
     def compound(self, indent: str, depth: int, loop: bool) -> None:
         name = self.draw.choice(self.NAMES)
-        kind = self.draw.choice(["if", "if", "for", "while", "try", "finally", "with", "match", "class"])
+        kind = self.draw.choice(
+            ["if", "if", "for", "while", "try", "finally", "with", "match", "class"]
+        )
         if kind == "if":
             self.head(indent, f"if {self.test()}:", depth, loop)
             if self.draw.random() < 0.5:
                 self.head(indent, "else:", depth, loop)
         elif kind in ("for", "while"):
-            self.head(indent, f"for {name} in some():" if kind == "for" else f"while {self.test()}:", depth, True)
+            self.head(
+                indent,
+                f"for {name} in some():" if kind == "for" else f"while {self.test()}:",
+                depth,
+                True,
+            )
             if self.draw.random() < 0.3:
                 self.head(indent, "else:", depth, loop)
         elif kind in ("try", "finally"):
             self.head(indent, "try:", depth, loop)
             if kind == "try" or self.draw.random() < 0.4:
-                self.head(indent, f"except ValueError{self.draw.choice(['', ' as ' + name])}:", depth, loop)
+                self.head(
+                    indent,
+                    f"except ValueError{self.draw.choice(['', ' as ' + name])}:",
+                    depth,
+                    loop,
+                )
                 if self.draw.random() < 0.3:
-                    self.head(indent, self.draw.choice(["except:", "except KeyError:"]), depth, loop)
+                    self.head(
+                        indent, self.draw.choice(["except:", "except KeyError:"]), depth, loop
+                    )
                 if self.draw.random() < 0.3:
                     self.head(indent, "else:", depth, loop)
             if kind == "finally":
@@ -71,12 +98,23 @@ class Writer:
             self.head(indent, f"with ctx(){self.draw.choice(['', ' as ' + name])}:", depth, loop)
         elif kind == "match":
             self.lines.append(f"{indent}match number():")
-            for pattern in self.draw.sample(["case 0:", "case 1 | 2:", f"case {name}:"], self.draw.randrange(1, 3)):
+            for pattern in self.draw.sample(
+                ["case 0:", "case 1 | 2:", f"case {name}:"], self.draw.randrange(1, 3)
+            ):
                 if pattern != f"case {name}:":
                     self.head(indent + "    ", pattern, depth, loop)
-            self.head(indent + "    ", self.draw.choice(["case 3:", f"case {name}:", "case _:"]), depth, loop)
+            self.head(
+                indent + "    ",
+                self.draw.choice(["case 3:", f"case {name}:", "case _:"]),
+                depth,
+                loop,
+            )
         else:
-            self.lines += [f"{indent}class K:", f"{indent}    {name} = number()", f"{indent}    use({name})"]
+            self.lines += [
+                f"{indent}class K:",
+                f"{indent}    {name} = number()",
+                f"{indent}    use({name})",
+            ]
 
     def head(self, indent: str, line: str, depth: int, loop: bool) -> None:
         self.lines.append(indent + line)
@@ -85,7 +123,14 @@ class Writer:
     def test(self) -> str:
         name = self.draw.choice(self.NAMES)
         return self.draw.choice(
-            ["maybe()", "maybe()", f"maybe() and {name}", f"({name} := number())", f"maybe() or ({name} := number())", "not maybe()"]
+            [
+                "maybe()",
+                "maybe()",
+                f"maybe() and {name}",
+                f"({name} := number())",
+                f"maybe() or ({name} := number())",
+                "not maybe()",
+            ]
         )
 
     def simple(self, loop: bool) -> str:
@@ -97,7 +142,12 @@ class Writer:
             f"k = lambda {x}={y}: {x} + {z}", "assert maybe(), inner()", f"import math as {x}",
         ]  # fmt: skip
         if self.draw.random() < 0.25:
-            choices = ["return", f"return {x}", "raise ValueError", *(["break", "continue"] * 2 if loop else [])]
+            choices = [
+                "return",
+                f"return {x}",
+                "raise ValueError",
+                *(["break", "continue"] * 2 if loop else []),
+            ]
         return self.draw.choice(choices)
 
 
@@ -129,7 +179,9 @@ def program(seed: int) -> tuple[Source, ast.FunctionDef]:
             seed += 100_000
             continue
         source = parse(code)
-        return source, next(s for s in source.tree.body if isinstance(s, ast.FunctionDef) and s.name == "f")
+        return source, next(
+            s for s in source.tree.body if isinstance(s, ast.FunctionDef) and s.name == "f"
+        )
 
 
 SEEDS = [range(n, n + 50) for n in range(0, 150, 50)]
@@ -144,13 +196,19 @@ def test_reaching(seeds: range):
         for trace in runs(source, seed, 20):
             for place, definitions in trace.seen.items():
                 seen += len(definitions)
-                assert definitions <= found[place], f"{source.text}\nseed {seed}: the read at {place} saw {definitions}, not {found[place]}"
+                assert definitions <= found[place], (
+                    f"{source.text}\nseed {seed}: the read at {place} saw {definitions}, not {found[place]}"
+                )
     assert seen > 1000
 
 
 def begun(trace: Trace, statements: dict[Spot, ast.stmt]) -> list[ast.stmt]:
     """The statements of the function in the order in which they began."""
-    return [statements[place] for what, place, _ in trace.events if what == "begin" and place in statements]
+    return [
+        statements[place]
+        for what, place, _ in trace.events
+        if what == "begin" and place in statements
+    ]
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
@@ -159,11 +217,15 @@ def test_order(seeds: range):
     for seed in seeds:
         source, function = program(seed)
         graph = graph_of(function)
-        statements = {spot(n): n for n in ast.walk(function) if isinstance(n, ast.stmt) and graph.starts(n)}
+        statements = {
+            spot(n): n for n in ast.walk(function) if isinstance(n, ast.stmt) and graph.starts(n)
+        }
         pairs = [(a, b) for a in statements.values() for b in statements.values() if a is not b]
         before = [(a, b) for a, b in pairs if graph.dominates(a, b)]
         # the head of a ``while`` runs again and again: runs are recorded only when the whole statement begins
-        behind = [(a, b) for a, b in pairs if graph.postdominates(a, b) and not isinstance(a, ast.While)]
+        behind = [
+            (a, b) for a, b in pairs if graph.postdominates(a, b) and not isinstance(a, ast.While)
+        ]
         for trace in runs(source, seed, 20):
             order = begun(trace, statements)
             first = {id(s): n for n, s in reversed(list(enumerate(order)))}
@@ -171,14 +233,20 @@ def test_order(seeds: range):
             for a, b in before:
                 if id(b) in first:
                     checked["dominates"] += 1
-                    assert first.get(id(a), len(order)) < first[id(b)], f"{source.text}\nline {b.lineno} began without line {a.lineno}"
+                    assert first.get(id(a), len(order)) < first[id(b)], (
+                        f"{source.text}\nline {b.lineno} began without line {a.lineno}"
+                    )
             for a, b in behind if trace.ended == "return" else []:
                 if id(b) in last:
                     checked["postdominates"] += 1
-                    assert last.get(id(a), -1) > last[id(b)], f"{source.text}\nline {a.lineno} did not follow line {b.lineno}"
+                    assert last.get(id(a), -1) > last[id(b)], (
+                        f"{source.text}\nline {a.lineno} did not follow line {b.lineno}"
+                    )
             for k, a in enumerate(order):
                 for b in {id(s): s for s in order[k + 1 : k + 20]}.values():
-                    assert graph.may_follow(b, a), f"{source.text}\nline {b.lineno} followed line {a.lineno}"
+                    assert graph.may_follow(b, a), (
+                        f"{source.text}\nline {b.lineno} followed line {a.lineno}"
+                    )
     assert all(n > 1000 for n in checked.values()), checked
 
 
@@ -192,10 +260,17 @@ def test_liveness(seeds: range):
         simple = {
             spot(n): flow.live_after(n)
             for n in ast.walk(function)
-            if isinstance(n, ast.stmt) and not hasattr(n, "body") and not isinstance(n, ast.Match) and function_around(n) is function
+            if isinstance(n, ast.stmt)
+            and not hasattr(n, "body")
+            and not isinstance(n, ast.Match)
+            and function_around(n) is function
             if not isinstance(parent_of(n), ast.ClassDef)
         }
-        mine = {spot(n) for n in ast.walk(function) if (isinstance(n, ast.Name) or bound_by(n)) and owner(n) is function}
+        mine = {
+            spot(n)
+            for n in ast.walk(function)
+            if (isinstance(n, ast.Name) or bound_by(n)) and owner(n) is function
+        }
         for trace in runs(source, seed, 10):
             starts = [k for k, (what, _, _) in enumerate(trace.events) if what == "begin"]
             for begin, end in zip(starts, starts[1:], strict=False):
@@ -203,13 +278,19 @@ def test_liveness(seeds: range):
                 if place not in simple:
                     continue
                 # a handler, a case and the next round of a loop bind their names before the next statement begins
-                replaced = {n for what, where, n in trace.events[begin:end] if what == "define" and where in mine and where[0] != place[0]}
+                replaced = {
+                    n
+                    for what, where, n in trace.events[begin:end]
+                    if what == "define" and where in mine and where[0] != place[0]
+                }
                 for what, where, name in trace.events[end : end + 60]:
                     if what == "define" and where in mine:
                         replaced.add(name)
                     elif what == "use" and where in mine and name not in replaced:
                         checked += 1
-                        assert name in simple[place], f"{source.text}\n{name} is read at {where} after {place}"
+                        assert name in simple[place], (
+                            f"{source.text}\n{name} is read at {where} after {place}"
+                        )
     assert checked > 1000
 
 
@@ -220,8 +301,12 @@ def test_frequency(seeds: range):
     for seed in seeds:
         source, function = program(seed)
         graph = graph_of(function)
-        places = {spot(n): n for n in ast.walk(function) if isinstance(n, ast.stmt) and graph.starts(n)}
-        found = {(p, id(o)): graph.frequency(n, o) for p, n in places.items() for o in loops_around(n)}
+        places = {
+            spot(n): n for n in ast.walk(function) if isinstance(n, ast.stmt) and graph.starts(n)
+        }
+        found = {
+            (p, id(o)): graph.frequency(n, o) for p, n in places.items() for o in loops_around(n)
+        }
         for trace in runs(source, seed, 10):
             for what, place, _ in trace.events:
                 if what == "begin" and place in places:

@@ -48,7 +48,11 @@ NAMES = {
 def reads(source: Source) -> list[ast.Name]:
     """The names that read a variable of the program."""
     names = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and owner(n) is not None]
-    return [n for n in names if not isinstance(n.ctx, ast.Store) or isinstance(parent_of(n), ast.AugAssign)]
+    return [
+        n
+        for n in names
+        if not isinstance(n.ctx, ast.Store) or isinstance(parent_of(n), ast.AugAssign)
+    ]
 
 
 def reaching(source: Source) -> dict[tuple[int, int], set[tuple[int, int]]]:
@@ -93,7 +97,9 @@ def test_marks(name: str):
 def _is_meant(name: ast.Name, source: Source, wanted: set[int], names: set[str]) -> bool:
     if len(names) == 1 or not wanted:
         return True
-    binders = [n for n in ast.walk(source.tree) if name.id in bound_by(n) and owner(n) is owner(name)]
+    binders = [
+        n for n in ast.walk(source.tree) if name.id in bound_by(n) and owner(n) is owner(name)
+    ]
     return wanted <= {spot(n)[0] for n in binders}
 
 
@@ -102,23 +108,34 @@ def test_runs(name: str):
     """The definition that gave a variable its value in a run is one that reaches the read."""
     source = parse(PROGRAMS[name])
     found, code = reaching(source), instrumented(source)
-    main = next((s for s in source.tree.body if isinstance(s, ast.FunctionDef) and s.name == "f"), None)
+    main = next(
+        (s for s in source.tree.body if isinstance(s, ast.FunctionDef) and s.name == "f"), None
+    )
     seen = 0
     for inputs in itertools.product(range(5), repeat=len(parameters(main)) if main else 0):
         for place, definitions in run(code, list(inputs), NAMES).seen.items():
             seen += 1
-            assert definitions <= found[place], f"{name}{inputs}: the read at {place} saw {definitions}"
+            assert definitions <= found[place], (
+                f"{name}{inputs}: the read at {place} saw {definitions}"
+            )
     assert seen
 
 
 def test_uses_are_the_other_side():
     for code in PROGRAMS.values():
         source = parse(code)
-        for function in [source.tree, *(n for n in ast.walk(source.tree) if isinstance(n, FUNCTIONS))]:
+        for function in [
+            source.tree,
+            *(n for n in ast.walk(source.tree) if isinstance(n, FUNCTIONS)),
+        ]:
             flow = DefUse(function)
             for name in (n for n in reads(source) if function_around(n) is function):
                 for definition in flow.reaching(name):
-                    assert name in flow.uses(definition), (ast.unparse(source.tree), spot(name), definition)
+                    assert name in flow.uses(definition), (
+                        ast.unparse(source.tree),
+                        spot(name),
+                        definition,
+                    )
 
 
 CHANGED = """
@@ -140,9 +157,15 @@ CHANGED = """
 
 def test_what_reads_an_object_that_was_changed():
     source = parse(CHANGED)
-    (change,) = (n for n in ast.walk(source.tree) if isinstance(n, ast.Call) and ast.unparse(n) == "rows.append(i)")
+    (change,) = (
+        n
+        for n in ast.walk(source.tree)
+        if isinstance(n, ast.Call) and ast.unparse(n) == "rows.append(i)"
+    )
     flow = DefUse(function_around(change))
     variable = flow.table.find("rows", flow.function)
     assert variable is not None
     lines = {n.lineno for n in flow.uses_after(variable, change)} - {change.lineno}
-    assert lines == {n for n, line in enumerate(source.text.splitlines(), 1) if line.endswith("# after")}
+    assert lines == {
+        n for n, line in enumerate(source.text.splitlines(), 1) if line.endswith("# after")
+    }

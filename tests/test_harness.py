@@ -10,13 +10,17 @@ import pytest
 from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, Job, Run, compare
 
-pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]")
+pytestmark = pytest.mark.skipif(
+    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+)
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 EXACT, ROUNDING, SAMPLING = Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING
 
 
-def edited(name: str, *changes: tuple[str, str], fake: bool = False, args: tuple[str, ...] = ()) -> Job:
+def edited(
+    name: str, *changes: tuple[str, str], fake: bool = False, args: tuple[str, ...] = ()
+) -> Job:
     """The run of a fixture after plain text replacements."""
     text = (FIXTURES / name / "train.py").read_text()
     for old, new in changes:
@@ -33,20 +37,48 @@ def both(before: Job, after: Job) -> list[Run]:
 
 FAULTS = {
     "zero_grad forgotten": ("module_level", [("    opt.zero_grad()\n", "")], ROUNDING),
-    "division by the window dropped": ("accumulation", [("loss = loss / args.accum", "loss = loss / 1")], ROUNDING),
-    "window twice as long": ("accumulation", [("% args.accum == 0", "% (2 * args.accum) == 0")], SAMPLING),
-    "scheduler stepped twice": ("trainer_class", [("self.sched.step()", "self.sched.step(); self.sched.step()")], ROUNDING),
-    "clip dropped": ("rnn_truncated", [("torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)", "pass")], ROUNDING),
+    "division by the window dropped": (
+        "accumulation",
+        [("loss = loss / args.accum", "loss = loss / 1")],
+        ROUNDING,
+    ),
+    "window twice as long": (
+        "accumulation",
+        [("% args.accum == 0", "% (2 * args.accum) == 0")],
+        SAMPLING,
+    ),
+    "scheduler stepped twice": (
+        "trainer_class",
+        [("self.sched.step()", "self.sched.step(); self.sched.step()")],
+        ROUNDING,
+    ),
+    "clip dropped": (
+        "rnn_truncated",
+        [("torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)", "pass")],
+        ROUNDING,
+    ),
     "fake not detached": ("gan", [("netD(fake.detach())", "netD(fake)")], EXACT),
     "a sample dropped": ("eval_escapes", [("Blobs(60)", "Blobs(59)")], SAMPLING),
-    "last batch dropped": ("module_level", [("shuffle=True)", "shuffle=True, drop_last=True)")], SAMPLING),
-    "stream read by every worker": ("iterable_unsharded", [("batch_size=32)", "batch_size=32, num_workers=2)")], SAMPLING),
+    "last batch dropped": (
+        "module_level",
+        [("shuffle=True)", "shuffle=True, drop_last=True)")],
+        SAMPLING,
+    ),
+    "stream read by every worker": (
+        "iterable_unsharded",
+        [("batch_size=32)", "batch_size=32, num_workers=2)")],
+        SAMPLING,
+    ),
     "persistent workers freeze the data set": (
         "stateful_dataset",
         [("num_workers=args.workers)", "num_workers=args.workers, persistent_workers=True)")],
         SAMPLING,
     ),
-    "split moved by an extra draw": ("random_split_seeded", [("    dataset = Waves(64)", "    dataset = Waves(64); torch.rand(1)")], EXACT),
+    "split moved by an extra draw": (
+        "random_split_seeded",
+        [("    dataset = Waves(64)", "    dataset = Waves(64); torch.rand(1)")],
+        EXACT,
+    ),
     "weights renamed in the checkpoint": (
         "dp_like",
         [("raw.state_dict()", '{"module." + k: v for k, v in raw.state_dict().items()}')],
@@ -62,10 +94,17 @@ FAULTS = {
         ],
         SAMPLING,
     ),
-    "a warning that was not there": ("module_level", [("shuffle=True)", "shuffle=True, pin_memory=True)")], EXACT),
+    "a warning that was not there": (
+        "module_level",
+        [("shuffle=True)", "shuffle=True, pin_memory=True)")],
+        EXACT,
+    ),
     "a printed value turned into a tensor": (
         "rnn_truncated",
-        [("total_loss += loss.item()", "total_loss += loss.detach()"), ("{current:.3f}", "{str(current)}")],
+        [
+            ("total_loss += loss.item()", "total_loss += loss.detach()"),
+            ("{current:.3f}", "{str(current)}"),
+        ],
         SAMPLING,
     ),
     "a sum in half precision": (
@@ -113,25 +152,43 @@ def test_autocast_around_the_step_is_seen_and_autocast_around_the_forward_is_tol
     assert compare(before, HARNESS.run(edited("module_level", *SPANNING)), ROUNDING, HALF)
 
 
-UNSCALED = [("            nn.utils.clip_grad_norm_", "            scaler.unscale_(optimizer)\n            nn.utils.clip_grad_norm_")]
+UNSCALED = [
+    (
+        "            nn.utils.clip_grad_norm_",
+        "            scaler.unscale_(optimizer)\n            nn.utils.clip_grad_norm_",
+    )
+]
 
 
 def test_the_scaler_really_runs_when_faked():
     """Gradients that are clipped while scaled: no error, hardly any training. Only an enabled scaler shows it."""
     plain = HARNESS.run(edited("existing_amp", args=("--no-amp",)))
-    wrong, right = both(edited("existing_amp", fake=True), edited("existing_amp", *UNSCALED, fake=True))
+    wrong, right = both(
+        edited("existing_amp", fake=True), edited("existing_amp", *UNSCALED, fake=True)
+    )
     assert compare(plain, right, ROUNDING, HALF) == []
     assert compare(plain, wrong, ROUNDING, HALF)
     assert right.files["bars.pt"]["scaler.scale"] == 256.0
-    assert "scaler.scale" not in HARNESS.run(edited("existing_amp")).files["bars.pt"], "without the fake the scaler is off"
+    assert "scaler.scale" not in HARNESS.run(edited("existing_amp")).files["bars.pt"], (
+        "without the fake the scaler is off"
+    )
 
 
 def test_faked_autocast_leaves_islands_of_full_precision_alone(tmp_path):
     kernels = tmp_path / "kernels.py"
-    kernels.write_text("import torch\ntorch.backends.mkldnn.set_flags(False)\n")  # as the fake does: the last bit of gradients hangs on it
-    island = [("torch.autocast(device.type, enabled=False)", "torch.autocast(device.type, enabled=True)")]
-    before, after = both(edited("explicit_intent", fake=True), edited("explicit_intent", *island, fake=True))
-    assert compare(HARNESS.run(replace(edited("explicit_intent"), before=str(kernels))), before, EXACT) == []
+    kernels.write_text(
+        "import torch\ntorch.backends.mkldnn.set_flags(False)\n"
+    )  # as the fake does: the last bit of gradients hangs on it
+    island = [
+        ("torch.autocast(device.type, enabled=False)", "torch.autocast(device.type, enabled=True)")
+    ]
+    before, after = both(
+        edited("explicit_intent", fake=True), edited("explicit_intent", *island, fake=True)
+    )
+    assert (
+        compare(HARNESS.run(replace(edited("explicit_intent"), before=str(kernels))), before, EXACT)
+        == []
+    )
     assert compare(before, after, EXACT) and before.losses != after.losses
 
 
@@ -143,12 +200,19 @@ def test_equal_runs_are_equal_and_run_once():
 
 
 def test_workers_run_in_a_forked_child():
-    before, after = both(edited("stateful_dataset", args=("--workers", "0")), edited("stateful_dataset", args=("--workers", "2")))
+    before, after = both(
+        edited("stateful_dataset", args=("--workers", "0")),
+        edited("stateful_dataset", args=("--workers", "2")),
+    )
     assert compare(before, after, EXACT) == []
 
 
 def test_a_second_run_goes_on_from_the_first():
-    job = Job(FIXTURES / "segmentation_cnn", args=("--epochs", "1"), then=("--epochs", "1", "--resume", "checkpoints/last.pth"))
+    job = Job(
+        FIXTURES / "segmentation_cnn",
+        args=("--epochs", "1"),
+        then=("--epochs", "1", "--resume", "checkpoints/last.pth"),
+    )
     run = HARNESS.run(job)
     assert run.then is not None and run.then.ok
     assert "resumed at epoch 1" in run.then.stdout
@@ -185,7 +249,10 @@ def test_what_a_run_records(tmp_path):
         ("import os; os._exit(3)", "the process ended with status 3"),
         ("while True: pass", "more than 1 s"),
         ("def f(:", "SyntaxError: invalid syntax (train.py, line 1)"),
-        ("import no_such_module_at_all", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        (
+            "import no_such_module_at_all",
+            "ModuleNotFoundError: No module named 'no_such_module_at_all'",
+        ),
     ],
 )
 def test_how_a_run_can_end(tmp_path, code, error):

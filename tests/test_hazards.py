@@ -12,7 +12,9 @@ from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, compare
 from tests.test_harness import edited
 
-pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]")
+pytestmark = pytest.mark.skipif(
+    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+)
 
 NO_GRAD, INFERENCE = "with torch.no_grad():", "with torch.inference_mode():"
 BF16_FORWARD = "with torch.autocast('cpu', dtype=torch.bfloat16):"
@@ -31,11 +33,31 @@ NAIVE = {
         False,
         "backward through the graph a second",
     ),
-    "feature_hooks compile": ([("Net().to(device)", "Net().to(device)\n    model.compile()")], False, "'0 activations"),
-    "eval_escapes no-grad-eval": ([(NO_GRAD, INFERENCE)], False, "Inference tensors cannot be saved for backward"),
-    "distillation no-grad-eval": ([(f"{NO_GRAD}\n                soft", f"{INFERENCE}\n                soft")], False, "Inference tensors"),
-    "policy_gradient no-grad-eval": ([(NO_GRAD, INFERENCE)], False, "Inference tensors cannot be saved for backward"),
-    "adversarial_eval no-grad-eval": ([("def robust_accuracy", "@torch.no_grad()\ndef robust_accuracy")], False, "does not require grad"),
+    "feature_hooks compile": (
+        [("Net().to(device)", "Net().to(device)\n    model.compile()")],
+        False,
+        "'0 activations",
+    ),
+    "eval_escapes no-grad-eval": (
+        [(NO_GRAD, INFERENCE)],
+        False,
+        "Inference tensors cannot be saved for backward",
+    ),
+    "distillation no-grad-eval": (
+        [(f"{NO_GRAD}\n                soft", f"{INFERENCE}\n                soft")],
+        False,
+        "Inference tensors",
+    ),
+    "policy_gradient no-grad-eval": (
+        [(NO_GRAD, INFERENCE)],
+        False,
+        "Inference tensors cannot be saved for backward",
+    ),
+    "adversarial_eval no-grad-eval": (
+        [("def robust_accuracy", "@torch.no_grad()\ndef robust_accuracy")],
+        False,
+        "does not require grad",
+    ),
     "view_on_conv channels-last": (
         [
             ("LeNet().to(device)", "LeNet().to(device, memory_format=torch.channels_last)"),
@@ -44,37 +66,75 @@ NAIVE = {
         False,
         "view size is not compatible",
     ),
-    "alternating_heads set-to-none": ([("set_to_none=False", "set_to_none=True")], False, "'NoneType' object has no attribute 'abs'"),
+    "alternating_heads set-to-none": (
+        [("set_to_none=False", "set_to_none=True")],
+        False,
+        "'NoneType' object has no attribute 'abs'",
+    ),
     "alternating_heads set-to-none, momentum": (
-        [("set_to_none=False", "set_to_none=True"), ('model.heads["sum"].weight.grad.abs().sum()', "torch.zeros(())")],
+        [
+            ("set_to_none=False", "set_to_none=True"),
+            ('model.heads["sum"].weight.grad.abs().sum()', "torch.zeros(())"),
+        ],
         False,
         "what training changed differs",
     ),
-    "alternating_heads fused-optimizer": ([("weight_decay=1e-2)", "weight_decay=1e-2, fused=True)")], False, "ends with TypeError"),
+    "alternating_heads fused-optimizer": (
+        [("weight_decay=1e-2)", "weight_decay=1e-2, fused=True)")],
+        False,
+        "ends with TypeError",
+    ),
     "sparse_embedding fused-optimizer": ([("lr=0.5)", "lr=0.5, fused=True)")], False, "sparse"),
-    "caching_dataset num-workers": ([("shuffle=True)", "shuffle=True, num_workers=2)")], False, "served 0"),
-    "item_sums a tensor in the log": ([("running_loss += loss.item()", "running_loss += loss.detach()")], False, "not JSON serializable"),
+    "caching_dataset num-workers": (
+        [("shuffle=True)", "shuffle=True, num_workers=2)")],
+        False,
+        "served 0",
+    ),
+    "item_sums a tensor in the log": (
+        [("running_loss += loss.item()", "running_loss += loss.detach()")],
+        False,
+        "not JSON serializable",
+    ),
     "numpy_metrics autocast": (
-        [("            logits = model(glyph.to(device))", f"            {BF16_FORWARD}\n                logits = model(glyph.to(device))")],
+        [
+            (
+                "            logits = model(glyph.to(device))",
+                f"            {BF16_FORWARD}\n                logits = model(glyph.to(device))",
+            )
+        ],
         False,
         "unsupported ScalarType BFloat16",
     ),
     "mask_fill grad-scaler": (
-        [("            logits = model(token[:, :-1])", f"            {HALF_FORWARD}\n                logits = model(token[:, :-1])")],
+        [
+            (
+                "            logits = model(token[:, :-1])",
+                f"            {HALF_FORWARD}\n                logits = model(token[:, :-1])",
+            )
+        ],
         True,
         "without overflow",
     ),
     "focal_loss autocast": (
         [
-            ("            logits = model(x).squeeze(1)\n", f"            {HALF_FORWARD}\n                logits = model(x).squeeze(1)\n"),
-            ("            loss = criterion(logits, y)\n", "                loss = criterion(logits, y)\n"),
+            (
+                "            logits = model(x).squeeze(1)\n",
+                f"            {HALF_FORWARD}\n                logits = model(x).squeeze(1)\n",
+            ),
+            (
+                "            loss = criterion(logits, y)\n",
+                "                loss = criterion(logits, y)\n",
+            ),
         ],
         True,
         "became nan",
     ),
     "grad_logging grad-scaler": (
         [
-            ("    for epoch in range", "    scaler = torch.amp.GradScaler('cuda')\n    for epoch in range"),
+            (
+                "    for epoch in range",
+                "    scaler = torch.amp.GradScaler('cuda')\n    for epoch in range",
+            ),
             ("loss.backward()", "scaler.scale(loss).backward()"),
             ("optimizer.step()", "scaler.step(optimizer)\n            scaler.update()"),
         ],
@@ -88,7 +148,9 @@ NAIVE = {
 def test_a_naive_rewrite_goes_wrong(name: str):
     changes, fake, shows = NAIVE[name]
     fixture = name.split()[0]
-    before, after = HARNESS.run_many([edited(fixture, fake=fake), edited(fixture, *changes, fake=fake)])
+    before, after = HARNESS.run_many(
+        [edited(fixture, fake=fake), edited(fixture, *changes, fake=fake)]
+    )
     assert before.ok
     differences = compare(before, after, Effect.ROUNDING, HALF if fake else None)
     assert shows in "\n".join(differences), differences

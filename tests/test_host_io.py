@@ -35,7 +35,9 @@ def test_methods_of_what_a_library_returned_are_the_library_s(tmp_path: Path):
 def test_what_is_not_resolved_says_why_and_what(tmp_path: Path):
     script = read(tmp_path, CODE)
     calls = {ast.unparse(n): n for n in ast.walk(script.entry.tree) if isinstance(n, ast.Call)}
-    assert script.values(calls["json.loads('{}')"]) == {Unknown("what json.loads() returns", Reason.RESULT, "json.loads")}
+    assert script.values(calls["json.loads('{}')"]) == {
+        Unknown("what json.loads() returns", Reason.RESULT, "json.loads")
+    }
     start = calls["missing.start()"].func
     assert isinstance(start, ast.Attribute)
     (missing,) = script.values(start.value)

@@ -26,7 +26,11 @@ def test_changes_lead_from_one_text_to_the_other(old: list[str], new: list[str])
 def test_lines_that_occur_once_are_matched_first() -> None:
     old = ["for a:", "step", "step", "", "for b:", "step", "step"]
     new = ["if c:", "for a:", "step", "", "for b:", "step", "step", "", "more"]
-    assert changes(old, new) == [Change((0, 0), (0, 1)), Change((2, 3), (3, 3)), Change((7, 7), (7, 9))]
+    assert changes(old, new) == [
+        Change((0, 0), (0, 1)),
+        Change((2, 3), (3, 3)),
+        Change((7, 7), (7, 9)),
+    ]
 
 
 def test_a_last_line_without_an_end_is_another_line() -> None:
@@ -46,4 +50,7 @@ def test_an_insertion_between_equal_lines_is_seen_where_the_hunk_is() -> None:
 def test_a_removal_belongs_to_the_rule_without_which_the_line_is_there() -> None:
     old, new = ["a", "b", "c", "d", "e"], ["a", "c", "e"]
     found = changes(old, new)
-    assert owners(new, found, {"one": ["a", "b", "c", "e"], "two": ["a", "c", "d", "e"]}) == [{"one"}, {"two"}]
+    assert owners(new, found, {"one": ["a", "b", "c", "e"], "two": ["a", "c", "d", "e"]}) == [
+        {"one"},
+        {"two"},
+    ]

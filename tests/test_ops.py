@@ -46,7 +46,9 @@ def made(script: Any) -> dict[str, Any]:
 
 def test_the_table_is_what_the_installed_torch_says(kept, made, script) -> None:
     if made["torch"] == kept["torch"]:
-        assert (HERE / "torch_ops.toml").read_text() == script.written(made), "run scripts/torch_ops.py"
+        assert (HERE / "torch_ops.toml").read_text() == script.written(made), (
+            "run scripts/torch_ops.py"
+        )
         return
     # another torch: what it knows of must be no view and write to nothing where the table says so
     known = set((kept["functions"] + kept["methods"] + kept["functional"]).split())
@@ -57,7 +59,11 @@ def test_the_table_is_what_the_installed_torch_says(kept, made, script) -> None:
 
 
 def test_the_autocast_lists_are_those_of_the_header(made) -> None:
-    assert "matmul" in made["autocast_lower"] and "softmax" in made["autocast_fp32"] and "addcmul" in made["autocast_promote"]
+    assert (
+        "matmul" in made["autocast_lower"]
+        and "softmax" in made["autocast_fp32"]
+        and "addcmul" in made["autocast_promote"]
+    )
     assert op("torch.Tensor.sum").autocast == "fp32" and op("torch.relu").autocast == ""
 
 
@@ -127,17 +133,23 @@ def test_views_share_memory(name: str) -> None:
     assert shared(name, square())
     assert is_view(name) and may_share(name)
     if op(f".{name}").view == "always" and name not in ("view", "unflatten", "view_as"):
-        assert shared(name, square(contiguous=False))  # a `maybe` copies here, or where the type is another
+        assert shared(
+            name, square(contiguous=False)
+        )  # a `maybe` copies here, or where the type is another
 
 
 def test_always_and_maybe() -> None:
-    assert {n for n in ("reshape", "contiguous", "flatten", "ravel") if not shared(n, square(False))} == {
+    assert {
+        n for n in ("reshape", "contiguous", "flatten", "ravel") if not shared(n, square(False))
+    } == {
         "reshape",
         "contiguous",
         "flatten",
         "ravel",
     }
-    assert {op(f".{n}").view for n in ("reshape", "contiguous", "flatten", "ravel", "to", "float")} == {"maybe"}
+    assert {
+        op(f".{n}").view for n in ("reshape", "contiguous", "flatten", "ravel", "to", "float")
+    } == {"maybe"}
     assert op("torch.nn.functional.unfold").view == "" and op(".unfold").view == "always"
 
 
@@ -213,14 +225,24 @@ def test_flags_leave_the_numbers_alone(name: str) -> None:
 @pytest.mark.parametrize("name", "t_ transpose_ unsqueeze_ squeeze_ swapaxes_ resize_".split())
 def test_changes_of_shape(name: str) -> None:
     x = torch.arange(6.0).view(1, 6)
-    getattr(x, name)(*{"transpose_": (0, 1), "swapaxes_": (0, 1), "unsqueeze_": (0,), "resize_": (3, 2)}.get(name, ()))
+    getattr(x, name)(
+        *{"transpose_": (0, 1), "swapaxes_": (0, 1), "unsqueeze_": (0,), "resize_": (3, 2)}.get(
+            name, ()
+        )
+    )
     assert x.shape != (1, 6) and op(f".{name}").reshapes and is_in_place(name)
 
 
 def test_a_name_that_is_not_known_goes_by_the_convention() -> None:
-    assert is_in_place("update_") and is_in_place("torch.nn.utils.clip_grad_norm_") and is_in_place("torch._foreach_mul_")
+    assert (
+        is_in_place("update_")
+        and is_in_place("torch.nn.utils.clip_grad_norm_")
+        and is_in_place("torch._foreach_mul_")
+    )
     assert not is_in_place("update") and not is_in_place("__len__") and not is_in_place("_hidden_")
-    assert op("torch.nn.Linear") is None and op("numpy.add") is None and op(".no_such_method") is None
+    assert (
+        op("torch.nn.Linear") is None and op("numpy.add") is None and op(".no_such_method") is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +253,9 @@ def test_the_position_of_inplace(name: str) -> None:
     position = op(name).inplace
     x = square().neg()
     before = x.clone()
-    given = {"elu": (1.0,), "hardtanh": (-0.2, 0.2), "dropout": (0.9, True)}.get(name.rpartition(".")[2], ())
+    given = {"elu": (1.0,), "hardtanh": (-0.2, 0.2), "dropout": (0.9, True)}.get(
+        name.rpartition(".")[2], ()
+    )
     assert len(given) + 1 == position
     getattr(torch.nn.functional, name.rpartition(".")[2])(x, *given, True)
     assert not torch.equal(before, x)
@@ -253,7 +277,9 @@ DRAWS = {
     "torch.nn.functional.alpha_dropout": lambda: F.alpha_dropout(square(), training=True),
     "torch.nn.functional.gumbel_softmax": lambda: F.gumbel_softmax(square()),
     "torch.nn.functional.rrelu": lambda: F.rrelu(-square(), training=True),
-    "torch.nn.functional.fractional_max_pool2d": lambda: F.fractional_max_pool2d(torch.rand(1, 1, 8, 8), 2, output_size=3),
+    "torch.nn.functional.fractional_max_pool2d": lambda: F.fractional_max_pool2d(
+        torch.rand(1, 1, 8, 8), 2, output_size=3
+    ),
     ".normal_": lambda: square().normal_(),
     ".exponential_": lambda: square().exponential_(),
     "torch.svd_lowrank": lambda: torch.svd_lowrank(square())[0],
@@ -294,7 +320,13 @@ def test_pointwise(name: str) -> None:
     def run(rows: slice) -> Any:
         if name == "where":
             return torch.where(x[rows] > 0.5, x[rows], 0.0)
-        return function(x[rows], 0.3) if name == "clamp" else function(x[rows]) if y is None else function(x[rows], y[rows])
+        return (
+            function(x[rows], 0.3)
+            if name == "clamp"
+            else function(x[rows])
+            if y is None
+            else function(x[rows], y[rows])
+        )
 
     assert torch.equal(run(slice(None))[2:4], run(slice(2, 4)))
     assert op(f"torch.{name}").pointwise and not op(f"torch.{name}").reduces
@@ -311,9 +343,13 @@ def test_reductions(name: str) -> None:
     assert op(f".{name}").reduces and not op(f".{name}").pointwise
 
 
-@pytest.mark.parametrize("name", "argmax argsort eq lt isnan bool long int detach sign floor mul sigmoid".split())
+@pytest.mark.parametrize(
+    "name", "argmax argsort eq lt isnan bool long int detach sign floor mul sigmoid".split()
+)
 def test_gradients(name: str) -> None:
-    result = getattr(square().requires_grad_(), name)(*((1,) if name in ("eq", "lt", "mul") else ()))
+    result = getattr(square().requires_grad_(), name)(
+        *((1,) if name in ("eq", "lt", "mul") else ())
+    )
     assert result.requires_grad or not op(f".{name}").gradient
     assert op(f".{name}").gradient is result.requires_grad or name == "detach"
 
@@ -330,5 +366,10 @@ def test_what_is_written_to_below_the_schema() -> None:
 
 
 def test_what_waits_for_the_device() -> None:
-    assert all(op(f".{n}").syncs for n in "item tolist numpy cpu nonzero masked_select unique bincount".split())
-    assert not any(op(f".{n}").syncs for n in "sum detach argmax to view size".split() if op(f".{n}"))
+    assert all(
+        op(f".{n}").syncs
+        for n in "item tolist numpy cpu nonzero masked_select unique bincount".split()
+    )
+    assert not any(
+        op(f".{n}").syncs for n in "sum detach argmax to view size".split() if op(f".{n}")
+    )

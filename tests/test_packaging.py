@@ -25,26 +25,48 @@ def modules(folder: str) -> set[str]:
 
 def test_every_package_is_listed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
-    here = {p.parent.relative_to(ROOT).as_posix().replace("/", ".") for p in (ROOT / "autofast").rglob("*.py")}
+    here = {
+        p.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for p in (ROOT / "autofast").rglob("*.py")
+    }
     assert set(settings["packages"]) == here | {"autofast.rules"}
 
 
 def test_requirements_are_few() -> None:
-    names = {re.split(r"[^\w-]", line)[0] for line in requires("autofast") or [] if "extra ==" not in line}
+    names = {
+        re.split(r"[^\w-]", line)[0]
+        for line in requires("autofast") or []
+        if "extra ==" not in line
+    }
     assert names == {"black", "click", "libcst", "pathspec", "rich", "tomli"}
 
 
 @pytest.mark.slow
 def test_wheel(tmp_path: Path) -> None:
     copy = tmp_path / "autofast"  # building leaves its traces in the tree
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode:
         pytest.skip("not in a git work tree")
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file() and not name.startswith(("fixtures/", "tests/")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, copy]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        tmp_path,
+        copy,
+    ]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if "No matching distribution" in done.stderr:
         pytest.skip("no package index: the build backend cannot be installed")
@@ -52,5 +74,9 @@ def test_wheel(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert modules("autofast") | {f"autofast/{name}" for name in modules("rules")} <= inside
-    assert {f"autofast/rules/{p.name}" for p in (ROOT / "rules").glob("*.md")} | {"autofast/py.typed"} <= inside
-    assert not any(name.startswith(("tests", "benchmarks", "fixtures", "rules", "scripts")) for name in inside)
+    assert {f"autofast/rules/{p.name}" for p in (ROOT / "rules").glob("*.md")} | {
+        "autofast/py.typed"
+    } <= inside
+    assert not any(
+        name.startswith(("tests", "benchmarks", "fixtures", "rules", "scripts")) for name in inside
+    )

@@ -32,11 +32,21 @@ def placed(tmp_path: Path, body: str, name: str = "timeout", value: str = "9") -
             return made
         edits.update(dict.fromkeys(made))
     unique = {
-        (type(e), id(getattr(e, "call", None) or getattr(e, "display", None) or getattr(e, "expr", None) or getattr(e, "stmt", None))): e
+        (
+            type(e),
+            id(
+                getattr(e, "call", None)
+                or getattr(e, "display", None)
+                or getattr(e, "expr", None)
+                or getattr(e, "stmt", None)
+            ),
+        ): e
         for e in edits
     }
     (text,) = compose(unique.values()).values()  # type: ignore[arg-type]
-    return "\n".join(line.strip() for line in text.splitlines() if line not in path.read_text().splitlines()).replace('"', "'")
+    return "\n".join(
+        line.strip() for line in text.splitlines() if line not in path.read_text().splitlines()
+    ).replace('"', "'")
 
 
 @pytest.mark.parametrize(
@@ -76,9 +86,7 @@ def test_what_is_left_alone(tmp_path: Path, body: str, reason: str) -> None:
 
 
 def test_a_dict_that_also_feeds_another_call_is_left_to_the_call(tmp_path: Path) -> None:
-    body = (
-        "kw = {'batch_size': 2}\nclass Mine:\n    def __init__(self, batch_size):\n        pass\nm = Mine(**kw)\na = DataLoader(data, **kw)"
-    )
+    body = "kw = {'batch_size': 2}\nclass Mine:\n    def __init__(self, batch_size):\n        pass\nm = Mine(**kw)\na = DataLoader(data, **kw)"
     assert placed(tmp_path, body) == "a = DataLoader(data, timeout=9, **kw)"
 
 
@@ -86,8 +94,12 @@ def test_an_item_is_added_beside_an_item_assignment(tmp_path: Path) -> None:
     from autofast.write.arguments import written
 
     path = tmp_path / "train.py"
-    path.write_text(HEAD + "kw = {}\nif debug:\n    kw['num_workers'] = 4\na = DataLoader(data, **kw)\n")
+    path.write_text(
+        HEAD + "kw = {}\nif debug:\n    kw['num_workers'] = 4\na = DataLoader(data, **kw)\n"
+    )
     script = read_script(path, tmp_path)
     (home,) = written(script, script.loaders[0].args, "num_workers")
     (text,) = compose([home.set("persistent_workers", "True")]).values()  # type: ignore[union-attr]
-    assert "    kw['num_workers'] = 4\n    kw['persistent_workers'] = True\n" in text.replace('"', "'")
+    assert "    kw['num_workers'] = 4\n    kw['persistent_workers'] = True\n" in text.replace(
+        '"', "'"
+    )

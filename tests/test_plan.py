@@ -45,7 +45,11 @@ def keyword(name: str, value: str, **more: Any) -> Rule:
 
     def edits(file: Source) -> Found:
         for node in ast.walk(file.tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and all(k.arg != name for k in node.keywords):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "load"
+                and all(k.arg != name for k in node.keywords)
+            ):
                 yield node, [Keyword(node, name, value)]
 
     return rule(more.pop("called", name), edits, more.pop("of_rule", Effect.EXACT), **more)
@@ -53,7 +57,12 @@ def keyword(name: str, value: str, **more: Any) -> Rule:
 
 def test_findings_are_stamped_and_in_the_order_of_the_code() -> None:
     made = plan("load(1)\nload(2)\n", keyword("workers", "4"), keyword("pin", "True"))
-    assert [(f.node.lineno, f.rule) for f in made.findings] == [(1, "pin"), (1, "workers"), (2, "pin"), (2, "workers")]  # type: ignore[attr-defined]
+    assert [(f.node.lineno, f.rule) for f in made.findings] == [
+        (1, "pin"),
+        (1, "workers"),
+        (2, "pin"),
+        (2, "workers"),
+    ]  # type: ignore[attr-defined]
     assert {edit.rule for f in made.fixes for edit in f.edits} == {"pin", "workers"} == made.applied
     assert made.options.selected == {"pin", "workers"}
     assert only_text(made) == "load(1, pin=True, workers=4)\nload(2, pin=True, workers=4)\n"
@@ -65,7 +74,10 @@ def test_a_finding_that_contradicts_an_earlier_one_is_refused() -> None:
         [keyword("n", "8", called="b"), keyword("n", "4", called="a")],
     ):
         made = plan("load(1)\n", *rules)
-        assert [(f.rule, f.status, f.refusal) for f in made.findings] == [("a", "fix", ""), ("b", "refused", "a sets n=4 here")]
+        assert [(f.rule, f.status, f.refusal) for f in made.findings] == [
+            ("a", "fix", ""),
+            ("b", "refused", "a sets n=4 here"),
+        ]
         assert only_text(made.subset({"b"})) == "load(1, n=8)\n"
 
 
@@ -76,7 +88,11 @@ def test_a_finding_needs_the_fixes_it_names_at_the_same_place() -> None:
         keyword("pin", "1", key=2, needs=("workers",)),
     ]
     made = plan("load(1)\n", *rules)
-    assert {f.rule: f.refusal for f in made.findings} == {"persistent": "", "workers": "", "pin": "needs workers here"}
+    assert {f.rule: f.refusal for f in made.findings} == {
+        "persistent": "",
+        "workers": "",
+        "pin": "needs workers here",
+    }
     alone = made.subset({"persistent"})
     assert [(f.status, f.refusal) for f in alone.findings] == [("refused", "needs workers here")]
     assert alone.texts() == {} and alone.hunks() == []
@@ -89,18 +105,30 @@ def test_what_is_needed_may_itself_be_refused() -> None:
         keyword("n", "8", called="z-workers", key=1),
     ]
     made = plan("load(1)\n", *rules)
-    assert [(f.rule, f.status) for f in made.findings] == [("a", "fix"), ("persistent", "refused"), ("z-workers", "refused")]
+    assert [(f.rule, f.status) for f in made.findings] == [
+        ("a", "fix"),
+        ("persistent", "refused"),
+        ("z-workers", "refused"),
+    ]
 
 
 def test_effects_beyond_the_allowed_one_are_refused() -> None:
     rules = [keyword("a", "1", of_rule=Effect.SAMPLING), keyword("b", "1", of_rule=Effect.RECIPE)]
     made = plan("load(1)\n", *rules, effect=Effect.ROUNDING)
-    assert [f.refusal for f in made.findings] == ["needs --effect sampling", "needs --effect recipe"]
-    assert [f.status for f in plan("load(1)\n", *rules, effect=Effect.RECIPE).findings] == ["fix", "fix"]
+    assert [f.refusal for f in made.findings] == [
+        "needs --effect sampling",
+        "needs --effect recipe",
+    ]
+    assert [f.status for f in plan("load(1)\n", *rules, effect=Effect.RECIPE).findings] == [
+        "fix",
+        "fix",
+    ]
 
 
 def test_a_findings_own_effect_counts() -> None:
-    made = plan("load(1)\n", keyword("a", "1", of_rule=Effect.RECIPE, own=Effect.EXACT), effect=Effect.EXACT)
+    made = plan(
+        "load(1)\n", keyword("a", "1", of_rule=Effect.RECIPE, own=Effect.EXACT), effect=Effect.EXACT
+    )
     assert [f.status for f in made.findings] == ["fix"]
 
 
@@ -139,7 +167,15 @@ def test_a_hunk_names_all_rules_it_comes_from() -> None:
     rules = [
         keyword("workers", "4"),
         keyword("pin", "True"),
-        rule("timer", lambda f: [(stmt(f, "b"), [Before(stmt(f, "b"), "t = time()"), Import(f, "from time import time")])]),
+        rule(
+            "timer",
+            lambda f: [
+                (
+                    stmt(f, "b"),
+                    [Before(stmt(f, "b"), "t = time()"), Import(f, "from time import time")],
+                )
+            ],
+        ),
         rule("clock", lambda f: [(stmt(f, "c"), [Import(f, "from time import time")])]),
     ]
     made = plan("import os\n\nx = load(1)\na\na\nb\nc\n", *rules)
@@ -159,12 +195,20 @@ def test_only_findings_at_a_hunk_speak_for_it() -> None:
 def test_equal_lines_around_do_not_confuse_the_owners() -> None:
     rules = [
         rule("first", lambda f: [(stmt(f, "pass"), [After(stmt(f, "pass"), "new()")])]),
-        rule("last", lambda f: [(stmt(f, "z"), [Remove(stmt(f, "step()", 3)), After(stmt(f, "z"), "new()")])]),
+        rule(
+            "last",
+            lambda f: [
+                (stmt(f, "z"), [Remove(stmt(f, "step()", 3)), After(stmt(f, "z"), "new()")])
+            ],
+        ),
     ]
     made = plan("pass\nnew()\nnew()\n\nstep()\n\nstep()\n\nstep()\n\nstep()\n\nz\nnew()\n", *rules)
     by_rule = {h.rules: h for h in made.hunks()}
     assert set(by_rule) == {("first",), ("last",)}
-    assert by_rule["first",].old[0] <= 3 and len([h for h in made.hunks() if h.rules == ("first",)]) == 1
+    assert (
+        by_rule["first",].old[0] <= 3
+        and len([h for h in made.hunks() if h.rules == ("first",)]) == 1
+    )
 
 
 # ------------------------------------------------------------------------------------------------ post-conditions
@@ -180,8 +224,13 @@ def test_no_new_name_may_be_undefined() -> None:
 
 
 def test_the_new_text_must_compile() -> None:
-    made = plan("x = load(1)\n", rule("r", lambda f: [(stmt(f, "x"), [After(stmt(f, "x"), "return x")])]))
-    with pytest.raises(PostConditionError, match=r"train.py: the new text is no Python \(line 2: 'return' outside function\)"):
+    made = plan(
+        "x = load(1)\n", rule("r", lambda f: [(stmt(f, "x"), [After(stmt(f, "x"), "return x")])])
+    )
+    with pytest.raises(
+        PostConditionError,
+        match=r"train.py: the new text is no Python \(line 2: 'return' outside function\)",
+    ):
         made.check()
 
 
@@ -193,13 +242,18 @@ def test_an_applied_rule_must_find_nothing_in_its_own_output() -> None:
         yield call(file, "load"), [Wrap(call(file, "load"), "iter({})")]
 
     plan("load(1)\n", keyword("n", "4")).check(reread)
-    with pytest.raises(PostConditionError, match="train.py:1: wrong would change its own output again: wrong speaks"):
+    with pytest.raises(
+        PostConditionError,
+        match="train.py:1: wrong would change its own output again: wrong speaks",
+    ):
         plan("load(1)\n", rule("wrong", wrong)).check(reread)
 
 
 def test_plans_of_several_files() -> None:
     one, two = source("load(1)\n", "b.py"), source("load(2)\n", "a.py")
-    made = Plan.make(script(one, two, source("x\n", "c.py")), Options(), [keyword("n", "4")], Effect.EXACT)
+    made = Plan.make(
+        script(one, two, source("x\n", "c.py")), Options(), [keyword("n", "4")], Effect.EXACT
+    )
     assert [h.source.rel for h in made.hunks()] == ["a.py", "b.py"]
     assert set(made.texts()) == {one, two}
     made.check()
@@ -219,7 +273,14 @@ SIMPLE = [
     "z = (a, *b) if(x)else step5(not y)",
     "drop3(\n{i}{u}1,  # inner\n{i})",
 ]
-COMPOUND = ["for x in load4(y):", "if step6(x):", "with load5() as w:", "while x:", "def inner(x):", "try:"]
+COMPOUND = [
+    "for x in load4(y):",
+    "if step6(x):",
+    "with load5() as w:",
+    "while x:",
+    "def inner(x):",
+    "try:",
+]
 CLOSERS = {"try:": "finally: keep2()", "if step6(x):": "elif step7(y): keep3(); drop4()"}
 ONE_LINE = ["if step8(x): drop5(); keep4()", "for x in y: step9(load6(x))"]
 
@@ -228,8 +289,16 @@ ONE_LINE = ["if step8(x): drop5(); keep4()", "for x in y: step9(load6(x))"]
 def blocks(draw: st.DrawFn, depth: int, indent: str, unit: str) -> list[str]:
     lines: list[str] = []
     for _ in range(draw(st.integers(1, 3))):
-        lines += draw(st.sampled_from([[], [], [""], [f"{indent}# über"], ["", f"{indent}# a", f"{indent}# b"]]))
-        kind = draw(st.sampled_from(["simple", "simple", "one-line", "compound"] if depth else ["simple", "one-line"]))
+        lines += draw(
+            st.sampled_from(
+                [[], [], [""], [f"{indent}# über"], ["", f"{indent}# a", f"{indent}# b"]]
+            )
+        )
+        kind = draw(
+            st.sampled_from(
+                ["simple", "simple", "one-line", "compound"] if depth else ["simple", "one-line"]
+            )
+        )
         if kind == "simple":
             lines += (indent + draw(st.sampled_from(SIMPLE)).format(i=indent, u=unit)).split("\n")
         elif kind == "one-line":
@@ -256,7 +325,9 @@ def files(draw: st.DrawFn, unique: bool = False) -> bytes:
         )
     )
     body = draw(blocks(2, unit, unit))
-    text = "\n".join([*top, "", "def main(a, b, é):", *body, "", "main(1, 2, 3)"]) + draw(st.sampled_from(["\n", "", "\n\n"]))
+    text = "\n".join([*top, "", "def main(a, b, é):", *body, "", "main(1, 2, 3)"]) + draw(
+        st.sampled_from(["\n", "", "\n\n"])
+    )
     if unique:  # no two lines are equal, so a diff has only one way to see a change
         numbers = itertools.count(1)
         text = re.sub(r"(?<=[a-z])\d+(?=\()", lambda _: str(next(numbers)), text)
@@ -268,11 +339,19 @@ def files(draw: st.DrawFn, unique: bool = False) -> bytes:
 
 
 def calls(file: Source, prefix: str) -> list[ast.Call]:
-    return [n for n in ast.walk(file.tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id.startswith(prefix)]
+    return [
+        n
+        for n in ast.walk(file.tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id.startswith(prefix)
+    ]
 
 
 def statements(file: Source, prefix: str) -> list[ast.stmt]:
-    return [n for n in ast.walk(file.tree) if isinstance(n, ast.stmt) and file.segment(n).startswith(prefix)]
+    return [
+        n
+        for n in ast.walk(file.tree)
+        if isinstance(n, ast.stmt) and file.segment(n).startswith(prefix)
+    ]
 
 
 def sharing(file: Source) -> Found:
@@ -287,12 +366,27 @@ def wrapping(file: Source) -> Found:
 
 def scaling(file: Source) -> Found:
     for node in [*calls(file, "step"), *calls(file, "load")]:
-        yield node, [Wrap(node, "_scale({})", rank=Rank.LOSS_SCALE), Helper(file, "_scale", "def _scale(x):\n    return x")]
+        yield (
+            node,
+            [
+                Wrap(node, "_scale({})", rank=Rank.LOSS_SCALE),
+                Helper(file, "_scale", "def _scale(x):\n    return x"),
+            ],
+        )
 
 
 def preparing(file: Source) -> Found:
     for node in [*statements(file, "drop"), *statements(file, "keep"), *statements(file, "x =")]:
-        yield node, [Before(node, "_new({h})", holes={"h": node.value.args[0]} if node.value.args else {"h": node.value})]  # type: ignore[attr-defined]
+        yield (
+            node,
+            [
+                Before(
+                    node,
+                    "_new({h})",
+                    holes={"h": node.value.args[0]} if node.value.args else {"h": node.value},
+                )
+            ],
+        )  # type: ignore[attr-defined]
 
 
 def following(file: Source) -> Found:
@@ -315,7 +409,10 @@ def dropping(file: Source) -> Found:
         yield node, [Remove(node)]
 
 
-RULES = {f.__name__: rule(f.__name__, f) for f in (sharing, wrapping, scaling, preparing, following, guarding, casting, dropping)}
+RULES = {
+    f.__name__: rule(f.__name__, f)
+    for f in (sharing, wrapping, scaling, preparing, following, guarding, casting, dropping)
+}
 RULES["twin"] = rule("twin", sharing)
 
 
@@ -326,7 +423,9 @@ class Undone(ast.NodeTransformer):
         node = self.generic_visit(node)
         for name in ("body", "orelse", "finalbody"):
             if isinstance(getattr(node, name, None), list):
-                setattr(node, name, [s for inner in getattr(node, name) for s in self.statement(inner)])
+                setattr(
+                    node, name, [s for inner in getattr(node, name) for s in self.statement(inner)]
+                )
         match node:
             case ast.BinOp(right=ast.Name(id="_one")):
                 return node.left
@@ -340,7 +439,11 @@ class Undone(ast.NodeTransformer):
         text = ast.unparse(node)
         if text.startswith(("_new(", "if _flag:", "import _mod", "def _scale", "pass", "drop")):
             return []
-        return node.body if isinstance(node, ast.With) and text.startswith(("with _guard:", "with _cast:")) else [node]
+        return (
+            node.body
+            if isinstance(node, ast.With) and text.startswith(("with _guard:", "with _cast:"))
+            else [node]
+        )
 
 
 def undone(text: str) -> str:
@@ -388,7 +491,12 @@ def test_every_hunk_has_owners_and_other_lines_stay(raw: bytes, names: set[str])
         assert hunk.owners and hunk.owners <= made.applied
         assert {f.rule for f in hunk.findings} == hunk.owners
         for name in hunk.owners:
-            assert any(overlap(reach(edit), hunk.old) for f in hunk.findings if f.rule == name for edit in f.edits)
+            assert any(
+                overlap(reach(edit), hunk.old)
+                for f in hunk.findings
+                if f.rule == name
+                for edit in f.edits
+            )
         rebuilt += old[here : hunk.old[0]] + new[slice(*hunk.new)]
         here = hunk.old[1]
     assert rebuilt + old[here:] == new or file.text[-1:] != "\n"
@@ -400,18 +508,31 @@ def test_every_hunk_has_owners_and_other_lines_stay(raw: bytes, names: set[str])
 @given(files(), NAMES)
 def test_comments_survive(raw: bytes, names: set[str]) -> None:
     file = source(raw)
-    text = Plan.make(script(file), Options(), [RULES[n] for n in names], Effect.EXACT).texts().get(file, file.text)
+    text = (
+        Plan.make(script(file), Options(), [RULES[n] for n in names], Effect.EXACT)
+        .texts()
+        .get(file, file.text)
+    )
     for comment in ("# é", "# gone?", "# über", "# a", "# b", "# inner", "# läuft"):
         assert text.count(comment) >= file.text.count(comment)
 
 
 @pytest.mark.parametrize(
-    "raw", [b"load(1)\nx\n", b"\xef\xbb\xbfload(1)", b"a\r\nload(1)\r\nb", "# coding: latin-1\nload('é')".encode("latin-1")]
+    "raw",
+    [
+        b"load(1)\nx\n",
+        b"\xef\xbb\xbfload(1)",
+        b"a\r\nload(1)\r\nb",
+        "# coding: latin-1\nload('é')".encode("latin-1"),
+    ],
 )
 def test_git_applies_the_hunks(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "train.py").write_bytes(raw)
     file = Source.read(tmp_path / "train.py", tmp_path)
-    rules = [keyword("n", "4"), rule("end", lambda f: [(f.tree.body[-1], [After(f.tree.body[-1], "new()")])])]
+    rules = [
+        keyword("n", "4"),
+        rule("end", lambda f: [(f.tree.body[-1], [After(f.tree.body[-1], "new()")])]),
+    ]
     made = plan(file, *rules)
     changes = [Change(h.old, h.new, h.rules) for h in made.hunks()]
     data = patch([FileDiff(file, only_text(made), changes)])

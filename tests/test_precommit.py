@@ -18,11 +18,20 @@ pytestmark = pytest.mark.slow
 
 def run(*command: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | environment
-    return subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=env)
+    return subprocess.run(
+        [str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=env
+    )
 
 
 def git(folder: Path, *arguments: object) -> None:
-    identity = ["-c", "user.name=autofast", "-c", "user.email=autofast@localhost", "-c", "core.hooksPath=/dev/null"]
+    identity = [
+        "-c",
+        "user.name=autofast",
+        "-c",
+        "user.email=autofast@localhost",
+        "-c",
+        "core.hooksPath=/dev/null",
+    ]
     done = run("git", *identity, *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
 
@@ -53,7 +62,17 @@ def test_hook(tmp_path: Path, hook: Path) -> None:
     git(work, "add", "-A")
 
     def hooked(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pre_commit", "try-repo", hook, "autofast-check", "--color", "never", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "pre_commit",
+            "try-repo",
+            hook,
+            "autofast-check",
+            "--color",
+            "never",
+            *arguments,
+        ]
         return run(*command, cwd=work, PRE_COMMIT_HOME=str(tmp_path / "home"))
 
     done = hooked("--all-files")
@@ -64,7 +83,9 @@ def test_hook(tmp_path: Path, hook: Path) -> None:
     assert "train.py:" in done.stdout and "Found " in done.stdout
     assert "Traceback" not in done.stdout
     assert (work / "train.py").read_text() == SCRIPT
-    assert not list((tmp_path / "home").glob("repo*/py_env*/lib/python*/site-packages/torch")), "the hook needs no torch"
+    assert not list((tmp_path / "home").glob("repo*/py_env*/lib/python*/site-packages/torch")), (
+        "the hook needs no torch"
+    )
 
     idle = hooked("--files", "idle.py")
     assert idle.returncode == 0 and "Passed" in idle.stdout, idle.stdout

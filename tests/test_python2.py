@@ -33,10 +33,17 @@ def test_each_leftover_is_named(code: str, said: str) -> None:
 
 
 def test_all_of_them_are_named_once_with_their_lines() -> None:
-    text = "".join(f"print {n}\n" for n in range(9)) + "for i in xrange(3):\n    d.iteritems()\n    x.cuda(async=True)\n"
+    text = (
+        "".join(f"print {n}\n" for n in range(9))
+        + "for i in xrange(3):\n    d.iteritems()\n    x.cuda(async=True)\n"
+    )
     said = leftovers(text)
     assert "print statement (lines 1, 2, 3, 4, 5, 6 and 3 more: write print(...))" in said
-    assert "xrange (line 10: write range)" in said and "iteritems (line 11: write items)" in said and "`async=` (line 12" in said
+    assert (
+        "xrange (line 10: write range)" in said
+        and "iteritems (line 11: write items)" in said
+        and "`async=` (line 12" in said
+    )
     assert "\n" not in said
 
 

@@ -36,7 +36,9 @@ for folder in sorted(Path("fixtures").iterdir()):
 def facts(seed: str) -> str:
     env = {**os.environ, "PYTHONHASHSEED": seed}
     root = Path(__file__).parent.parent
-    return subprocess.run([sys.executable, "-c", FACTS], env=env, cwd=root, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", FACTS], env=env, cwd=root, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_same_in_every_run():

@@ -25,7 +25,13 @@ def trains_once(script: Script, name: str = "TensorDataset") -> None:
     assert [u.trains for loader in script.loaders for u in loader.uses] == [True]
     assert len(script.steps) == 1
     step = script.steps[0]
-    assert (len(step.forwards), len(step.losses), len(step.backwards), len(step.updates), len(step.zeros)) == (1, 1, 1, 1, 1)
+    assert (
+        len(step.forwards),
+        len(step.losses),
+        len(step.backwards),
+        len(step.updates),
+        len(step.zeros),
+    ) == (1, 1, 1, 1, 1)
     assert list(step.loaders) == script.loaders[0].things
     assert [o.name for o in script.optimizers] == ["SGD"] and len(script.optimizers[0].updates) == 1
 
@@ -58,7 +64,9 @@ def test_wrappers_around_a_loop(name: str, tmp_path: Path):
 
 
 def test_next_of_an_iterator(tmp_path: Path):
-    script = read(tmp_path, SETUP + "it = iter(loader)\nfor i in range(10):\n    x, y = next(it)\n" + STEP)
+    script = read(
+        tmp_path, SETUP + "it = iter(loader)\nfor i in range(10):\n    x, y = next(it)\n" + STEP
+    )
     assert [(u.is_next, u.trains) for u in script.loaders[0].uses] == [(True, True)]
     assert len(script.steps) == 1 and len(script.steps[0].forwards) == 1
 
@@ -109,22 +117,28 @@ FILES: dict[str, Mapping[str, str]] = {
     "package": {
         "train.py": "from lib import make\n",
         "lib/__init__.py": "from .loaders import make\n",
-        "lib/loaders.py": HEAD + "from . import sets\ndef make(n):\n    return DataLoader(sets.data, 2, num_workers=n)\n",
+        "lib/loaders.py": HEAD
+        + "from . import sets\ndef make(n):\n    return DataLoader(sets.data, 2, num_workers=n)\n",
         "lib/sets.py": HEAD + DATA,
     },
     "star": {
         "train.py": "from lib import *\n",
         "lib/__init__.py": "from .loaders import *\n",
-        "lib/loaders.py": HEAD + DATA + "def make(n):\n    return DataLoader(data, 2, num_workers=n)\n",
+        "lib/loaders.py": HEAD
+        + DATA
+        + "def make(n):\n    return DataLoader(data, 2, num_workers=n)\n",
     },
     "namespace": {
         "train.py": "import lib.loaders\nmake = lib.loaders.make\n",
-        "lib/loaders.py": HEAD + DATA + "def make(n):\n    return DataLoader(data, 2, num_workers=n)\n",
+        "lib/loaders.py": HEAD
+        + DATA
+        + "def make(n):\n    return DataLoader(data, 2, num_workers=n)\n",
     },
     "cycle": {
         "train.py": "from lib import make\n",
         "lib.py": HEAD + "import other\n" + DATA + "def make(n):\n    return other.build(n)\n",
-        "other.py": HEAD + "import lib\ndef build(n):\n    return DataLoader(lib.data, 2, num_workers=n)\n",
+        "other.py": HEAD
+        + "import lib\ndef build(n):\n    return DataLoader(lib.data, 2, num_workers=n)\n",
     },
 }
 
@@ -144,14 +158,26 @@ ARGUMENTS: dict[str, tuple[str, object]] = {
     "positional": ("loader = DataLoader(data, 2, False, None, None, 3)\n", 3),
     "constant": ("N = 3\nloader = DataLoader(data, num_workers=N)\n", 3),
     "dict": ("kw = {'num_workers': 3}\nloader = DataLoader(data, **kw)\n", 3),
-    "dict_call": ("kw = dict(batch_size=2)\nkw.update(num_workers=3)\nloader = DataLoader(data, **kw)\n", 3),
+    "dict_call": (
+        "kw = dict(batch_size=2)\nkw.update(num_workers=3)\nloader = DataLoader(data, **kw)\n",
+        3,
+    ),
     "dict_item": ("kw = {}\nkw['num_workers'] = 3\nloader = DataLoader(data, **kw)\n", 3),
-    "partial": ("import functools\nmake = functools.partial(DataLoader, num_workers=3)\nloader = make(data)\n", 3),
+    "partial": (
+        "import functools\nmake = functools.partial(DataLoader, num_workers=3)\nloader = make(data)\n",
+        3,
+    ),
     "lambda": ("make = lambda d, n: DataLoader(d, num_workers=n)\nloader = make(data, 3)\n", 3),
     "class": ("class C:\n    n = 3\nloader = DataLoader(data, num_workers=C.n)\n", 3),
-    "instance": ("class C:\n    def __init__(self): self.n = 3\nloader = DataLoader(data, num_workers=C().n)\n", 3),
+    "instance": (
+        "class C:\n    def __init__(self): self.n = 3\nloader = DataLoader(data, num_workers=C().n)\n",
+        3,
+    ),
     "star": ("args = (data, 2)\nloader = DataLoader(*args, num_workers=3)\n", 3),
-    "two_values": ("n = 3 if probe.maybe() else 0\nloader = DataLoader(data, num_workers=n)\n", ...),
+    "two_values": (
+        "n = 3 if probe.maybe() else 0\nloader = DataLoader(data, num_workers=n)\n",
+        ...,
+    ),
     "unknown": ("loader = DataLoader(data, num_workers=probe.number())\n", ...),
 }
 
@@ -177,7 +203,16 @@ def test_a_key_set_under_a_condition_is_not_sure(tmp_path: Path):
 
 def test_keywords_that_are_not_known(tmp_path: Path):
     args = (
-        read(tmp_path, HEAD + DATA + MODEL + "loader = DataLoader(data, **probe.options())\nfor x, y in loader:\n" + STEP).loaders[0].args
+        read(
+            tmp_path,
+            HEAD
+            + DATA
+            + MODEL
+            + "loader = DataLoader(data, **probe.options())\nfor x, y in loader:\n"
+            + STEP,
+        )
+        .loaders[0]
+        .args
     )
     assert args.open and "num_workers" not in args.named
 
@@ -201,8 +236,16 @@ for x, y in loader:
 
 
 def test_defaults_of_options_that_are_set_later(tmp_path: Path):
-    code = HEAD + DATA + "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=4)\np.set_defaults(n=0)\n"
-    (option,) = read(tmp_path, code + "loader = DataLoader(data, num_workers=p.parse_args().n)\n").loaders[0].args.get(5, "num_workers")
+    code = (
+        HEAD
+        + DATA
+        + "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=4)\np.set_defaults(n=0)\n"
+    )
+    (option,) = (
+        read(tmp_path, code + "loader = DataLoader(data, num_workers=p.parse_args().n)\n")
+        .loaders[0]
+        .args.get(5, "num_workers")
+    )
     assert option.default == frozenset({Const(0)})  # type: ignore[union-attr]
 
 
@@ -241,7 +284,9 @@ STRUCTURES = {
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structures(name: str, tmp_path: Path):
     script = read(tmp_path, SETUP + STRUCTURES[name])
-    if name == "generator":  # the loop over the loader is the generator's: the step finds it through its batches
+    if (
+        name == "generator"
+    ):  # the loop over the loader is the generator's: the step finds it through its batches
         assert len(script.steps) == 1 and script.steps[0].loaders == script.loaders[0].things
     else:
         trains_once(script)
@@ -305,7 +350,12 @@ for x, y in loader:
 """
     )
     (step,) = read(tmp_path, code).steps
-    assert len(step.backwards) == 2 and len(step.updates) == 2 and len(step.optimizers) == 2 and len(step.models) == 2
+    assert (
+        len(step.backwards) == 2
+        and len(step.updates) == 2
+        and len(step.optimizers) == 2
+        and len(step.models) == 2
+    )
 
 
 def test_closure_of_lbfgs(tmp_path: Path):
@@ -369,7 +419,10 @@ for epoch in range(3):
 """
     )
     script = read(tmp_path, code)
-    assert [sorted({u.trains for u in loader.uses}) for loader in script.loaders] == [[True], [False]]
+    assert [sorted({u.trains for u in loader.uses}) for loader in script.loaders] == [
+        [True],
+        [False],
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ what is there already
@@ -389,7 +442,13 @@ DONE = {
 def test_mixed_precision_that_is_there(name: str, tmp_path: Path):
     (step,) = read(tmp_path, SETUP + DONE[name]).steps
     (backward,) = step.backwards
-    assert backward.scaled and backward.divided and len(step.autocast) == 1 and len(step.scalers) == 1 and step.updates[0].scaled
+    assert (
+        backward.scaled
+        and backward.divided
+        and len(step.autocast) == 1
+        and len(step.scalers) == 1
+        and step.updates[0].scaled
+    )
 
 
 FRAMEWORKS = {
@@ -424,20 +483,36 @@ for i, (x, y) in enumerate(loader):
 """
     )
     script = read(tmp_path, code)
-    assert [(t.how, bool(t.loaders), t.to_device, sorted(t.kinds)) for t in script.transfers] == [("to", True, True, ["cpu", "cuda"])] * 2
-    assert [(s.how, s.gated, s.training) for s in script.syncs] == [("item", False, True), ("float", True, True)]
+    assert [(t.how, bool(t.loaders), t.to_device, sorted(t.kinds)) for t in script.transfers] == [
+        ("to", True, True, ["cpu", "cuda"])
+    ] * 2
+    assert [(s.how, s.gated, s.training) for s in script.syncs] == [
+        ("item", False, True),
+        ("float", True, True),
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ more than can be read
 def test_a_file_of_ten_thousand_lines(tmp_path: Path):
-    code = SETUP + "".join(f"v{i} = [len(str({i})), v{i - 1} if {i} else 0]\n" for i in range(1, 10_000)) + "for x, y in loader:\n" + STEP
+    code = (
+        SETUP
+        + "".join(f"v{i} = [len(str({i})), v{i - 1} if {i} else 0]\n" for i in range(1, 10_000))
+        + "for x, y in loader:\n"
+        + STEP
+    )
     trains_once(read(tmp_path, code))
 
 
 LONG = "b = 0\n" + "".join(f"a = [b, {i}]\nb = [a, {i}]\n" for i in range(400))  # 2,401 expressions
 CUT = {  # what stands before a long function, its parameters and last lines, the call, and what it may have changed
     "argument": ("c = C()\n", "c", "c.n = 0", "long(c)", "c.n"),
-    "within_an_argument": ("c = C()\nc.inner = C()\n", "c", "c.inner.n = 0", "long(c)", "c.inner.n"),
+    "within_an_argument": (
+        "c = C()\nc.inner = C()\n",
+        "c",
+        "c.inner.n = 0",
+        "long(c)",
+        "c.inner.n",
+    ),
     "keyword": ("c = C()\n", "**kw", "kw['c'].n = 0", "long(c=c)", "c.n"),
     "default": ("c = C()\n", "c=c", "c.n = 0", "long()", "c.n"),
     "dict": ("c = {'n': 3}\n", "c", "c['n'] = 0", "long(c)", "c['n']"),
@@ -449,7 +524,13 @@ CUT = {  # what stands before a long function, its parameters and last lines, th
     "class": ("", "", "C.n = 0", "long()", "C.n"),
     "module": ("import lib\n", "", "lib.n = 0", "long()", "lib.n"),
     "module_of_a_module": ("import lib\n", "", "lib.other.n = 0", "long()", "lib.other.n"),
-    "partial": ("import functools\ndef zero(c): c.n = 0\nc = C()\n", "f", "f()", "long(functools.partial(zero, c))", "c.n"),
+    "partial": (
+        "import functools\ndef zero(c): c.n = 0\nc = C()\n",
+        "f",
+        "f()",
+        "long(functools.partial(zero, c))",
+        "c.n",
+    ),
     "yielded": ("", "", "yield 3; yield 0", "n = max(long())", "n"),
     "returned": ("", "", "return 0", "n = long()", "n"),
 }
@@ -461,11 +542,21 @@ def cut_off(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch | None) -> 
         last, long = "yield 0", "yield 3\n" + LONG
     else:
         long = LONG
-    code = HEAD + DATA + MODEL + f"class C:\n    n = 3\n{before}def long({params}):\n" + indented(long + last)
+    code = (
+        HEAD
+        + DATA
+        + MODEL
+        + f"class C:\n    n = 3\n{before}def long({params}):\n"
+        + indented(long + last)
+    )
     code += f"def main():\n    {call}\n    loader = DataLoader(data, num_workers={changed})\n    for x, y in loader:\n        model(x)\n"
     if monkeypatch is not None:
-        monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 3_500)  # 60 % of it are not enough for the long function
-    return read(folder, code + "main()\n", {"lib.py": "import other\nn = 3\n", "other.py": "n = 3\n"})
+        monkeypatch.setattr(
+            "autofast.read.interpreter.state.BUDGET", 3_500
+        )  # 60 % of it are not enough for the long function
+    return read(
+        folder, code + "main()\n", {"lib.py": "import other\nn = 3\n", "other.py": "n = 3\n"}
+    )
 
 
 def indented(lines: str) -> str:
@@ -473,7 +564,9 @@ def indented(lines: str) -> str:
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_what_is_not_followed_to_the_end_is_unknown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_not_followed_to_the_end_is_unknown(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     script = cut_off(tmp_path, name, monkeypatch)
     assert script.notes == ["long() is too large to follow to the end"]
     assert workers(script) is ... and script.loaders[0].uses
@@ -483,21 +576,38 @@ def test_what_is_not_followed_to_the_end_is_unknown(name: str, tmp_path: Path, m
 @pytest.mark.parametrize("name", CUT)
 def test_what_is_followed_to_the_end_is_known(name: str, tmp_path: Path):
     script = cut_off(tmp_path, name, None)
-    assert script.notes == [] and 0 in {getattr(t, "value", 0) for t in script.loaders[0].args.get(5, "num_workers")}
+    assert script.notes == [] and 0 in {
+        getattr(t, "value", 0) for t in script.loaders[0].args.get(5, "num_workers")
+    }
     assert script.evaluations and not any(e.unknown for e in script.evaluations)
 
 
-def test_variables_around_what_is_not_followed_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    code = HEAD + DATA + "def main():\n    n, m = 3, 3\n    def long():\n        nonlocal n\n" + indented(indented(LONG + "n = 0"))
+def test_variables_around_what_is_not_followed_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    code = (
+        HEAD
+        + DATA
+        + "def main():\n    n, m = 3, 3\n    def long():\n        nonlocal n\n"
+        + indented(indented(LONG + "n = 0"))
+    )
     code += "    long()\n    return DataLoader(data, num_workers=n), DataLoader(data, num_workers=m)\nmain()\n"
     monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 3_500)
     script = read(tmp_path, code)
-    assert script.notes and [const(loader.args.get(5, "num_workers")) for loader in script.loaders] == [..., ...]
+    assert script.notes and [
+        const(loader.args.get(5, "num_workers")) for loader in script.loaders
+    ] == [..., ...]
 
 
-def test_a_call_from_the_top_level_may_use_the_whole_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_call_from_the_top_level_may_use_the_whole_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     code = (
-        HEAD + DATA + "N = 3\ndef long():\n    global N\n" + indented(LONG + "N = 0") + "long()\nloader = DataLoader(data, num_workers=N)\n"
+        HEAD
+        + DATA
+        + "N = 3\ndef long():\n    global N\n"
+        + indented(LONG + "N = 0")
+        + "long()\nloader = DataLoader(data, num_workers=N)\n"
     )
     monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 3_500)
     script = read(tmp_path, code)
@@ -514,14 +624,24 @@ def test_what_cannot_be_called_like_this_is_not_called(tmp_path: Path):
     nets += "    def __init__(self, width):\n        super().__init__()\n        self.a = nn.Linear(4, width)\n\n"
     nets += "    def forward(self, x):\n        return self.a(x)\n\ndef init(m, *, gain):\n    return m\n\ndef narrow(width=2):\n    return Block(width)\n"
     made = "import sys\nimport nets\nmodel = nets.__dict__[sys.argv[1]]()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-    script = read(tmp_path, HEAD + DATA + made + LOADER + "for x, y in loader:\n" + STEP, files={"nets.py": nets})
+    script = read(
+        tmp_path,
+        HEAD + DATA + made + LOADER + "for x, y in loader:\n" + STEP,
+        files={"nets.py": nets},
+    )
     assert [m.name for m in script.models] == ["Block"] and not script.models[0].unknown
-    wanted = read(tmp_path, HEAD + DATA + made.replace("]()", "](2)") + LOADER + "for x, y in loader:\n" + STEP, files={"nets.py": nets})
+    wanted = read(
+        tmp_path,
+        HEAD + DATA + made.replace("]()", "](2)") + LOADER + "for x, y in loader:\n" + STEP,
+        files={"nets.py": nets},
+    )
     assert len(wanted.models) == 2  # the class itself, and what the function makes
 
 
 # ------------------------------------------------------------------------------------------------ from ... import *
-@pytest.mark.parametrize("module", ["math", "random", "torch.nn", "torch.optim", "torchvision.transforms", "tqdm"])
+@pytest.mark.parametrize(
+    "module", ["math", "random", "torch.nn", "torch.optim", "torchvision.transforms", "tqdm"]
+)
 def test_builtins_beside_what_a_library_binds(module: str, tmp_path: Path):
     loop = "for i, (x, y) in enumerate(loader):\n"
     trains_once(read(tmp_path, f"from {module} import *\n" + SETUP + loop + STEP))
@@ -535,8 +655,15 @@ def test_a_library_that_may_bind_anything(more: str, tmp_path: Path):
 
 
 def test_a_name_of_the_standard_library_that_is_also_a_builtin(tmp_path: Path):
-    script = read(tmp_path, "from math import *\nfrom random import *\na = pow(2, 3)\nb = sqrt(2)\nc = randint(0, 3)\nd = int(c)\n")
+    script = read(
+        tmp_path,
+        "from math import *\nfrom random import *\na = pow(2, 3)\nb = sqrt(2)\nc = randint(0, 3)\nd = int(c)\n",
+    )
     names = {
-        t.name for node in ast.walk(script.entry.tree) if isinstance(node, ast.Call) for t in script.values(node.func) if isinstance(t, Ref)
+        t.name
+        for node in ast.walk(script.entry.tree)
+        if isinstance(node, ast.Call)
+        for t in script.values(node.func)
+        if isinstance(t, Ref)
     }
     assert names == {"math.pow", "math.sqrt", "random.randint", "builtins.int"}

@@ -50,7 +50,12 @@ class Writer:
         self.block("", 3, self.draw.randrange(6, 12), loop=False)
         for name in ("n", "m", "o.x", "p.x", "o.seen", "p.seen", "o.kind", "COUNT"):
             self.lines.append(f"probe.show({name})")
-        self.lines += ["probe.spread(**d)", "probe.spread(**e)", "probe.spread(*l)", "probe.spread(*k)"]
+        self.lines += [
+            "probe.spread(**d)",
+            "probe.spread(**e)",
+            "probe.spread(*l)",
+            "probe.spread(*k)",
+        ]
         return "\n".join(self.lines) + "\n"
 
     def block(self, indent: str, depth: int, size: int, loop: bool) -> None:
@@ -61,7 +66,9 @@ class Writer:
         if depth and self.draw.random() < 0.3:
             self.compound(indent, depth, loop)
         elif loop and self.draw.random() < 0.1:
-            self.lines.append(f"{indent}if probe.maybe(): {self.draw.choice(['break', 'continue'])}")
+            self.lines.append(
+                f"{indent}if probe.maybe(): {self.draw.choice(['break', 'continue'])}"
+            )
         else:
             self.lines.append(indent + self.simple())
 
@@ -77,15 +84,28 @@ class Writer:
         elif kind == 2:
             self.lines.append(f"{indent}for i{depth} in range(3):")
         elif kind == 3:
-            self.lines.append(f"{indent}for m in {self.draw.choice(['[0, 2]', '(1, None)', 'list(l)', 'list(d)', 'list(e)'])}:")
+            self.lines.append(
+                f"{indent}for m in {self.draw.choice(['[0, 2]', '(1, None)', 'list(l)', 'list(d)', 'list(e)'])}:"
+            )
         elif kind == 4:
-            self.lines += [f"{indent}w{depth} = 0", f"{indent}while w{depth} < 3:", f"{inner}w{depth} += 1"]
+            self.lines += [
+                f"{indent}w{depth} = 0",
+                f"{indent}while w{depth} < 3:",
+                f"{inner}w{depth} += 1",
+            ]
         elif kind == 5:
             self.lines.append(f"{indent}try:")
             self.block(inner, depth - 1, 2, loop)
-            self.lines += [f"{inner}if probe.maybe(): raise ValueError", f"{indent}except ValueError:"]
+            self.lines += [
+                f"{inner}if probe.maybe(): raise ValueError",
+                f"{indent}except ValueError:",
+            ]
         else:
-            self.lines.append(f"{indent}with copy_of(o) as p:" if False else f"{indent}if probe.maybe() and n is not None:")
+            self.lines.append(
+                f"{indent}with copy_of(o) as p:"
+                if False
+                else f"{indent}if probe.maybe() and n is not None:"
+            )
         self.block(inner, depth - 1, self.draw.randrange(1, 4), loop or kind in (2, 3, 4))
 
     def test(self) -> str:

@@ -24,7 +24,9 @@ Found = Iterator[tuple[ast.AST, list[Edit]]]
 TWO = "load(1)\nload(2)\n"
 
 
-def keyword(name: str, missing: Callable[[ast.Call], bool] = lambda node: True, **more: Any) -> Rule:
+def keyword(
+    name: str, missing: Callable[[ast.Call], bool] = lambda node: True, **more: Any
+) -> Rule:
     """A rule that sets the keyword ``name`` of every call of ``load`` that lacks it."""
 
     def edits(file: Source) -> Found:
@@ -81,7 +83,11 @@ def test_a_conflict_that_the_second_reading_no_longer_sees() -> None:
         made.check(reread)
     rest = left(made)
     assert text_of(rest) == "load(1, new=2)\nload(2)\n"
-    assert [(f.rule, f.status) for f in rest.findings] == [("first", "fix"), ("n", "refused"), ("n", "refused")]
+    assert [(f.rule, f.status) for f in rest.findings] == [
+        ("first", "fix"),
+        ("n", "refused"),
+        ("n", "refused"),
+    ]
     (lost,) = rest.left_out
     assert lost.rule == "n" and lost.warning.startswith(
         "n is left out: train.py:1: n would change its own output again: n speaks; please report"
@@ -110,7 +116,13 @@ def test_the_other_rules_are_asked_again_without_the_one_that_is_left_out() -> N
 
 
 def test_what_needs_a_rule_that_is_left_out_goes_with_it() -> None:
-    made = left(plan(FIRST, keyword("n", key=1), keyword("z", lambda node: ast.unparse(node.args[0]) == "2", key=1, needs=("n",))))
+    made = left(
+        plan(
+            FIRST,
+            keyword("n", key=1),
+            keyword("z", lambda node: ast.unparse(node.args[0]) == "2", key=1, needs=("n",)),
+        )
+    )
     assert text_of(made) == "load(1, new=2)\nload(2)\n"
     assert [f.refusal for f in made.findings if f.rule == "z"] == ["needs n here"]
 
@@ -121,15 +133,31 @@ def test_several_rules_may_have_to_go() -> None:
 
 
 def test_the_rule_that_makes_no_sense_of_a_file_is_found_by_leaving_out() -> None:
-    undefined = rule("undefined", lambda file: [(call(file, "load"), [Rewrite(call(file, "load"), "load(missing)")])])
-    made = left(plan(undefined, keyword("n", lambda node: ast.unparse(node.args[0]) == "2"), text="load = print\n" + TWO))
+    undefined = rule(
+        "undefined",
+        lambda file: [(call(file, "load"), [Rewrite(call(file, "load"), "load(missing)")])],
+    )
+    made = left(
+        plan(
+            undefined,
+            keyword("n", lambda node: ast.unparse(node.args[0]) == "2"),
+            text="load = print\n" + TWO,
+        )
+    )
     assert text_of(made) == "load = print\nload(1)\nload(2, n=1)\n"
-    assert [x.rule for x in made.left_out] == ["undefined"] and "undefined name missing" in made.left_out[0].why
+    assert [x.rule for x in made.left_out] == [
+        "undefined"
+    ] and "undefined name missing" in made.left_out[0].why
 
 
 def test_a_fault_of_two_rules_is_one_of_the_whole() -> None:
     def undefined(nth: int) -> Rule:
-        return rule(f"undefined-{nth}", lambda file: [(call(file, "load", nth), [Rewrite(call(file, "load", nth), "load(missing)")])])
+        return rule(
+            f"undefined-{nth}",
+            lambda file: [
+                (call(file, "load", nth), [Rewrite(call(file, "load", nth), "load(missing)")])
+            ],
+        )
 
     with pytest.raises(PostConditionError, match="undefined name missing"):
         standing(plan(undefined(0), undefined(1), text="load = print\n" + TWO), reread)
@@ -155,20 +183,30 @@ def raising(error: BaseException, name: str = "bad") -> Rule:
     [
         (KeyError("x"), r"internal error (KeyError: 'x', test_resilience.py:"),
         (StopIteration(), "internal error (StopIteration, test_resilience.py:"),
-        (RecursionError("too deep"), "internal error (RecursionError: too deep, test_resilience.py:"),
+        (
+            RecursionError("too deep"),
+            "internal error (RecursionError: too deep, test_resilience.py:",
+        ),
         (AssertionError(), "internal error (AssertionError, test_resilience.py:"),
     ],
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.usefixtures("resilient")
-def test_a_rule_that_raises_is_one_refusal_where_it_was_at_work(error: Exception, said: str) -> None:
+def test_a_rule_that_raises_is_one_refusal_where_it_was_at_work(
+    error: Exception, said: str
+) -> None:
     made = left(plan(raising(error), keyword("n")))
     assert text_of(made) == "load(1, n=1)\nload(2, n=1)\n"  # nothing of its first half
     (finding,) = [f for f in made.findings if f.rule == "bad"]
     assert (finding.status, finding.node.lineno) == ("refused", 2)  # type: ignore[attr-defined]
-    assert finding.refusal.startswith(said) and finding.refusal.endswith(") in rule bad, please report")
+    assert finding.refusal.startswith(said) and finding.refusal.endswith(
+        ") in rule bad, please report"
+    )
     (lost,) = made.left_out
-    assert lost.warning == f"train.py:2: {finding.refusal}; the other rules go on (--debug shows the trace)"
+    assert (
+        lost.warning
+        == f"train.py:2: {finding.refusal}; the other rules go on (--debug shows the trace)"
+    )
 
 
 @pytest.mark.usefixtures("resilient")
@@ -195,7 +233,9 @@ def test_the_others_are_asked_again_without_the_one_that_raised() -> None:
     assert [f.refusal for f in made.findings if f.rule == "needing"] == ["needs z here"] * 2
 
 
-@pytest.mark.parametrize("error", [BadInput("train.py:1: mend it"), KeyboardInterrupt()], ids=["bad input", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "error", [BadInput("train.py:1: mend it"), KeyboardInterrupt()], ids=["bad input", "Ctrl-C"]
+)
 @pytest.mark.usefixtures("resilient")
 def test_what_the_user_did_is_no_fault_of_a_rule(error: BaseException) -> None:
     with pytest.raises(type(error)):
@@ -210,9 +250,16 @@ def test_a_rule_that_cannot_read_its_own_output_is_left_out() -> None:
             raise KeyError("done")
         yield Finding(node, "once", (Keyword(node, "once", "1"),))
 
-    made = left(plan(Rule("bad", Effect.EXACT, "bad.", find), keyword("n", lambda node: ast.unparse(node.args[0]) == "1")))
+    made = left(
+        plan(
+            Rule("bad", Effect.EXACT, "bad.", find),
+            keyword("n", lambda node: ast.unparse(node.args[0]) == "1"),
+        )
+    )
     assert text_of(made) == "load(1, n=1)\nload(2)\n"
-    assert "bad cannot read its own output: internal error (KeyError: 'done'" in made.left_out[0].why
+    assert (
+        "bad cannot read its own output: internal error (KeyError: 'done'" in made.left_out[0].why
+    )
 
 
 # ------------------------------------------------------------------------------------------------ on the command line
@@ -238,7 +285,9 @@ LINE = SCRIPT[: SCRIPT.index("loader = DataLoader")].count("\n") + 1
 def test_rewrite_goes_on_without_a_rule_that_raises(broken: Path) -> None:
     done = autofast("rewrite", "train.py", "--in-place")
     assert done.code == 0
-    assert f"Warning: train.py:{LINE}: internal error (KeyError: 'x', test_resilience.py:" in done.err
+    assert (
+        f"Warning: train.py:{LINE}: internal error (KeyError: 'x', test_resilience.py:" in done.err
+    )
     assert f"  train.py:{LINE}: tf32: internal error (KeyError: 'x'" in done.err
     assert "Traceback" not in done.err
     text = (broken / "train.py").read_text()
@@ -247,7 +296,9 @@ def test_rewrite_goes_on_without_a_rule_that_raises(broken: Path) -> None:
 
 def test_debug_shows_the_trace(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = autofast("rewrite", "train.py", "--debug")
-    assert done.code == 0 and "Traceback" in done.err and "raise KeyError(loader.framework" in done.err
+    assert (
+        done.code == 0 and "Traceback" in done.err and "raise KeyError(loader.framework" in done.err
+    )
     assert "Traceback" not in autofast("rewrite", "train.py").err
     monkeypatch.setenv("AUTOFAST_DEBUG", "1")
     assert "Traceback" in autofast("check", "train.py").err
@@ -255,7 +306,9 @@ def test_debug_shows_the_trace(broken: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_check_reports_what_a_rule_raised(broken: Path) -> None:
     done = autofast("check", "train.py", "--output-format", "json")
-    assert done.code == 1 and done.err.startswith(f"autofast: warning: train.py:{LINE}: internal error (KeyError: 'x'")
+    assert done.code == 1 and done.err.startswith(
+        f"autofast: warning: train.py:{LINE}: internal error (KeyError: 'x'"
+    )
     assert done.err.count("\n") == 1
     found = [f for f in json.loads(done.out)["findings"] if f["rule"] == "tf32"]
     assert [(f["path"], f["line"], f["status"]) for f in found] == [("train.py", LINE, "refused")]
@@ -269,7 +322,10 @@ def test_a_rule_on_request_that_raises(broken: Path, monkeypatch: pytest.MonkeyP
     assert "in rule ddp, please report" in done.err and "in rule tf32, please report" in done.err
 
 
-def test_rewrite_says_which_rule_it_left_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_rewrite_says_which_rule_it_left_out(
+    project: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The real ``non-blocking`` beside a rule that rewrites one of its calls as a whole."""
     known = dict(registry.all_rules())
 
@@ -285,10 +341,17 @@ def test_rewrite_says_which_rule_it_left_out(project: Path, monkeypatch: pytest.
     done = autofast(*arguments, "-o", "new.py")
     assert done.code == 0, done.err
     place = SCRIPT[: SCRIPT.index("x, y = x.to")].count("\n") + 1
-    assert f"Warning: non-blocking is left out: train.py:{place}: non-blocking would change its own output again: " in done.err
+    assert (
+        f"Warning: non-blocking is left out: train.py:{place}: non-blocking would change its own output again: "
+        in done.err
+    )
     assert f": non-blocking: left out: train.py:{place}: non-blocking would" in done.err
     text = (project / "new.py").read_text()
-    assert text.count("x.to(device=device)") == 1 and "pin_memory=" in text and "non_blocking" not in text
+    assert (
+        text.count("x.to(device=device)") == 1
+        and "pin_memory=" in text
+        and "non_blocking" not in text
+    )
     assert {name: data for name, data in files(project).items() if name != "new.py"} == before
     alone = autofast("rewrite", "train.py", "--select", "empty-cache,pin-memory", "-o", "-")
     assert alone.text == text

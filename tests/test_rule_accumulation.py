@@ -57,7 +57,14 @@ for epoch in range(EPOCHS):
 """
 
 
-def apply(text: str, steps: int = 3, *, keep: bool = False, rules: str = RULE, files: Mapping[str, str] | None = None) -> Applied:
+def apply(
+    text: str,
+    steps: int = 3,
+    *,
+    keep: bool = False,
+    rules: str = RULE,
+    files: Mapping[str, str] | None = None,
+) -> Applied:
     """What ``rules`` do to ``text`` beside ``files``, held to the post-conditions: the output gives no further fix."""
     names = rules.split()
     chosen = [all_rules()[name] for name in names]
@@ -69,7 +76,11 @@ def apply(text: str, steps: int = 3, *, keep: bool = False, rules: str = RULE, f
         text = (root / "train.py").read_text("utf-8")
         entry = root / "train.py"
         plan = Plan.make(read_script(entry, root), options, chosen, Effect.RECIPE)
-        plan.check(reread=lambda texts: read_script(entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}))
+        plan.check(
+            reread=lambda texts: read_script(
+                entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}
+            )
+        )
         new = {source.rel: made for source, made in plan.texts().items()}
         return Applied(tuple(plan.findings), {"train.py": text, **new}, text)
 
@@ -80,14 +91,25 @@ def larger(text: str, steps: int) -> str:
     return text.replace("BATCH = 4", f"BATCH = {4 * steps}")
 
 
-def done(loop: str, *, head: str = HEAD, steps: tuple[int, ...] = (3,), grow: bool = True, keep: bool = True) -> str:
+def done(
+    loop: str,
+    *,
+    head: str = HEAD,
+    steps: tuple[int, ...] = (3,),
+    grow: bool = True,
+    keep: bool = True,
+) -> str:
     """Every update is that of the large batch, without and with ``--keep-batch``; the text for two batches."""
     text = head + loop
     shown = ""
     for number in steps if grow else ():
         made = apply(text, number)
-        assert [f.status for f in made.findings] == ["fix"] * len(made.findings) and made.fixes, made.refusals
-        assert difference(updates_of(larger(text, number))[0], updates_of(made.text)[0]) == "", made.text
+        assert [f.status for f in made.findings] == ["fix"] * len(made.findings) and made.fixes, (
+            made.refusals
+        )
+        assert difference(updates_of(larger(text, number))[0], updates_of(made.text)[0]) == "", (
+            made.text
+        )
         shown = shown or made.text
     for number in (2,) if keep else ():
         made = apply(text, number, keep=True)
@@ -126,7 +148,9 @@ def test_a_window_is_no_mean_of_means():
     for wrong in ("(loss / ACCUMULATION_STEPS)", "(loss / min(3, len(loader) - step + step % 3))"):
         other = made.replace("(loss * share_of_window(loader, step, ACCUMULATION_STEPS))", wrong)
         assert other != made
-        assert "gradients of update" in difference(updates_of(larger(text, 3))[0], updates_of(other)[0])
+        assert "gradients of update" in difference(
+            updates_of(larger(text, 3))[0], updates_of(other)[0]
+        )
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 11, 12, 13, 22])
@@ -151,8 +175,12 @@ def test_drop_last_with_larger_windows(size: int):
     kept = size // 4 * 4
     head = HEAD.replace("22", str(size)).replace("shuffle=True", "drop_last=True")
     made = apply(head + LOOP, 3)
-    whole = head.replace(", drop_last=True", "").replace("DataLoader(data", f"DataLoader(torch.utils.data.Subset(data, range({kept}))")
-    assert difference(updates_of(larger(whole + LOOP, 3))[0], updates_of(made.text)[0]) == "", made.text
+    whole = head.replace(", drop_last=True", "").replace(
+        "DataLoader(data", f"DataLoader(torch.utils.data.Subset(data, range({kept}))"
+    )
+    assert difference(updates_of(larger(whole + LOOP, 3))[0], updates_of(made.text)[0]) == "", (
+        made.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,13 +220,17 @@ def test_heads(head: str, counter: str):
 
 
 def test_a_progress_bar_in_a_variable():
-    loop = LOOP.replace("    for x, y in loader:", "    bar = tqdm(loader, disable=True)\n    for x, y in bar:")
+    loop = LOOP.replace(
+        "    for x, y in loader:", "    bar = tqdm(loader, disable=True)\n    for x, y in bar:"
+    )
     text = done("from tqdm import tqdm\n" + loop + "        bar.set_postfix(loss=loss.item())\n")
     assert "enumerate(bar)" in text and "bar.set_postfix(loss=loss.item())" in text
 
 
 def test_a_counter_that_is_used_for_something_else():
-    loop = LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):\n        i = 2 * i")
+    loop = LOOP.replace(
+        "for x, y in loader:", "for i, (x, y) in enumerate(loader):\n        i = 2 * i"
+    )
     assert "for step, (i, (x, y)) in enumerate(enumerate(loader)):" in done(loop)
 
 
@@ -211,7 +243,8 @@ def test_what_is_logged_stays_what_it_was():
 # ------------------------------------------------------------------------------------------------ what goes with the update
 def test_cleared_after_the_update():
     loop = (
-        LOOP.replace("        optimizer.zero_grad()\n", "") + "        print(loss.item())\n        optimizer.zero_grad(set_to_none=False)\n"
+        LOOP.replace("        optimizer.zero_grad()\n", "")
+        + "        print(loss.item())\n        optimizer.zero_grad(set_to_none=False)\n"
     )
     text = done(loop)
     assert text.count("if (step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(loader):") == 2
@@ -227,10 +260,14 @@ def test_cleared_through_the_model_between_forward_and_backward():
 
 def test_clipping_and_a_scheduler():
     made = "scheduler = lr_scheduler.OneCycleLR(optimizer, 0.2, epochs=EPOCHS, steps_per_epoch=len(loader))\n"
-    loop = LOOP.replace("        optimizer.step()", "        nn.utils.clip_grad_norm_(model.parameters(), 0.1)\n        optimizer.step()")
+    loop = LOOP.replace(
+        "        optimizer.step()",
+        "        nn.utils.clip_grad_norm_(model.parameters(), 0.1)\n        optimizer.step()",
+    )
     text = done(made + loop + "        scheduler.step()\n")
-    assert "steps_per_epoch=(len(loader) + ACCUMULATION_STEPS - 1) // ACCUMULATION_STEPS" in "".join(text.split("\n    ")).replace(
-        "  ", " "
+    assert (
+        "steps_per_epoch=(len(loader) + ACCUMULATION_STEPS - 1) // ACCUMULATION_STEPS"
+        in "".join(text.split("\n    ")).replace("  ", " ")
     )
     assert "            scheduler.step()\n" in text
 
@@ -267,27 +304,43 @@ def test_lengths_of_their_own(made: str):
 
 
 def test_a_function_that_counts_batches():
-    loop = "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / total)\n" + LOOP
+    loop = (
+        "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / total)\n"
+        + LOOP
+    )
     done(loop + "        scheduler.step()\n", grow=False)
-    loop = loop.replace("total = EPOCHS", "class C:\n    pass\nc = C()\nc.total = EPOCHS").replace("step / total", "step / c.total")
+    loop = loop.replace("total = EPOCHS", "class C:\n    pass\nc = C()\nc.total = EPOCHS").replace(
+        "step / total", "step / c.total"
+    )
     assert "is not known" in refused(loop + "        scheduler.step()\n", keep=True)
 
 
 def test_a_length_that_is_used_elsewhere():
-    loop = "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LinearLR(optimizer, total_iters=total)\nprint(total)\n" + LOOP
-    assert "a number of batches for the scheduler, and for line" in refused(loop + "        scheduler.step()\n")
+    loop = (
+        "total = EPOCHS * len(loader)\nscheduler = lr_scheduler.LinearLR(optimizer, total_iters=total)\nprint(total)\n"
+        + LOOP
+    )
+    assert "a number of batches for the scheduler, and for line" in refused(
+        loop + "        scheduler.step()\n"
+    )
 
 
 def test_schedulers_of_epochs_and_metrics():
     done("scheduler = lr_scheduler.StepLR(optimizer, 1)\n" + LOOP + "    scheduler.step()\n")
-    plateau = "scheduler = lr_scheduler.ReduceLROnPlateau(optimizer)\n" + LOOP + "        scheduler.step(loss)\n"
+    plateau = (
+        "scheduler = lr_scheduler.ReduceLROnPlateau(optimizer)\n"
+        + LOOP
+        + "        scheduler.step(loss)\n"
+    )
     assert "patience in batches" in refused(plateau)
 
 
 def test_a_scheduler_that_is_told_where_it_is():
     loop = LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):")
     loop = (
-        "scheduler = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 1)\n" + loop + "        scheduler.step(epoch + i / len(loader))\n"
+        "scheduler = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 1)\n"
+        + loop
+        + "        scheduler.step(epoch + i / len(loader))\n"
     )
     assert "            scheduler.step(epoch + i / len(loader))" in apply(HEAD + loop, 2).text
 
@@ -314,7 +367,10 @@ for epoch in range(EPOCHS):
 
 def test_a_scaler():
     text = done(AMP)
-    assert "scaler.scale(loss*share_of_window(loader,step,ACCUMULATION_STEPS)).backward()" in "".join(text.split())
+    assert (
+        "scaler.scale(loss*share_of_window(loader,step,ACCUMULATION_STEPS)).backward()"
+        in "".join(text.split())
+    )
     body = text[text.index("if (step + 1)") :].splitlines()[1:]
     assert [line.strip() for line in body] == [
         "scaler.unscale_(optimizer)",
@@ -366,7 +422,10 @@ class EMA:
                 e.copy_(0.9 * e + 0.1 * p)
 ema = EMA(model)
 """
-    loop += LOOP + "        ema.update(model)\n        swa.update_parameters(model)\n        with torch.no_grad():\n"
+    loop += (
+        LOOP
+        + "        ema.update(model)\n        swa.update_parameters(model)\n        with torch.no_grad():\n"
+    )
     loop += "            for a, p in zip(average.parameters(), model.parameters()):\n                a.mul_(0.9).add_(p, alpha=0.1)\n"
     done(loop)
     _, old = updates_of(HEAD + loop)
@@ -380,13 +439,22 @@ ema = EMA(model)
 @pytest.mark.parametrize(
     ("made", "call"),
     [
-        ("from timm.utils import ModelEmaV2\nema = ModelEmaV2(model, decay=0.9)\n", "ema.update(model)"),
-        ("from torch_ema import ExponentialMovingAverage\nema = ExponentialMovingAverage(model.parameters(), decay=0.9)\n", "ema.update()"),
+        (
+            "from timm.utils import ModelEmaV2\nema = ModelEmaV2(model, decay=0.9)\n",
+            "ema.update(model)",
+        ),
+        (
+            "from torch_ema import ExponentialMovingAverage\nema = ExponentialMovingAverage(model.parameters(), decay=0.9)\n",
+            "ema.update()",
+        ),
     ],
 )
 def test_averages_of_libraries(made: str, call: str):
     text = apply(HEAD + made + LOOP + f"        {call}\n", 2).text
-    assert f"            optimizer.step()\n            {call}\n            optimizer.zero_grad()" in text
+    assert (
+        f"            optimizer.step()\n            {call}\n            optimizer.zero_grad()"
+        in text
+    )
 
 
 def test_what_a_library_does_with_the_model():
@@ -522,15 +590,19 @@ Trainer(model, loader).fit()
 
 def test_a_method_that_does_the_update():
     text = done(TRAINER)
-    assert "if (step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(self.loader):\n                    self.update()" in text
+    assert (
+        "if (step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(self.loader):\n                    self.update()"
+        in text
+    )
     assert "def update(self):" in text
 
 
 def test_a_method_that_does_the_update_and_something_else():
     """What it counts is counted for every batch, as it was."""
-    text = TRAINER.replace("        self.optim.zero_grad()\n", "        self.optim.zero_grad()\n        self.seen += 1\n").replace(
-        "        self.optim = torch", "        self.seen = 0\n        self.optim = torch"
-    )
+    text = TRAINER.replace(
+        "        self.optim.zero_grad()\n",
+        "        self.optim.zero_grad()\n        self.seen += 1\n",
+    ).replace("        self.optim = torch", "        self.seen = 0\n        self.optim = torch")
     made = done(text + "seen = 0\n")
     assert "def update(self, is_update):" in made and "\n        self.seen += 1" in made
 
@@ -562,7 +634,9 @@ def test_several_files():
             sys.path.insert(0, folder)
             sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
             try:
-                results.append(updates_of(text if content is not made.texts["engine.py"] else made.text)[0])
+                results.append(
+                    updates_of(text if content is not made.texts["engine.py"] else made.text)[0]
+                )
             finally:
                 sys.path.remove(folder)
                 sys.modules.pop("engine", None)
@@ -596,7 +670,9 @@ parser.add_argument("--dry-run", action="store_true")
 args = parser.parse_args(ARGS)
 """ + LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):")
     loop += "        if i % 2 == 0:\n            print(loss.item())\n            if args.dry_run:\n                break\n"
-    assert "accumulation_steps = 1 if args.dry_run else ACCUMULATION_STEPS" in done(loop.replace("ARGS", "[]"))
+    assert "accumulation_steps = 1 if args.dry_run else ACCUMULATION_STEPS" in done(
+        loop.replace("ARGS", "[]")
+    )
     dry = HEAD + loop.replace("ARGS", '["--dry-run"]')
     assert difference(updates_of(dry)[0], updates_of(apply(dry, 4).text)[0]) == ""
 
@@ -706,7 +782,10 @@ for epoch in range(EPOCHS):
         ("model(x).max()", "is not known"),
         ("torch.logsumexp(model(x), dim=0).sum()", "goes over the samples"),
         ("model(x).softmax(0).sum()", "goes over the samples"),
-        ("criterion(model(x), y) + F.mse_loss(model(x)[:, 0], y.double(), reduction='sum')", "adds a sum"),
+        (
+            "criterion(model(x), y) + F.mse_loss(model(x)[:, 0], y.double(), reduction='sum')",
+            "adds a sum",
+        ),
         ("F.cross_entropy(model(x), y, reduction='sum') / BATCH", "is divided by a number"),
         ("criterion(model(x), y) * criterion(model(x), y)", "is not known"),
         ("criterion(model(x[torch.randperm(len(x))]), y)", "is not known"),
@@ -750,19 +829,28 @@ def test_what_a_condition_binds_reaches_its_arms():
 
 torch.set_default""",
     )
-    text = done(LOOP.replace("criterion(model(x), y)", "cost(model(x), y)"), head=head, steps=(3,), keep=False)
+    text = done(
+        LOOP.replace("criterion(model(x), y)", "cost(model(x), y)"),
+        head=head,
+        steps=(3,),
+        keep=False,
+    )
     assert "share_of_window" not in text
 
 
 def test_a_factor_under_a_condition():
     """A mean or a sum, depending on the batch: neither rewrite is right for both."""
-    loop = LOOP.replace("        loss.backward()", "        if x.sum() > 0:\n            loss *= len(x)\n        loss.backward()")
+    loop = LOOP.replace(
+        "        loss.backward()",
+        "        if x.sum() > 0:\n            loss *= len(x)\n        loss.backward()",
+    )
     assert "depends on the samples of a batch is not known" in refused(loop)
 
 
 def test_a_state_that_is_carried_from_batch_to_batch():
     loop = LOOP.replace("for epoch", "hidden = torch.zeros(2)\nfor epoch", 1).replace(
-        "loss = criterion(model(x), y)", "out = model(x) + hidden\n        hidden = out[-1].detach()\n        loss = criterion(out, y)"
+        "loss = criterion(model(x), y)",
+        "out = model(x) + hidden\n        hidden = out[-1].detach()\n        loss = criterion(out, y)",
     )
     assert "carried from batch to batch" in refused(loop)
 
@@ -791,7 +879,9 @@ def test_a_weight_that_changes_from_epoch_to_epoch():
 
 
 def test_a_collate_fn():
-    head = HEAD.replace("shuffle=True", "shuffle=True, collate_fn=lambda b: tuple(map(torch.stack, zip(*b)))")
+    head = HEAD.replace(
+        "shuffle=True", "shuffle=True, collate_fn=lambda b: tuple(map(torch.stack, zip(*b)))"
+    )
     assert "collate_fn" in refused(LOOP, head=head)
 
 
@@ -804,28 +894,60 @@ def test_a_collate_fn():
             "        if loss.item() > 9:\n            continue\n        loss.backward()",
             "may end the turn of a batch",
         ),
-        ("        optimizer.step()", "        optimizer.step()\n        if epoch > 3:\n            break", "may leave the loop"),
-        ("        optimizer.step()", "        if torch.isfinite(loss):\n            optimizer.step()", "depends on a condition"),
+        (
+            "        optimizer.step()",
+            "        optimizer.step()\n        if epoch > 3:\n            break",
+            "may leave the loop",
+        ),
+        (
+            "        optimizer.step()",
+            "        if torch.isfinite(loss):\n            optimizer.step()",
+            "depends on a condition",
+        ),
         (
             "        optimizer.step()",
             "        try:\n            optimizer.step()\n        except ValueError:\n            pass",
             "may be cut off",
         ),
         ("        optimizer.step()", "        optimizer.step(lambda: loss)", "closure"),
-        ("        loss.backward()", "        for _ in range(2):\n            loss.backward(retain_graph=True)", "is repeated"),
-        ("        loss.backward()", "        loss.backward(torch.tensor(1.0))", "arguments of its own"),
-        ("        loss.backward()", "        loss.backward(create_graph=True)", "gradients of gradients"),
+        (
+            "        loss.backward()",
+            "        for _ in range(2):\n            loss.backward(retain_graph=True)",
+            "is repeated",
+        ),
+        (
+            "        loss.backward()",
+            "        loss.backward(torch.tensor(1.0))",
+            "arguments of its own",
+        ),
+        (
+            "        loss.backward()",
+            "        loss.backward(create_graph=True)",
+            "gradients of gradients",
+        ),
         ("        optimizer.zero_grad()\n", "", "not cleared"),
-        ("        optimizer.step()", "        print(model[0].weight.grad.norm())\n        optimizer.step()", "reads or sets gradients"),
+        (
+            "        optimizer.step()",
+            "        print(model[0].weight.grad.norm())\n        optimizer.step()",
+            "reads or sets gradients",
+        ),
         (
             "        optimizer.step()",
             "        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()\n        print(norm)",
             "`norm` is asked for on line",
         ),
-        ("        loss =", "        model[0].weight.data.clamp_(-1, 1)\n        loss =", "before the update"),
+        (
+            "        loss =",
+            "        model[0].weight.data.clamp_(-1, 1)\n        loss =",
+            "before the update",
+        ),
         ("for x, y in loader:", "for x, y in [data[:4]]:", "not over a DataLoader"),
         ("for x, y in loader:", "for (x, y), _ in zip(loader, loader):", "not over a DataLoader"),
-        ("for x, y in loader:", "for _ in range(4):\n        x, y = next(iter(loader))", "not over a DataLoader"),
+        (
+            "for x, y in loader:",
+            "for _ in range(4):\n        x, y = next(iter(loader))",
+            "not over a DataLoader",
+        ),
         ("for x, y in loader:", "for x, y in DataLoader(data, batch_size=2):", "has no name there"),
     ],
 )
@@ -835,7 +957,9 @@ def test_loops_that_have_no_windows(old: str, new: str, why: str):
 
 
 def test_hooks():
-    assert "sees the gradients of every batch" in refused("model[0].weight.register_hook(lambda g: g.clamp(-1, 1))\n" + LOOP)
+    assert "sees the gradients of every batch" in refused(
+        "model[0].weight.register_hook(lambda g: g.clamp(-1, 1))\n" + LOOP
+    )
 
 
 def test_a_gan():
@@ -861,7 +985,9 @@ for epoch in range(EPOCHS):
 
 def test_iterable_datasets_and_samplers_of_the_project():
     sampler = "\nclass S(torch.utils.data.Sampler):\n    def __iter__(self):\n        return iter(range(5))\n    def __len__(self):\n        return 5\n"
-    head = HEAD.replace("loader =", sampler.strip() + "\nloader =").replace("shuffle=True", "sampler=S()")
+    head = HEAD.replace("loader =", sampler.strip() + "\nloader =").replace(
+        "shuffle=True", "sampler=S()"
+    )
     assert "sampler of its own" in refused(LOOP, head=head)
     stream = "class D(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        return iter(data)\nloader = DataLoader(D(), batch_size=BATCH)\n"
     assert "IterableDataset" in refused(stream + LOOP)
@@ -886,23 +1012,34 @@ loader = DataLoader(data, batch_size=args.batch_size, shuffle=True)
 
 def test_a_size_from_the_command_line():
     assert "batch_size=args.batch_size // ACCUMULATION_STEPS" in done(ARGS + LOOP, grow=False)
-    assert "cannot be divided into 2 equal parts" in refused(ARGS.replace("default=4", "default=9") + LOOP, keep=True)
+    assert "cannot be divided into 2 equal parts" in refused(
+        ARGS.replace("default=4", "default=9") + LOOP, keep=True
+    )
 
 
 def test_a_size_in_a_dictionary():
     made = ARGS.replace(
-        "loader = DataLoader(data, batch_size=args.batch_size, shuffle=True)", 'options = {"batch_size": args.batch_size, "shuffle": True}'
+        "loader = DataLoader(data, batch_size=args.batch_size, shuffle=True)",
+        'options = {"batch_size": args.batch_size, "shuffle": True}',
     )
-    assert '"batch_size": args.batch_size // ACCUMULATION_STEPS' in done(made + "loader = DataLoader(data, **options)\n" + LOOP, grow=False)
+    assert '"batch_size": args.batch_size // ACCUMULATION_STEPS' in done(
+        made + "loader = DataLoader(data, **options)\n" + LOOP, grow=False
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (LOOP.replace("loss =", "mask = torch.ones(args.batch_size)\n        loss ="), "`args.batch_size` on line"),
+        (
+            LOOP.replace("loss =", "mask = torch.ones(args.batch_size)\n        loss ="),
+            "`args.batch_size` on line",
+        ),
         (LOOP + "    print(total / args.batch_size)\n".replace("total", "1"), ""),
         (LOOP.replace("loss =", "print(torch.zeros(4))\n        loss ="), "4 on line"),
-        (LOOP + "        if loader.batch_size < 3:\n            pass\n", "the loader's `batch_size`"),
+        (
+            LOOP + "        if loader.batch_size < 3:\n            pass\n",
+            "the loader's `batch_size`",
+        ),
     ],
 )
 def test_what_else_goes_by_the_size(text: str, why: str):
@@ -917,13 +1054,17 @@ def test_what_is_done_every_so_many_batches():
         "for x, y in loader:", "for i, (x, y) in enumerate(loader):"
     )
     loop += "        if i % 2 == 0:\n            save(model)\n"
-    assert "is done every so many batches, of which there are 2 times as many then" in refused(loop, keep=True)
+    assert "is done every so many batches, of which there are 2 times as many then" in refused(
+        loop, keep=True
+    )
     done(loop, keep=False)
 
 
 @pytest.mark.parametrize("batch", [3, 5])
 def test_sizes_that_cannot_be_divided(batch: int):
-    assert f"batches of {batch}" in refused(LOOP, head=HEAD.replace("BATCH = 4", f"BATCH = {batch}"), keep=True)
+    assert f"batches of {batch}" in refused(
+        LOOP, head=HEAD.replace("BATCH = 4", f"BATCH = {batch}"), keep=True
+    )
 
 
 def test_batch_norm_is_pointed_out():
@@ -933,7 +1074,9 @@ def test_batch_norm_is_pointed_out():
 
 
 def test_squeeze():
-    loop = LOOP.replace("criterion(model(x), y)", "F.mse_loss(model(x)[:, :1].squeeze(), y.double())")
+    loop = LOOP.replace(
+        "criterion(model(x), y)", "F.mse_loss(model(x)[:, :1].squeeze(), y.double())"
+    )
     assert "`squeeze()` on line" in refused(loop, keep=True)
     done(loop.replace("squeeze()", "squeeze(1)"))
 
@@ -960,16 +1103,19 @@ def test_another_number():
 
 
 def test_another_number_in_an_option():
-    text = WINDOWS.replace("ACCUM = 2\n", ARGS.replace("--batch-size", "--accum").replace("args.batch_size", "BATCH")).replace(
-        "ACCUM", "args.accum"
-    )
+    text = WINDOWS.replace(
+        "ACCUM = 2\n", ARGS.replace("--batch-size", "--accum").replace("args.batch_size", "BATCH")
+    ).replace("ACCUM", "args.accum")
     assert apply(HEAD + text, 3).lines == ['parser.add_argument("--accum", type=int, default=3)']
 
 
 def test_another_number_in_the_text():
     text = WINDOWS.replace("ACCUM = 2\n", "").replace("ACCUM", "2")
     made = apply(HEAD + text, 3)
-    assert made.lines == ["loss = criterion(model(x), y) / 3", "if (i + 1) % 3 == 0 or i + 1 == len(loader):"]
+    assert made.lines == [
+        "loss = criterion(model(x), y) / 3",
+        "if (i + 1) % 3 == 0 or i + 1 == len(loader):",
+    ]
     assert "may mean the window, too" in refused(text + "        print(loss.item() * 2)\n", steps=3)
 
 
@@ -992,14 +1138,19 @@ for update in range(4):
         "for _ in range(3):",
         "loss = criterion(model(x), y) / 3",
     ]
-    assert "where `MICRO` on line" in refused(loop.replace("MICRO = 2", "MICRO = 4 // len(loader) + 1"), steps=3)
+    assert "where `MICRO` on line" in refused(
+        loop.replace("MICRO = 2", "MICRO = 4 // len(loader) + 1"), steps=3
+    )
     assert "are not divided by" in refused(loop.replace(" / MICRO", ""), steps=3)
 
 
 def test_another_number_where_it_means_nothing():
     assert "are not divided by `ACCUM`" in refused(WINDOWS.replace(" / ACCUM", ""), steps=3)
     sched = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 6)\n"
-    text = sched + WINDOWS.replace("            optimizer.zero_grad()", "            scheduler.step()\n            optimizer.zero_grad()")
+    text = sched + WINDOWS.replace(
+        "            optimizer.zero_grad()",
+        "            scheduler.step()\n            optimizer.zero_grad()",
+    )
     assert "counts updates, of which there would be another number" in refused(text, steps=3)
     assert "divide batches and number together" in refused(WINDOWS, keep=True, steps=3)
 
@@ -1023,7 +1174,9 @@ def test_its_own_windows(loop: str):
     [
         LOOP,
         STEP,
-        TRAINER.replace("        self.sched.step()\n", "").replace("self.update()", "self.update()\n            self.sched.step()"),
+        TRAINER.replace("        self.sched.step()\n", "").replace(
+            "self.update()", "self.update()\n            self.sched.step()"
+        ),
     ],
 )
 def test_stepwise_schedulers_count_the_windows(loop: str, keep: bool):
@@ -1033,16 +1186,26 @@ def test_stepwise_schedulers_count_the_windows(loop: str, keep: bool):
             "lr_scheduler.CosineAnnealingLR(self.optim, EPOCHS)",
         )
     elif loop is LOOP:
-        loop = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n" + loop + "    scheduler.step()\n"
+        loop = (
+            "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n"
+            + loop
+            + "    scheduler.step()\n"
+        )
     else:
-        loop = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n" + loop.replace(
-            "            print(train_step(x, y))\n", "            print(train_step(x, y))\n        scheduler.step()\n"
+        loop = (
+            "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n"
+            + loop.replace(
+                "            print(train_step(x, y))\n",
+                "            print(train_step(x, y))\n        scheduler.step()\n",
+            )
         )
     text = HEAD + loop
     both = apply(text, 2, keep=keep, rules=f"{RULE} stepwise-scheduler")
     assert {f.rule for f in both.fixes} == {RULE, "stepwise-scheduler"}, both.refusals
     wanted = updates_of(text if keep else larger(text, 2))[0]
-    stepped = updates_of(apply(text if keep else larger(text, 2), 2, rules="stepwise-scheduler").text)[0]
+    stepped = updates_of(
+        apply(text if keep else larger(text, 2), 2, rules="stepwise-scheduler").text
+    )[0]
     assert len(stepped) == len(wanted)
     assert difference(stepped, updates_of(both.text)[0]) == "", both.text
     for first, second in ((RULE, "stepwise-scheduler"), ("stepwise-scheduler", RULE)):
@@ -1051,7 +1214,9 @@ def test_stepwise_schedulers_count_the_windows(loop: str, keep: bool):
         if then.fixes:
             assert difference(stepped, updates_of(then.text)[0]) == "", then.text
         else:
-            assert first == RULE and loop.startswith("scheduler") and "is_update" in half, then.refusals
+            assert first == RULE and loop.startswith("scheduler") and "is_update" in half, (
+                then.refusals
+            )
 
 
 def test_no_number():
@@ -1070,7 +1235,12 @@ def test_a_loader_that_becomes_one_of_batches():
         assert "BatchSampler" in first
         then = apply(first, 2, keep=keep)
         assert then.fixes and difference(wanted, updates_of(then.text)[0]) == "", then.text
-        positional = apply(text.replace("batch_size=BATCH, ", "BATCH, "), 2, keep=keep, rules=f"{RULE} batched-dataset")
+        positional = apply(
+            text.replace("batch_size=BATCH, ", "BATCH, "),
+            2,
+            keep=keep,
+            rules=f"{RULE} batched-dataset",
+        )
         assert difference(wanted, updates_of(positional.text)[0]) == "", positional.text
 
 
@@ -1115,15 +1285,24 @@ def test_ranks_exchange_gradients_once_for_each_window(always: bool, tmp_path: P
     text = DISTRIBUTED.lstrip()
     if always:
         text = text.replace(" if WORLD > 1 else net", "").replace(
-            "if WORLD > 1:\n    dist.init", 'os.environ.setdefault("MASTER_ADDR", "127.0.0.1")\nif True:\n    dist.init'
+            "if WORLD > 1:\n    dist.init",
+            'os.environ.setdefault("MASTER_ADDR", "127.0.0.1")\nif True:\n    dist.init',
         )
     made = apply(text, 3).text
     assert "from contextlib import nullcontext" in made
     flat = " ".join(made.split())
     condition = "(step + 1) % ACCUMULATION_STEPS == 0 or step + 1 == len(loader)"
-    assert (f"{condition} else model.no_sync()" if always else f'{condition} or not hasattr(model, "no_sync") else model.no_sync()') in flat
+    assert (
+        f"{condition} else model.no_sync()"
+        if always
+        else f'{condition} or not hasattr(model, "no_sync") else model.no_sync()'
+    ) in flat
     runs = []
-    for name, content in (("wanted", larger(text, 3)), ("made", made), ("unsynced", made.replace("model.no_sync()", "nullcontext()"))):
+    for name, content in (
+        ("wanted", larger(text, 3)),
+        ("made", made),
+        ("unsynced", made.replace("model.no_sync()", "nullcontext()")),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "train.py").write_text(content, "utf-8")
@@ -1142,10 +1321,18 @@ def test_ranks_exchange_gradients_once_for_each_window(always: bool, tmp_path: P
 @pytest.mark.parametrize("count", [50, 53])
 def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
     """``--ddp --accumulate 2`` trains as ``--ddp`` does with batches twice as large, also where the samples cannot be divided."""
-    text = (Path(__file__).parent.parent / "fixtures" / "accumulate_module" / "train.py").read_text("utf-8").replace("50", str(count))
+    text = (
+        (Path(__file__).parent.parent / "fixtures" / "accumulate_module" / "train.py")
+        .read_text("utf-8")
+        .replace("50", str(count))
+    )
     twice = text.replace("batch_size=8", "batch_size=16")
     both = apply(text, 2, rules=f"{RULE} ddp")
-    assert twice != text and {f.rule for f in both.fixes} == {RULE, "ddp"} and "else ddp_model.no_sync()" in both.text
+    assert (
+        twice != text
+        and {f.rule for f in both.fixes} == {RULE, "ddp"}
+        and "else ddp_model.no_sync()" in both.text
+    )
     worlds = []
     for name, content in (("twice", apply(twice, 2, rules="ddp").text), ("both", both.text)):
         (tmp_path / name).mkdir()
@@ -1154,14 +1341,18 @@ def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
         assert worlds[-1].ok, worlds[-1].errors
     for one, other in zip(worlds[0].ranks, worlds[1].ranks, strict=True):
         assert one.steps == other.steps == 8
-        assert all(abs(a - b).max() < 1e-5 for a, b in zip(one.params[0], other.params[0], strict=True))
+        assert all(
+            abs(a - b).max() < 1e-5 for a, b in zip(one.params[0], other.params[0], strict=True)
+        )
 
 
 # ------------------------------------------------------------------------------------------------ the fixtures
 FIXTURES = [fixture for fixture in ALL if fixture.name.startswith("accumulate_")]
 
 
-def planned(fixture: Fixture, steps: int, keep: bool, texts: Mapping[Path, bytes] | None = None) -> Plan:
+def planned(
+    fixture: Fixture, steps: int, keep: bool, texts: Mapping[Path, bytes] | None = None
+) -> Plan:
     script = read_script(fixture.entry, fixture.folder, overlay=dict(texts) if texts else None)
     options = Options(accumulate=steps, keep_batch=keep, asked=frozenset([RULE]))
     return Plan.make(script, options, [all_rules()[RULE]], Effect.RECIPE)
@@ -1172,8 +1363,15 @@ def test_fixtures_train_the_same_with_smaller_batches(fixture: Fixture):
     plan = planned(fixture, 2, True)
     assert len(plan.fixes) == len(plan.findings) == 1
     files = {source.rel: source.encode(text) for source, text in plan.texts().items()}
-    larger_steps = {source.rel: source.encode(text) for source, text in planned(fixture, 2, False).texts().items()}
-    jobs = [Job(fixture.folder), Job(fixture.folder, files=files), Job(fixture.folder, files=larger_steps)]
+    larger_steps = {
+        source.rel: source.encode(text)
+        for source, text in planned(fixture, 2, False).texts().items()
+    }
+    jobs = [
+        Job(fixture.folder),
+        Job(fixture.folder, files=files),
+        Job(fixture.folder, files=larger_steps),
+    ]
     before, after, grown = HARNESS.run_many(jobs)
     assert before.ok and after.ok and grown.ok, after.traceback + grown.traceback
     assert before.steps == after.steps == fixture.spec["steps"] and grown.steps < before.steps
@@ -1187,7 +1385,12 @@ def test_fixtures_train_the_same_with_smaller_batches(fixture: Fixture):
 def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
     sources = planned(fixture, 2, False).script.sources
     for texts in metamorphic.apply(change, {source.path: source.text for source in sources}):
-        plan = planned(fixture, 2, False, {source.path: source.encode(texts[source.path]) for source in sources})
+        plan = planned(
+            fixture,
+            2,
+            False,
+            {source.path: source.encode(texts[source.path]) for source in sources},
+        )
         assert [f.status for f in plan.findings] == ["fix"], plan.findings[0].refusal
 
 
@@ -1203,11 +1406,17 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
     ],
 )
 def test_what_a_reduction_was_called_before(made: str, used: str):
-    done(LOOP.replace("criterion(model(x), y)", used), head=HEAD.replace("CrossEntropyLoss()", f"CrossEntropyLoss({made})"), steps=(2,))
+    done(
+        LOOP.replace("criterion(model(x), y)", used),
+        head=HEAD.replace("CrossEntropyLoss()", f"CrossEntropyLoss({made})"),
+        steps=(2,),
+    )
 
 
 def test_an_old_reduction_that_is_not_known():
-    head = HEAD.replace("CrossEntropyLoss()", "CrossEntropyLoss(size_average=bool(EPOCHS - len(data)))")
+    head = HEAD.replace(
+        "CrossEntropyLoss()", "CrossEntropyLoss(size_average=bool(EPOCHS - len(data)))"
+    )
     assert "whether the loss on line" in refused(LOOP, head=head)
 
 

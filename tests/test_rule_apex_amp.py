@@ -39,7 +39,9 @@ INITIALIZE = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1"
 def trains_the_same(tmp_path: Path, text: str, made: str, *, fake: bool) -> list[str]:
     (tmp_path / "train.py").write_text(text)
     original = Job(tmp_path, before=PRETEND)
-    before, after = HARNESS.run_many([original, Job(tmp_path, files={"train.py": made.encode()}, fake_cuda_amp=fake)])
+    before, after = HARNESS.run_many(
+        [original, Job(tmp_path, files={"train.py": made.encode()}, fake_cuda_amp=fake)]
+    )
     assert before.ok, before.traceback
     return compare(before, after, Effect.ROUNDING if fake else Effect.EXACT, HALF)
 
@@ -55,8 +57,16 @@ def test_it_runs_without_apex_and_trains_the_same(tmp_path: Path, fake: bool) ->
     ("old", "new", "line"),
     [
         (', opt_level="O1"', "", "scaler.scale(loss).backward()"),
-        (', opt_level="O1"', ', opt_level="O1", verbosity=0, loss_scale="dynamic"', "scaler.scale(loss).backward()"),
-        ("scale_loss(loss, optimizer)", "scale_loss(loss / 2, [optimizer], delay_unscale=False)", "scaler.scale(loss / 2).backward()"),
+        (
+            ', opt_level="O1"',
+            ', opt_level="O1", verbosity=0, loss_scale="dynamic"',
+            "scaler.scale(loss).backward()",
+        ),
+        (
+            "scale_loss(loss, optimizer)",
+            "scale_loss(loss / 2, [optimizer], delay_unscale=False)",
+            "scaler.scale(loss / 2).backward()",
+        ),
         ("model, optimizer = amp.init", "amp.init", "scaler.scale(loss).backward()"),
     ],
 )
@@ -68,10 +78,20 @@ def test_spellings(tmp_path: Path, old: str, new: str, line: str) -> None:
 
 
 def test_a_model_without_its_optimizer_keeps_the_name_it_is_given(tmp_path: Path) -> None:
-    text = SCRIPT.replace(INITIALIZE, "net = amp.initialize(model, opt_level='O1')").replace("(model(x", "(net(x")
+    text = SCRIPT.replace(INITIALIZE, "net = amp.initialize(model, opt_level='O1')").replace(
+        "(model(x", "(net(x"
+    )
     done = apply("apex-amp", text)
     assert "net = model\n" in done.text
-    assert trains_the_same(tmp_path, text.replace("initialize(model,", "initialize(model, None,"), done.text, fake=False) == []
+    assert (
+        trains_the_same(
+            tmp_path,
+            text.replace("initialize(model,", "initialize(model, None,"),
+            done.text,
+            fake=False,
+        )
+        == []
+    )
 
 
 def test_with_the_rules_that_apex_stood_in_the_way_of(tmp_path: Path) -> None:
@@ -83,7 +103,9 @@ def test_with_the_rules_that_apex_stood_in_the_way_of(tmp_path: Path) -> None:
 
 def test_compiled_where_apex_goes() -> None:
     at_once = apply("apex-amp compile", SCRIPT).text
-    assert at_once == apply("compile", apply("apex-amp", SCRIPT).text).text and "compile(" in at_once
+    assert (
+        at_once == apply("compile", apply("apex-amp", SCRIPT).text).text and "compile(" in at_once
+    )
     kept = apply("apex-amp compile", SCRIPT.replace('"O1"', '"O1", loss_scale=128.0'))
     assert not kept.fixes and "unless apex-amp puts torch.amp in its place" in kept.refusals
     for rule in ("compile", "ddp"):
@@ -102,21 +124,41 @@ def test_compiled_where_apex_goes() -> None:
         (INITIALIZE, f"{INITIALIZE}\n{INITIALIZE}", "in several places"),
         (INITIALIZE, "model, optimizer = amp.initialize(*(model, optimizer))", "not"),
         ("(loss, optimizer)", "(loss, optimizer, loss_id=0)", "more than a loss and an optimizer"),
-        ("scaled_loss.backward()", "scaled_loss.backward()\n            print(scaled_loss.item())", "used for more than its backward"),
-        ("for epoch", "torch.save({'amp': amp.state_dict()}, 'c.pt')\nfor epoch", "checkpoints hold the state of apex"),
-        ("for epoch", "amp.register_float_function(torch, 'sigmoid')\nfor epoch", "register_float_function"),
-        ("optimizer = torch.optim.Adam(", "optimizer = apex.optimizers.FusedAdam(", "belongs to apex"),
+        (
+            "scaled_loss.backward()",
+            "scaled_loss.backward()\n            print(scaled_loss.item())",
+            "used for more than its backward",
+        ),
+        (
+            "for epoch",
+            "torch.save({'amp': amp.state_dict()}, 'c.pt')\nfor epoch",
+            "checkpoints hold the state of apex",
+        ),
+        (
+            "for epoch",
+            "amp.register_float_function(torch, 'sigmoid')\nfor epoch",
+            "register_float_function",
+        ),
+        (
+            "optimizer = torch.optim.Adam(",
+            "optimizer = apex.optimizers.FusedAdam(",
+            "belongs to apex",
+        ),
     ],
 )
 def test_what_is_refused(old: str, new: str, reason: str) -> None:
-    text = SCRIPT.replace(old, new, 1).replace("import torch\n", "import sys\nimport apex\nimport torch\nlevel = sys.argv[-1]\n", 1)
+    text = SCRIPT.replace(old, new, 1).replace(
+        "import torch\n", "import sys\nimport apex\nimport torch\nlevel = sys.argv[-1]\n", 1
+    )
     done = apply("apex-amp", text)
     assert not done.fixes
     assert reason in done.refusals, done.refusals
 
 
 def test_what_to_take_instead_of_its_optimizers() -> None:
-    text = SCRIPT.replace("torch.optim.Adam(", "apex.optimizers.FusedAdam(").replace("import torch\n", "import apex\nimport torch\n", 1)
+    text = SCRIPT.replace("torch.optim.Adam(", "apex.optimizers.FusedAdam(").replace(
+        "import torch\n", "import apex\nimport torch\n", 1
+    )
     assert "torch.optim.AdamW(..., fused=True)" in apply("apex-amp", text).advice
 
 
@@ -130,14 +172,18 @@ def test_on_the_cpu_there_is_no_apex() -> None:
 
 
 def test_an_import_that_is_tried_stays() -> None:
-    text = SCRIPT.replace("from apex import amp", "try:\n    from apex import amp\nexcept ImportError:\n    amp = None")
+    text = SCRIPT.replace(
+        "from apex import amp",
+        "try:\n    from apex import amp\nexcept ImportError:\n    amp = None",
+    )
     done = apply("apex-amp", text)
     assert "amp = None" in done.text or not done.fixes
 
 
 def test_the_names_of_a_comprehension_are_free_ones() -> None:
     text = SCRIPT.replace(
-        "        optimizer.step()", "        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n        optimizer.step()"
+        "        optimizer.step()",
+        "        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n        optimizer.step()",
     )
     made = apply("apex-amp", "p = param = p_ = 0\n" + text)
     assert '[p_2 for group in optimizer.param_groups for p_2 in group["params"]]' in made.text

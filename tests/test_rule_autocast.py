@@ -33,8 +33,18 @@ def same(text: str, tolerance: float = 0.02) -> Applied:
     [
         ("autocast grad-scaler", "cuda", "auto", AUTO),
         ("autocast", "cuda", "auto", NATIVE),
-        ("autocast", "cuda", "bf16", 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):'),
-        ("autocast grad-scaler", "cuda", "fp16", 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'),
+        (
+            "autocast",
+            "cuda",
+            "bf16",
+            'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):',
+        ),
+        (
+            "autocast grad-scaler",
+            "cuda",
+            "fp16",
+            'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):',
+        ),
         ("autocast grad-scaler", "cpu", "auto", CPU),
         ("autocast", "cpu", "bf16", CPU),
         ("autocast grad-scaler", "cpu", "fp16", 'with torch.autocast("cpu", dtype=torch.float16):'),
@@ -47,12 +57,17 @@ def test_forms(rules: str, target: str, precision: str, header: str):
 
 
 def test_fp16_needs_the_scaler():
-    assert "fp16 needs a GradScaler, and the rule grad-scaler is not selected" in alone(script(), precision="fp16").refusals
+    assert (
+        "fp16 needs a GradScaler, and the rule grad-scaler is not selected"
+        in alone(script(), precision="fp16").refusals
+    )
 
 
 def test_it_trains_the_same():
     done = same(script())
-    assert [f.node.lineno for f in done.fixes] == [len(done.before[: done.before.index("    loss = crit")].splitlines()) + 1]
+    assert [f.node.lineno for f in done.fixes] == [
+        len(done.before[: done.before.index("    loss = crit")].splitlines()) + 1
+    ]
 
 
 def test_the_dtype_is_asked_when_it_runs(monkeypatch: pytest.MonkeyPatch):
@@ -99,7 +114,10 @@ for i in range(6):
     done = same(script(loop))
     start = done.text.index(CPU)
     assert "\n        total = loss + penalty\n" in done.text[start:]
-    assert "\n    right = (out" in done.text[start:] and "\n    optimizer.zero_grad()" in done.text[start:]
+    assert (
+        "\n    right = (out" in done.text[start:]
+        and "\n    optimizer.zero_grad()" in done.text[start:]
+    )
 
 
 def test_helper_functions():
@@ -174,7 +192,10 @@ for i in range(6):
     losses.append(criterion(model(X[i].to(device)), Y[i].to(device)).item())
 """
     done = same(script(loop))
-    assert f"    {CPU}\n        loss = criterion(model(X[i].to(device)), Y[i].to(device))\n    loss.backward()" in done.text
+    assert (
+        f"    {CPU}\n        loss = criterion(model(X[i].to(device)), Y[i].to(device))\n    loss.backward()"
+        in done.text
+    )
     scaled = amp(script(loop), target="cpu", precision="fp16")
     assert "    scaler.scale(loss).backward()" in scaled.text
     assert close(trained(scaled.before)["losses"], trained(scaled.text)["losses"])
@@ -220,7 +241,10 @@ losses.append(total / 96)
 """
     )
     done = same(script(loop))
-    assert f"        {CPU}\n            out = model(X[i].to(device))\n            total +=" in done.text
+    assert (
+        f"        {CPU}\n            out = model(X[i].to(device))\n            total +="
+        in done.text
+    )
     assert f"\n        right += out.argmax" in done.text  # noqa: F541
 
 
@@ -316,8 +340,12 @@ for i in range(6):
     ],
 )
 def test_outputs_that_are_used_by_hand_become_fp32(use: str):
-    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)")
-    loop = "\nkept, buffer = [], torch.zeros(16, 4)\n" + loop.replace("    optimizer.step()", f"    optimizer.step()\n    {use}")
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)"
+    )
+    loop = "\nkept, buffer = [], torch.zeros(16, 4)\n" + loop.replace(
+        "    optimizer.step()", f"    optimizer.step()\n    {use}"
+    )
     done = same(script(loop))
     assert "out = model(x).float()" in done.text
 
@@ -335,13 +363,18 @@ def test_outputs_that_are_used_by_hand_become_fp32(use: str):
     ],
 )
 def test_outputs_that_are_only_looked_at_stay_16_bits(use: str):
-    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)")
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)"
+    )
     done = same(script(loop.replace("    optimizer.step()", f"    optimizer.step()\n    {use}")))
     assert "out = model(x)\n" in done.text
 
 
 def test_a_loss_by_hand_is_computed_in_fp32():
-    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = (out - F.one_hot(y, 4)).abs().mean()")
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)",
+        "out = model(x)\n    loss = (out - F.one_hot(y, 4)).abs().mean()",
+    )
     assert "out = model(x).float()" in same(script(loop)).text
 
 
@@ -373,14 +406,20 @@ def spread(out):
     return out.std().item()
 """
     )
-    loop = LOOP.replace("loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)")
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)", "out = model(x)\n    loss = criterion(out, y)"
+    )
     assert "model(x)\n" in same(text + loop + "    accuracy(out, y)\n").text
     assert "model(x).float()\n" in same(text + loop + "    spread(out)\n").text
 
 
 def test_outputs_that_are_no_tensors_are_refused():
-    text = HEAD.replace("return self.b(torch.relu(self.a(x)))", 'return {"out": self.b(torch.relu(self.a(x)))}')
-    loop = LOOP.replace("loss = criterion(model(x), y)", 'out = model(x)\n    loss = (out["out"] - 1).pow(2).mean()')
+    text = HEAD.replace(
+        "return self.b(torch.relu(self.a(x)))", 'return {"out": self.b(torch.relu(self.a(x)))}'
+    )
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)", 'out = model(x)\n    loss = (out["out"] - 1).pow(2).mean()'
+    )
     assert "no plain tensor" in alone(text + loop).refusals
 
 
@@ -421,27 +460,66 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
     ("text", "why"),
     [
         (changed(LOSS, BCE), "use BCEWithLogitsLoss"),
-        (changed(LOSS, BCE.replace("nn.BCELoss()", "F.binary_cross_entropy")), "use binary_cross_entropy_with_logits"),
+        (
+            changed(LOSS, BCE.replace("nn.BCELoss()", "F.binary_cross_entropy")),
+            "use binary_cross_entropy_with_logits",
+        ),
         (changed(LOSS, PENALTY), "create_graph"),
         (changed("    loss.backward()", "    loss.backward(create_graph=True)"), "create_graph"),
-        (changed(STEP, CLOSURE).replace("SGD(model.parameters(), lr=0.1)", "LBFGS(model.parameters())"), "closure"),
+        (
+            changed(STEP, CLOSURE).replace(
+                "SGD(model.parameters(), lr=0.1)", "LBFGS(model.parameters())"
+            ),
+            "closure",
+        ),
         (changed("Net().to(device)", "Net().double().to(device)"), "float64 by choice"),
         (changed("Net().to(device)", "Net().half().to(device)"), "16-bit by choice"),
-        (changed("x, y = X[i].to(device)", "x, y = X[i].to(device).to(torch.complex64)"), "complex data"),
-        (changed("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)"), "makes float64 the default"),
-        (changed("class Net", FUNCTION.format(mark="")).replace("torch.relu(", "Clamp.apply("), "not marked with torch.amp.custom_fwd"),
-        (changed("self.b(torch.relu(self.a(x)))", "torch.inverse(self.b(self.a(x)))"), "linear algebra"),
         (
-            changed("self.b(torch.relu(self.a(x)))", "F.grid_sample(self.b(self.a(x)), F.affine_grid(self.c(x), (4, 1, 8, 8)))"),
+            changed("x, y = X[i].to(device)", "x, y = X[i].to(device).to(torch.complex64)"),
+            "complex data",
+        ),
+        (
+            changed("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)"),
+            "makes float64 the default",
+        ),
+        (
+            changed("class Net", FUNCTION.format(mark="")).replace("torch.relu(", "Clamp.apply("),
+            "not marked with torch.amp.custom_fwd",
+        ),
+        (
+            changed("self.b(torch.relu(self.a(x)))", "torch.inverse(self.b(self.a(x)))"),
+            "linear algebra",
+        ),
+        (
+            changed(
+                "self.b(torch.relu(self.a(x)))",
+                "F.grid_sample(self.b(self.a(x)), F.affine_grid(self.c(x), (4, 1, 8, 8)))",
+            ),
             "samples at positions",
         ),
-        (changed("self.b(torch.relu(self.a(x)))", "self.b(torch.fft.rfft(self.a(x)).real)"), "Fourier"),
-        (changed("self.b(torch.relu(self.a(x)))", "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))"), "sparse"),
         (
-            changed("from torch import nn\n", "from torch import nn\nimport fancy_ops\n").replace("torch.relu(", "fancy_ops.relu("),
+            changed("self.b(torch.relu(self.a(x)))", "self.b(torch.fft.rfft(self.a(x)).real)"),
+            "Fourier",
+        ),
+        (
+            changed(
+                "self.b(torch.relu(self.a(x)))",
+                "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))",
+            ),
+            "sparse",
+        ),
+        (
+            changed("from torch import nn\n", "from torch import nn\nimport fancy_ops\n").replace(
+                "torch.relu(", "fancy_ops.relu("
+            ),
             "fancy_ops.relu()",
         ),
-        (changed("from torch import nn\n", "from torch import nn\nfrom .ops import act\n").replace("torch.relu(", "act("), "not known"),
+        (
+            changed(
+                "from torch import nn\n", "from torch import nn\nfrom .ops import act\n"
+            ).replace("torch.relu(", "act("),
+            "not known",
+        ),
         (
             changed(
                 "return self.b(torch.relu(self.a(x)))",
@@ -457,10 +535,19 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             "into a tensor that is fp32",
         ),
         (
-            changed("return self.b(torch.relu(self.a(x)))", "h = self.a(x)\n        print(h.detach().numpy())\n        return self.b(h)"),
+            changed(
+                "return self.b(torch.relu(self.a(x)))",
+                "h = self.a(x)\n        print(h.detach().numpy())\n        return self.b(h)",
+            ),
             "NumPy",
         ),
-        (changed(LOSS, "with torch.no_grad():\n        old = model(x)\n    loss = criterion(model(x), old.argmax(1))"), ""),
+        (
+            changed(
+                LOSS,
+                "with torch.no_grad():\n        old = model(x)\n    loss = criterion(model(x), old.argmax(1))",
+            ),
+            "",
+        ),
         (
             changed(
                 LOSS,
@@ -477,14 +564,18 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
         ),
         (script().replace(".to(device)", "").replace("device =", "_ ="), ""),
         (
-            script(head=HEAD.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cpu"')),
+            script(
+                head=HEAD.replace(
+                    'torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cpu"'
+                )
+            ),
             "nothing in this script goes to a GPU",
         ),
         (
             "import torch.multiprocessing as mp\n"
-            + changed("model = Net().to(device)", "model = Net().to(device)\nmodel.share_memory()").replace(
-                "\nfor i", "\ndef work():\n  for i"
-            )
+            + changed(
+                "model = Net().to(device)", "model = Net().to(device)\nmodel.share_memory()"
+            ).replace("\nfor i", "\ndef work():\n  for i")
             + "\nmp.Process(target=work).start()\n",
             "several processes",
         ),
@@ -492,7 +583,8 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
         (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
         (changed("Net().to(device)", "nn.DataParallel(Net().to(device))"), "DataParallel"),
         (
-            "import pytorch_lightning\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n" + script(),
+            "import pytorch_lightning\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
+            + script(),
             "decides about precision",
         ),
     ],
@@ -505,13 +597,20 @@ def test_refused(text: str, why: str):
 
 
 def test_marked_functions_are_fine():
-    text = changed("class Net", FUNCTION.format(mark='@torch.amp.custom_fwd(device_type="cpu")')).replace("torch.relu(", "Clamp.apply(")
+    text = changed(
+        "class Net", FUNCTION.format(mark='@torch.amp.custom_fwd(device_type="cpu")')
+    ).replace("torch.relu(", "Clamp.apply(")
     assert alone(text).fixes
 
 
 def test_a_teacher_without_gradients_is_fine():
     text = changed("losses = []", "losses = []\nteacher = Net().to(device)")
-    done = same(text.replace(LOSS, "with torch.no_grad():\n        old = teacher(x).argmax(1)\n    loss = criterion(model(x), old)"))
+    done = same(
+        text.replace(
+            LOSS,
+            "with torch.no_grad():\n        old = teacher(x).argmax(1)\n    loss = criterion(model(x), old)",
+        )
+    )
     assert done.fixes
 
 
@@ -532,13 +631,20 @@ def test_already_there(form: str):
 
 def test_data_parallel_is_fp16_with_a_scaler():
     done = amp(changed("Net().to(device)", "nn.DataParallel(Net().to(device))"))
-    assert 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):' in done.lines
+    assert (
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'
+        in done.lines
+    )
     assert 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())' in done.lines
 
 
 @pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
 def test_numbers_that_fp16_cannot_hold(value: str):
-    done = amp(changed("torch.relu(self.a(x))", f"self.a(x).masked_fill(x.sum(1, keepdim=True) > 99, {value})"))
+    done = amp(
+        changed(
+            "torch.relu(self.a(x))", f"self.a(x).masked_fill(x.sum(1, keepdim=True) > 99, {value})"
+        )
+    )
     assert (NATIVE in done.lines) == (value in ("-1e9", "1e-12"))
     if value in ("-1e9", "1e-12"):
         assert "fp16 cannot hold" in done.refusals
@@ -556,17 +662,30 @@ def test_numbers_that_fp16_cannot_hold(value: str):
     ],
 )
 def test_complex_and_double_parameters(weight: str, why: str):
-    head = HEAD.replace("        self.a = nn.Linear(8, 32)", f"        self.a = nn.Linear(8, 32)\n        self.w = nn.Parameter({weight})")
-    head = head.replace("torch.relu(self.a(x))", "torch.relu(self.a(x) + (x.to(self.w.dtype) @ self.w).abs().float())")
-    free = HEAD.replace("optimizer = ", f"w = {weight}\nw.requires_grad_()\nv = nn.Parameter(w)\noptimizer = ", 1)
-    for text in (head + LOOP, free.replace("model.parameters()", "[*model.parameters(), v]") + LOOP):
+    head = HEAD.replace(
+        "        self.a = nn.Linear(8, 32)",
+        f"        self.a = nn.Linear(8, 32)\n        self.w = nn.Parameter({weight})",
+    )
+    head = head.replace(
+        "torch.relu(self.a(x))",
+        "torch.relu(self.a(x) + (x.to(self.w.dtype) @ self.w).abs().float())",
+    )
+    free = HEAD.replace(
+        "optimizer = ", f"w = {weight}\nw.requires_grad_()\nv = nn.Parameter(w)\noptimizer = ", 1
+    )
+    for text in (
+        head + LOOP,
+        free.replace("model.parameters()", "[*model.parameters(), v]") + LOOP,
+    ):
         done = amp(text)
         assert not done.fixes and why in done.refusals, done.refusals
         assert trained(done.before)["losses"]
 
 
 def test_complex_numbers_in_the_loss():
-    done = amp(changed(LOSS, "loss = criterion((model(x) * torch.tensor(1j, device=x.device)).abs(), y)"))
+    done = amp(
+        changed(LOSS, "loss = criterion((model(x) * torch.tensor(1j, device=x.device)).abs(), y)")
+    )
     assert not done.fixes and "complex numbers" in done.refusals
 
 
@@ -582,20 +701,32 @@ losses.append(measure(0))
 """
 
 
-@pytest.mark.parametrize("measures", [EACH, CALLED, "losses.append(criterion(model(X[0].to(device)), Y[0].to(device)).item())"])
+@pytest.mark.parametrize(
+    "measures",
+    [EACH, CALLED, "losses.append(criterion(model(X[0].to(device)), Y[0].to(device)).item())"],
+)
 @pytest.mark.parametrize("target", ["cuda", "cpu"])
-def test_an_evaluation_in_one_statement_is_found_before_it_is_under_no_grad_too(measures: str, target: str):
+def test_an_evaluation_in_one_statement_is_found_before_it_is_under_no_grad_too(
+    measures: str, target: str
+):
     """Both rules at once, and one after the other, must give the same."""
     text = script() + measures
     both = apply(f"{AMP} no-grad-eval", text, target=target)
     first = apply("no-grad-eval", text, target=target)
-    assert both.text == apply(AMP, first.text, target=target).text != apply(AMP, script(), target=target).text
+    assert (
+        both.text
+        == apply(AMP, first.text, target=target).text
+        != apply(AMP, script(), target=target).text
+    )
     assert len([f for f in both.fixes if f.rule == "autocast"]) == 2
     assert close(trained(both.before)["losses"], trained(both.text)["losses"], 0.02)
 
 
 def test_a_measurement_that_is_made_now_and_then_stays():
     """Neither rule looks at it, in whichever order they come."""
-    loop = LOOP + "    if i % 3 == 0:\n        print(criterion(model(X[0].to(device)), Y[0].to(device)).item())\n"
+    loop = (
+        LOOP
+        + "    if i % 3 == 0:\n        print(criterion(model(X[0].to(device)), Y[0].to(device)).item())\n"
+    )
     done = apply(f"{AMP} no-grad-eval", script(loop), target="cpu")
     assert [f.rule for f in done.fixes] == ["autocast"]

@@ -67,8 +67,20 @@ def test_tf32_leaves_a_decision_of_the_user_alone(line: str) -> None:
     ("change", "reason"),
     [
         (("nn.Linear(72, 2)).to(device)", "nn.Linear(72, 2)).to(device).double()"), "float64"),
-        (("    loss.backward()", "    loss = loss + torch.linalg.inv(torch.eye(2)).sum()\n    loss.backward()"), "linear algebra"),
-        (("    loss.backward()", "    loss = loss + torch.cholesky_inverse(torch.eye(2)).sum()\n    loss.backward()"), "linear algebra"),
+        (
+            (
+                "    loss.backward()",
+                "    loss = loss + torch.linalg.inv(torch.eye(2)).sum()\n    loss.backward()",
+            ),
+            "linear algebra",
+        ),
+        (
+            (
+                "    loss.backward()",
+                "    loss = loss + torch.cholesky_inverse(torch.eye(2)).sum()\n    loss.backward()",
+            ),
+            "linear algebra",
+        ),
     ],
 )
 def test_tf32_refuses_where_digits_matter(change: tuple[str, str], reason: str) -> None:
@@ -78,7 +90,9 @@ def test_tf32_refuses_where_digits_matter(change: tuple[str, str], reason: str) 
 
 
 def test_tf32_needs_a_gpu() -> None:
-    assert not apply("tf32", HEAD + BODY.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')).findings
+    assert not apply(
+        "tf32", HEAD + BODY.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')
+    ).findings
     assert not apply("tf32", HEAD + BODY, target="cpu").findings
 
 
@@ -194,23 +208,35 @@ BATCHES = "batch_size=None, sampler=torch.utils.data.BatchSampler(torch.utils.da
 
 @pytest.mark.parametrize("loader", ["batch_size=4)", "batch_size=4, shuffle=True)", BATCHES])
 def test_benchmark_knows_that_rows_of_a_tensor_have_one_shape(loader: str) -> None:
-    body = BODY.replace("data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n", "").replace(
-        "batch_size=4)", loader
+    body = BODY.replace(
+        "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n", ""
+    ).replace("batch_size=4)", loader)
+    done = apply(
+        "cudnn-benchmark",
+        HEAD + ROWS.format(item="self.x[index].float() / 2, 0 * self.x[index]") + body,
     )
-    done = apply("cudnn-benchmark", HEAD + ROWS.format(item="self.x[index].float() / 2, 0 * self.x[index]") + body)
     assert done.fixes
-    cut = apply("cudnn-benchmark", HEAD + ROWS.format(item="self.x[index][..., : 4 + index], 0") + body)
-    assert bool(cut.fixes) is ("shuffle" in loader)  # the default collate function would not stack other shapes
+    cut = apply(
+        "cudnn-benchmark", HEAD + ROWS.format(item="self.x[index][..., : 4 + index], 0") + body
+    )
+    assert bool(cut.fixes) is (
+        "shuffle" in loader
+    )  # the default collate function would not stack other shapes
 
 
 def test_benchmark_leaves_other_shapes_alone() -> None:
     resized = BODY.replace(
-        "    optimizer.zero_grad()", "    x = nn.functional.interpolate(x, size=int(8 + loss_size))\n    optimizer.zero_grad()"
+        "    optimizer.zero_grad()",
+        "    x = nn.functional.interpolate(x, size=int(8 + loss_size))\n    optimizer.zero_grad()",
     )
     assert "resized on line" in apply("cudnn-benchmark", HEAD + "loss_size = 0\n" + resized).advice
-    collate = BODY.replace("batch_size=4)", "batch_size=4, collate_fn=lambda b: torch.utils.data.default_collate(b))")
+    collate = BODY.replace(
+        "batch_size=4)", "batch_size=4, collate_fn=lambda b: torch.utils.data.default_collate(b))"
+    )
     assert "collate_fn" in apply("cudnn-benchmark", HEAD + collate).advice
-    linear = BODY.replace("nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)", "nn.Flatten(), nn.Linear(64, 2)")
+    linear = BODY.replace(
+        "nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)", "nn.Flatten(), nn.Linear(64, 2)"
+    )
     assert not apply("cudnn-benchmark", HEAD + linear).findings
 
 
@@ -222,19 +248,32 @@ SEEDED = "import sys\nif len(sys.argv) > 99:\n    torch.manual_seed(0)\n    {ask
     ("asks", "value"),
     [
         ("torch.backends.cudnn.deterministic = True", "not torch.backends.cudnn.deterministic"),
-        ("torch.backends.cudnn.deterministic = True\n    torch.backends.cudnn.benchmark = False", "not torch.backends.cudnn.deterministic"),
-        ("torch.use_deterministic_algorithms(True)", "not torch.are_deterministic_algorithms_enabled()"),
+        (
+            "torch.backends.cudnn.deterministic = True\n    torch.backends.cudnn.benchmark = False",
+            "not torch.backends.cudnn.deterministic",
+        ),
+        (
+            "torch.use_deterministic_algorithms(True)",
+            "not torch.are_deterministic_algorithms_enabled()",
+        ),
         ("torch.backends.cudnn.benchmark = False", None),
-        ("torch.backends.cudnn.deterministic = True\n    torch.backends.cudnn.benchmark = True", None),
+        (
+            "torch.backends.cudnn.deterministic = True\n    torch.backends.cudnn.benchmark = True",
+            None,
+        ),
     ],
 )
-def test_determinism_under_a_condition_is_asked_for_at_run_time(asks: str, value: str | None) -> None:
+def test_determinism_under_a_condition_is_asked_for_at_run_time(
+    asks: str, value: str | None
+) -> None:
     done = apply("cudnn-benchmark", HEAD + SEEDED.format(asks=asks) + BODY)
     assert done.lines == ([] if value is None else [f"torch.backends.cudnn.benchmark = {value}"])
 
 
 def test_determinism_that_is_asked_for_later() -> None:
-    late = BODY + "import sys\nif len(sys.argv) > 99:\n    torch.backends.cudnn.deterministic = True\n"
+    late = (
+        BODY + "import sys\nif len(sys.argv) > 99:\n    torch.backends.cudnn.deterministic = True\n"
+    )
     assert not apply("cudnn-benchmark", HEAD + late).fixes
 
 
@@ -263,7 +302,9 @@ data = Items()
 )
 def test_items_that_the_default_collate_function_stacks(loader: str, fixed: bool) -> None:
     data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
-    done = apply("cudnn-benchmark", HEAD + BODY.replace(data, ITEMS).replace("batch_size=4", loader))
+    done = apply(
+        "cudnn-benchmark", HEAD + BODY.replace(data, ITEMS).replace("batch_size=4", loader)
+    )
     assert bool(done.fixes) is fixed
 
 
@@ -283,30 +324,49 @@ WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), 
         (ZIPPED + "images, torch.LongTensor(labels)", True),
         (ZIPPED + "images, torch.tensor([v / 2 for v in labels])", False),
         (WORDS + ZIPPED + "images, words[:, 0]", True),
-        ("return torch.stack([item[0] for item in batch]), torch.LongTensor([item[1] for item in batch])", True),
+        (
+            "return torch.stack([item[0] for item in batch]), torch.LongTensor([item[1] for item in batch])",
+            True,
+        ),
         (
             "found = []\n    for item in batch:\n        found.append(item[0])\n    return torch.stack(found), torch.zeros(len(batch)).long()",
             True,
         ),
-        ("return torch.stack([item[0] for item in batch if item[1] >= 0]), torch.zeros(len(batch)).long()", False),
+        (
+            "return torch.stack([item[0] for item in batch if item[1] >= 0]), torch.zeros(len(batch)).long()",
+            False,
+        ),
         (ZIPPED + "images[..., : len(batch) * 2], torch.LongTensor(labels)", False),
-        (ZIPPED.replace("torch.stack(images, 0)", "torch.stack([images[0][0], images[0][0]])") + "images, torch.LongTensor(labels)", False),
+        (
+            ZIPPED.replace("torch.stack(images, 0)", "torch.stack([images[0][0], images[0][0]])")
+            + "images, torch.LongTensor(labels)",
+            False,
+        ),
         (ZIPPED + "images, torch.zeros(len(batch))", False),  # numbers that may be convolved
-        ("images = nn.utils.rnn.pad_sequence([item[0] for item in batch])\n    return images, torch.zeros(len(batch)).long()", False),
+        (
+            "images = nn.utils.rnn.pad_sequence([item[0] for item in batch])\n    return images, torch.zeros(len(batch)).long()",
+            False,
+        ),
     ],
 )
 def test_collate_functions_that_stack(body: str, fixed: bool) -> None:
     data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
     made = ITEMS.replace("data = Items()\n", COLLATE.format(body=body).lstrip("\n"))
     for loader in ("batch_size=4, shuffle=True", "batch_size=4"):
-        done = apply("cudnn-benchmark", HEAD + BODY.replace(data, made).replace("batch_size=4", f"{loader}, collate_fn=collate"))
+        done = apply(
+            "cudnn-benchmark",
+            HEAD
+            + BODY.replace(data, made).replace("batch_size=4", f"{loader}, collate_fn=collate"),
+        )
         assert bool(done.fixes) is (fixed and "shuffle" in loader)
         assert done.fixes or "collate_fn" in done.advice
 
 
 def test_items_that_change_their_size() -> None:
     data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
-    body = BODY.replace(data, ITEMS + "data.size = 8\n").replace("batch_size=4", "batch_size=4, shuffle=True")
+    body = BODY.replace(data, ITEMS + "data.size = 8\n").replace(
+        "batch_size=4", "batch_size=4, shuffle=True"
+    )
     assert not apply("cudnn-benchmark", HEAD + body + "data.size = 16\n").fixes
 
 
@@ -323,7 +383,9 @@ def test_items_that_change_their_size() -> None:
 def test_tf32_and_what_needs_digits(line: str, reason: str) -> None:
     done = apply("tf32", HEAD + line + "\n" + BODY)
     assert not done.fixes and reason in done.refusals
-    assert apply("tf32", HEAD + "print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=1))\n" + BODY).fixes
+    assert apply(
+        "tf32", HEAD + "print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=1))\n" + BODY
+    ).fixes
 
 
 def test_cuda_is_not_asked_for_before_the_devices_are_chosen() -> None:
@@ -356,4 +418,7 @@ def test_another_memory_format_is_no_move_to_a_gpu() -> None:
     assert apply("channels-last", text).fixes
     for made in ("Net()", "Net().to(memory_format=torch.channels_last)", "Net().to(torch.float32)"):
         assert not apply("tf32", text.replace("net = Net()", f"net = {made}")).fixes
-    assert apply("tf32", text.replace("net = Net()", "net = Net().to('cuda', memory_format=torch.channels_last)")).fixes
+    assert apply(
+        "tf32",
+        text.replace("net = Net()", "net = Net().to('cuda', memory_format=torch.channels_last)"),
+    ).fixes

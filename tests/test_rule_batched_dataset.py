@@ -57,7 +57,11 @@ def checked(setup: str, dataset: str = "") -> Applied:
 def same(before: Any, after: Any) -> None:
     assert type(before) is type(after)
     if isinstance(before, torch.Tensor):
-        assert before.dtype == after.dtype and before.stride() == after.stride() and torch.equal(before, after)
+        assert (
+            before.dtype == after.dtype
+            and before.stride() == after.stride()
+            and torch.equal(before, after)
+        )
     elif isinstance(before, dict):
         assert before.keys() == after.keys()
         same(list(before.values()), list(after.values()))
@@ -87,7 +91,11 @@ def same(before: Any, after: Any) -> None:
 def test_a_sampler_of_batches(loader: str, expected: str) -> None:
     text = " ".join(checked(f"{TENSORS}\nloader = {loader}").text.split())
     assert f"sampler={expected}" in text
-    assert "batch_size=None" in text or "DataLoader( data, None, " in text or "DataLoader(data, None, " in text
+    assert (
+        "batch_size=None" in text
+        or "DataLoader( data, None, " in text
+        or "DataLoader(data, None, " in text
+    )
 
 
 def test_shuffle_that_depends_on_something() -> None:
@@ -97,13 +105,21 @@ def test_shuffle_that_depends_on_something() -> None:
 
 
 def test_a_dataset_without_a_name_gets_one() -> None:
-    found = checked("x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True)")
-    assert "    dataset = TensorDataset(x.contiguous())\n" in found.text  # `x` is another thing in the loop
-    assert "sampler=BatchSampler(RandomSampler(dataset), batch_size=8, drop_last=False)" in found.text
+    found = checked(
+        "x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True)"
+    )
+    assert (
+        "    dataset = TensorDataset(x.contiguous())\n" in found.text
+    )  # `x` is another thing in the loop
+    assert (
+        "sampler=BatchSampler(RandomSampler(dataset), batch_size=8, drop_last=False)" in found.text
+    )
 
 
 def test_a_random_split() -> None:
-    assert checked(f"{TENSORS}\nfirst, rest = random_split(data, [20, 10])\nloader = DataLoader(first, batch_size=8, shuffle=True)").fixes
+    assert checked(
+        f"{TENSORS}\nfirst, rest = random_split(data, [20, 10])\nloader = DataLoader(first, batch_size=8, shuffle=True)"
+    ).fixes
 
 
 @pytest.mark.parametrize(
@@ -116,7 +132,9 @@ def test_a_random_split() -> None:
     ],
 )
 def test_permuted_tensors_give_contiguous_batches_as_before(made: str) -> None:
-    found = checked(f"x = {made}\ndata = TensorDataset(x, torch.arange(30))\nloader = DataLoader(data, batch_size=8, shuffle=True)")
+    found = checked(
+        f"x = {made}\ndata = TensorDataset(x, torch.arange(30))\nloader = DataLoader(data, batch_size=8, shuffle=True)"
+    )
     assert "TensorDataset(x.contiguous(), torch.arange(30))" in found.text
 
 
@@ -152,7 +170,9 @@ class Rows(Dataset):
     ],
 )
 def test_a_dataset_that_only_indexes(item: str) -> None:
-    assert checked("loader = DataLoader(Rows(30), batch_size=8, shuffle=True)", PROJECT.format(item=item)).fixes
+    assert checked(
+        "loader = DataLoader(Rows(30), batch_size=8, shuffle=True)", PROJECT.format(item=item)
+    ).fixes
 
 
 @pytest.mark.parametrize(
@@ -169,7 +189,9 @@ def test_a_dataset_that_only_indexes(item: str) -> None:
     ],
 )
 def test_a_dataset_that_does_more_is_left_to_its_author(item: str) -> None:
-    found = apply(RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=PROJECT.format(item=item)))
+    found = apply(
+        RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=PROJECT.format(item=item))
+    )
     assert not found.fixes
 
 
@@ -208,16 +230,30 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
     assert not found.fixes
 
 
-@pytest.mark.parametrize("loader", [f"DataLoader({ROWS}, batch_size=None)", f"DataLoader({ROWS})", "DataLoader(Files(), batch_size=8)"])
+@pytest.mark.parametrize(
+    "loader",
+    [
+        f"DataLoader({ROWS}, batch_size=None)",
+        f"DataLoader({ROWS})",
+        "DataLoader(Files(), batch_size=8)",
+    ],
+)
 def test_nothing_to_gain(loader: str) -> None:
     assert not apply(RULE, script(loader, dataset=FILES)).findings
 
 
-@pytest.mark.parametrize("call", ["print(index)", "logging.info('item %d', index)", "log.debug(index)", "warnings.warn('slow')"])
+@pytest.mark.parametrize(
+    "call",
+    ["print(index)", "logging.info('item %d', index)", "log.debug(index)", "warnings.warn('slow')"],
+)
 def test_what_an_item_says_would_be_said_once_for_a_batch(call: str) -> None:
     more = "import logging\nimport warnings\nlog = logging.getLogger(__name__)\n"
     found = apply(
-        RULE, script("DataLoader(Rows(30), batch_size=8)", dataset=more + PROJECT.format(item=f"{call}\n        return self.x[index]"))
+        RULE,
+        script(
+            "DataLoader(Rows(30), batch_size=8)",
+            dataset=more + PROJECT.format(item=f"{call}\n        return self.x[index]"),
+        ),
     )
     assert "does more than to index tensors" in found.advice and not found.fixes
 
@@ -239,9 +275,13 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     raw.mkdir(parents=True)
     for split in ("train", "t10k"):
         images = torch.randint(0, 256, (40, 28, 28), dtype=torch.uint8)
-        (raw / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">BBBBIII", 0, 0, 8, 3, *images.shape) + images.numpy().tobytes())
+        (raw / f"{split}-images-idx3-ubyte").write_bytes(
+            struct.pack(">BBBBIII", 0, 0, 8, 3, *images.shape) + images.numpy().tobytes()
+        )
         labels = torch.randint(0, 10, (40,), dtype=torch.uint8)
-        (raw / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, 40) + labels.numpy().tobytes())
+        (raw / f"{split}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">BBBBI", 0, 0, 8, 1, 40) + labels.numpy().tobytes()
+        )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -250,10 +290,20 @@ IMPORTS = "from torchvision import datasets, transforms\n"
 COMPOSED = "transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])"
 
 
-@pytest.mark.parametrize("transform", [COMPOSED, "transforms.ToTensor()", "transforms.Compose([transforms.ToTensor()])"])
-@pytest.mark.parametrize("loader", ["DataLoader(data, batch_size=16, shuffle=True)", "DataLoader(data, 16, num_workers=2, drop_last=True)"])
+@pytest.mark.parametrize(
+    "transform", [COMPOSED, "transforms.ToTensor()", "transforms.Compose([transforms.ToTensor()])"]
+)
+@pytest.mark.parametrize(
+    "loader",
+    [
+        "DataLoader(data, batch_size=16, shuffle=True)",
+        "DataLoader(data, 16, num_workers=2, drop_last=True)",
+    ],
+)
 def test_digits(digits: Path, transform: str, loader: str) -> None:
-    found = checked(f"data = datasets.MNIST('data', transform={transform})\nloader = {loader}", IMPORTS)
+    found = checked(
+        f"data = datasets.MNIST('data', transform={transform})\nloader = {loader}", IMPORTS
+    )
     assert "class MNIST(datasets.MNIST):" in found.text
     assert "data=MNIST('data'" in "".join(found.text.split()).replace('"', "'")
 
@@ -274,7 +324,12 @@ def test_colour_images() -> None:
 
     transform = "transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))])"
     text = apply(
-        RULE, script("DataLoader(datasets.CIFAR10('d', transform=t), batch_size=4)", dataset=IMPORTS, more=f"t = {transform}")
+        RULE,
+        script(
+            "DataLoader(datasets.CIFAR10('d', transform=t), batch_size=4)",
+            dataset=IMPORTS,
+            more=f"t = {transform}",
+        ),
     ).text
     assert "class BatchedCIFAR10(datasets.CIFAR10):" in text
     scope: dict[str, Any] = {"__name__": "module"}
@@ -287,14 +342,28 @@ def test_colour_images() -> None:
         data.transform = eval(transform, {"transforms": torchvision.transforms})
         torch.manual_seed(0)
         batches.append(
-            [b for workers in (0, 2) for b in torch.utils.data.DataLoader(data, batch_size=8, shuffle=True, num_workers=workers)]
+            [
+                b
+                for workers in (0, 2)
+                for b in torch.utils.data.DataLoader(
+                    data, batch_size=8, shuffle=True, num_workers=workers
+                )
+            ]
         )
     same(*batches)
 
 
-def plain(transform: str = COMPOSED, more: str = "", loader: str = "DataLoader(data, batch_size=8)", **given: str) -> str:
+def plain(
+    transform: str = COMPOSED,
+    more: str = "",
+    loader: str = "DataLoader(data, batch_size=8)",
+    **given: str,
+) -> str:
     return script(
-        loader, dataset=given.pop("imports", IMPORTS), more=f"data = datasets.MNIST('data', transform={transform})\n{more}".strip(), **given
+        loader,
+        dataset=given.pop("imports", IMPORTS),
+        more=f"data = datasets.MNIST('data', transform={transform})\n{more}".strip(),
+        **given,
     )  # type: ignore[arg-type]
 
 
@@ -327,7 +396,9 @@ def test_workers_are_not_added_where_batches_are_made_at_once() -> None:
 def test_the_order_of_rules_does_not_matter(other: str) -> None:
     text = plain(loader="DataLoader(data, batch_size=8, num_workers=1)")
     one, two = apply(other, apply(RULE, text).text).text, apply(RULE, apply(other, text).text).text
-    assert sorted(map(ast.dump, ast.parse(one).body)) == sorted(map(ast.dump, ast.parse(two).body))  # helpers may stand in another order
+    assert sorted(map(ast.dump, ast.parse(one).body)) == sorted(
+        map(ast.dump, ast.parse(two).body)
+    )  # helpers may stand in another order
 
 
 # ------------------------------------------------------------------------------------------------ tensors that would have to be copied
@@ -337,30 +408,98 @@ LOADED = "\nloader = DataLoader(data, batch_size=8, shuffle=True)"
 @pytest.mark.parametrize(
     ("setup", "why"),
     [
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx.mul_(2)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx -= x.mean(0)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx[:10] = 0", "may write to it"),
-        ("x = torch.randn(4, 30)\ndata = TensorDataset(x.t())" + LOADED + "\nx[:, :10] = 0", "may write to it"),
-        ("x = torch.randn(4, 30)\ny = x.t()\ndata = TensorDataset(y)" + LOADED + "\ntorch.nn.init.zeros_(x)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nf = x.mul_\nf(2)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + '\ngetattr(x, "mul_")(2)', "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\ntorch.Tensor.mul_(x, 2)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\ntorch.neg(x, out=x)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx.data = torch.zeros(30, 4)", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nfor row in x:\n    row.zero_()", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nlist(map(lambda row: row.zero_(), x))", "may write to it"),
-        ("x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nnn.ReLU(inplace=True)(x)", "may write to it"),
         (
-            "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)" + LOADED + "\na[3] = 7",
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx.mul_(2)",
             "may write to it",
         ),
         (
-            "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)" + LOADED + "\na -= 7",
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx -= x.mean(0)",
             "may write to it",
         ),
-        ("w = nn.Parameter(torch.randn(4, 30).t())\ndata = TensorDataset(w)" + LOADED, "is a parameter"),
-        ("w = torch.randn(4, 30).t().requires_grad_()\ndata = TensorDataset(w)" + LOADED, "may need a gradient"),
-        ("w = nn.Linear(30, 4).weight\nx = w.data.t()\ndata = TensorDataset(x)" + LOADED, "may be a view of a parameter"),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nx[:10] = 0",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30)\ndata = TensorDataset(x.t())" + LOADED + "\nx[:, :10] = 0",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30)\ny = x.t()\ndata = TensorDataset(y)"
+            + LOADED
+            + "\ntorch.nn.init.zeros_(x)",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)" + LOADED + "\nf = x.mul_\nf(2)",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + '\ngetattr(x, "mul_")(2)',
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + "\ntorch.Tensor.mul_(x, 2)",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + "\ntorch.neg(x, out=x)",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + "\nx.data = torch.zeros(30, 4)",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + "\nfor row in x:\n    row.zero_()",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + "\nlist(map(lambda row: row.zero_(), x))",
+            "may write to it",
+        ),
+        (
+            "x = torch.randn(4, 30).t()\ndata = TensorDataset(x)"
+            + LOADED
+            + "\nnn.ReLU(inplace=True)(x)",
+            "may write to it",
+        ),
+        (
+            "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)"
+            + LOADED
+            + "\na[3] = 7",
+            "may write to it",
+        ),
+        (
+            "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)"
+            + LOADED
+            + "\na -= 7",
+            "may write to it",
+        ),
+        (
+            "w = nn.Parameter(torch.randn(4, 30).t())\ndata = TensorDataset(w)" + LOADED,
+            "is a parameter",
+        ),
+        (
+            "w = torch.randn(4, 30).t().requires_grad_()\ndata = TensorDataset(w)" + LOADED,
+            "may need a gradient",
+        ),
+        (
+            "w = nn.Linear(30, 4).weight\nx = w.data.t()\ndata = TensorDataset(x)" + LOADED,
+            "may be a view of a parameter",
+        ),
     ],
 )
 def test_what_is_written_later_is_not_copied(setup: str, why: str) -> None:
@@ -376,13 +515,23 @@ def test_a_write_in_a_function_that_runs_later_counts() -> None:
 
 def test_writes_before_the_copy_and_to_other_tensors_do_not_count() -> None:
     dataset = "def load():\n    x = torch.randn(4, 30)\n    x -= x.mean()\n    return x.t()\n"
-    found = checked("x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = torch.zeros(1)\ntotal += 1" + LOADED, dataset)
+    found = checked(
+        "x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = torch.zeros(1)\ntotal += 1"
+        + LOADED,
+        dataset,
+    )
     assert not found.fixes  # `total` may be a view of anything, as far as it is known here
-    found = checked("x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = 0\ntotal += 1" + LOADED, dataset)
+    found = checked(
+        "x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = 0\ntotal += 1" + LOADED, dataset
+    )
     assert "TensorDataset(x.contiguous())" in found.text
 
 
 def test_contiguous_tensors_get_no_copy_though_they_are_changed() -> None:
-    setup = "a = torch.zeros(30, 4)\nw = nn.Parameter(torch.randn(30, 4))\ndata = TensorDataset(a, w)" + LOADED + "\na += 1\na[3] = 2"
+    setup = (
+        "a = torch.zeros(30, 4)\nw = nn.Parameter(torch.randn(30, 4))\ndata = TensorDataset(a, w)"
+        + LOADED
+        + "\na += 1\na[3] = 2"
+    )
     found = checked(setup)
     assert found.fixes and "contiguous" not in found.text

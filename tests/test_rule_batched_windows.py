@@ -90,11 +90,16 @@ def check(found: Applied) -> None:
         assert torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride()
 
 
-@pytest.mark.parametrize("high", ["len(data) - block_size", "data.size(0) - block_size - 1", "0, len(data) - block_size"])
+@pytest.mark.parametrize(
+    "high", ["len(data) - block_size", "data.size(0) - block_size - 1", "0, len(data) - block_size"]
+)
 def test_windows_of_a_tensor(high: str) -> None:
     found = applied(SPLIT, CHOICE.replace("{high}", high))
     assert [f.effect for f in found.fixes] == [None] * 2 and not found.refusals
-    assert "x = data.unfold(0, block_size, 1)[ix]" in found.lines and "y = data.unfold(0, block_size, 1)[ix + 1]" in found.lines
+    assert (
+        "x = data.unfold(0, block_size, 1)[ix]" in found.lines
+        and "y = data.unfold(0, block_size, 1)[ix + 1]" in found.lines
+    )
     check(found)
 
 
@@ -116,12 +121,17 @@ def test_windows_of_an_array_with_starts_of_numpy() -> None:
     setup = "data = np.array(encode(text))\nnp.random.seed(0)"
     assert "is not known" in applied(setup, batch).refusals
     found = applied(setup, batch.replace("np.random.RandomState(0).randint(3) if False else ", ""))
-    assert "x = torch.from_numpy(np.lib.stride_tricks.sliding_window_view(data, block_size)[ix])" in found.lines
+    assert (
+        "x = torch.from_numpy(np.lib.stride_tricks.sliding_window_view(data, block_size)[ix])"
+        in found.lines
+    )
     check(found)
 
 
 def test_a_row_that_is_passed_to_the_function() -> None:
-    text = TEXT.replace("{setup}", SPLIT).replace("def get_batch(split):", "def get_batch(split, rows):")
+    text = TEXT.replace("{setup}", SPLIT).replace(
+        "def get_batch(split):", "def get_batch(split, rows):"
+    )
     text = text.replace('"val")\n', '"val", train_data if step % 5 else val_data)\n')
     batch = (
         CHOICE.replace('data = train_data if split == "train" else val_data\n    ', "")
@@ -136,13 +146,28 @@ def test_a_row_that_is_passed_to_the_function() -> None:
 @pytest.mark.parametrize(
     ("setup", "old", "new", "why"),
     [
-        (SPLIT, "{high}", "len(data) - block_size + 1", "lie inside"),  # the last window of y would be cut off
+        (
+            SPLIT,
+            "{high}",
+            "len(data) - block_size + 1",
+            "lie inside",
+        ),  # the last window of y would be cut off
         (SPLIT, "{high}", "len(train_data) - block_size", "lie inside"),
         (SPLIT, "{high}", "-3, len(data) - block_size", "negative"),
         (SPLIT, "(batch_size,)", "(batch_size, 1)", "no plain row"),
         (SPLIT, "    x =", "    block_size = 4\n    x =", "lie inside"),
-        (SPLIT.replace("torch.tensor(encode(text), dtype=torch.long)", "torch.randn(400, 3)"), "", "", "one dimension"),
-        (SPLIT.replace("torch.tensor(encode(text), dtype=torch.long)", "torch.load('x.pt')"), "", "", "one dimension"),
+        (
+            SPLIT.replace("torch.tensor(encode(text), dtype=torch.long)", "torch.randn(400, 3)"),
+            "",
+            "",
+            "one dimension",
+        ),
+        (
+            SPLIT.replace("torch.tensor(encode(text), dtype=torch.long)", "torch.load('x.pt')"),
+            "",
+            "",
+            "one dimension",
+        ),
         (SPLIT + "train_data.unsqueeze_(1)", "", "", "one dimension"),
         (SPLIT + "torch.set_default_device('cpu')", "", "", "another device"),
         (SPLIT, "    x =", "    ix.fill_(-4)\n    x =", "may be changed"),
@@ -151,7 +176,9 @@ def test_a_row_that_is_passed_to_the_function() -> None:
     ],
 )
 def test_what_is_not_certain_is_left_alone(setup: str, old: str, new: str, why: str) -> None:
-    batch = (CHOICE.replace(old, new) if old else CHOICE).replace("{high}", "len(data) - block_size")
+    batch = (CHOICE.replace(old, new) if old else CHOICE).replace(
+        "{high}", "len(data) - block_size"
+    )
     found = applied(setup, batch)
     assert found.text == found.before or len(found.fixes) == 1  # x alone may be certain
     assert why in found.refusals
@@ -159,7 +186,9 @@ def test_what_is_not_certain_is_left_alone(setup: str, old: str, new: str, why: 
 
 def test_windows_that_depend_on_more_than_their_start_are_no_windows() -> None:
     for cut in ("data[i:block_size]", "data[i:2 * i]", "data[i:i+block_size:2]", "data[0:i]"):
-        batch = CHOICE.replace("data[i:i+block_size]", cut).replace("y = torch.stack([data[i+1:i+block_size+1] for i in ix])", "y = x")
+        batch = CHOICE.replace("data[i:i+block_size]", cut).replace(
+            "y = torch.stack([data[i+1:i+block_size+1] for i in ix])", "y = x"
+        )
         found = applied(SPLIT, batch.replace("{high}", "len(data) - block_size"))
         assert found.text == found.before
 
@@ -179,7 +208,9 @@ def test_arrays_that_are_no_rows_or_come_in_another_order(old: str, new: str) ->
 
 
 def test_starts_that_are_drawn_once_and_change_with_each_batch() -> None:
-    batch = CHOICE.replace("{high}", "len(data) - block_size").replace("    x =", "    for _ in range(3):\n      x =")
+    batch = CHOICE.replace("{high}", "len(data) - block_size").replace(
+        "    x =", "    for _ in range(3):\n      x ="
+    )
     found = applied(SPLIT, batch.replace("    y =", "      y =") + "      ix.sub_(1)\n")
     assert found.text == found.before and "may be changed" in found.refusals
 

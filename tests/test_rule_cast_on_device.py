@@ -36,7 +36,9 @@ OF_HAND = "x = x.float().to(device, non_blocking=True)"
 BOTH = "x = x.to(device, non_blocking=True).float()"
 
 
-def made(move: str, rules: str = RULE, whole: str = BYTES, device: str = AUTO, target: str = "cuda") -> Applied:
+def made(
+    move: str, rules: str = RULE, whole: str = BYTES, device: str = AUTO, target: str = "cuda"
+) -> Applied:
     text = SCRIPT.format(move=move.replace("\n", "\n        "), whole=whole, device=device)
     return apply(rules, text, target=target)
 
@@ -46,7 +48,10 @@ def same(found: Applied) -> bool:
     import torch
 
     before, after = run(found.before), run(found.text)
-    alike = [a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(before["first"], after["first"], strict=True)]
+    alike = [
+        a.dtype == b.dtype and torch.equal(a, b)
+        for a, b in zip(before["first"], after["first"], strict=True)
+    ]
     return before["losses"] == after["losses"] and len(alike) == 6 and all(alike)
 
 
@@ -59,7 +64,10 @@ def same(found: Applied) -> bool:
         ("x = x.bfloat16().to(device)", "x = x.to(device).bfloat16()"),
         ("x = x.to(torch.float32).to(device)", "x = x.to(device).to(torch.float32)"),
         ("x = x.type(torch.float64).to(device)", "x = x.to(device).type(torch.float64)"),
-        ("x = x.view(-1, 4).float().to(device) / 255", "x = x.view(-1, 4).to(device).float() / 255"),
+        (
+            "x = x.view(-1, 4).float().to(device) / 255",
+            "x = x.view(-1, 4).to(device).float() / 255",
+        ),
         (PLAIN + "\nx -= 1", TURNED),
     ],
 )
@@ -73,7 +81,9 @@ def test_cuda() -> None:
     assert made("x = x.float().cuda(0)").lines == ["x = x.cuda(0).float()"]
 
 
-@pytest.mark.parametrize("dtype", ["torch.int8", "torch.int16", "torch.int32", "torch.int64", "torch.bool"])
+@pytest.mark.parametrize(
+    "dtype", ["torch.int8", "torch.int16", "torch.int32", "torch.int64", "torch.bool"]
+)
 def test_every_integer(dtype: str) -> None:
     """Also those that a float cannot hold exactly."""
     whole = f"torch.arange(-48, 48).mul(2**24 + 1).to({dtype}).view(24, 4)"
@@ -102,7 +112,9 @@ def test_in_memory_of_channels_last() -> None:
         "x = x.float().to(device, memory_format=torch.channels_last)\nx = x.flatten(1)",
         whole="torch.randint(0, 256, (24, 1, 2, 2), dtype=torch.uint8)",
     )
-    assert found.lines == ["x = x.to(device, memory_format=torch.channels_last).float()"] and same(found)
+    assert found.lines == ["x = x.to(device, memory_format=torch.channels_last).float()"] and same(
+        found
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +136,10 @@ def test_nothing_to_find(move: str, whole: str) -> None:
 
 
 def test_outside_of_a_loop() -> None:
-    text = SCRIPT.format(move="x = x.to(device)", whole=BYTES, device=AUTO) + "x, y = next(iter(loader))\nx = x.float().to(device)\n"
+    text = (
+        SCRIPT.format(move="x = x.to(device)", whole=BYTES, device=AUTO)
+        + "x, y = next(iter(loader))\nx = x.float().to(device)\n"
+    )
     assert not apply(RULE, text).findings
 
 
@@ -135,15 +150,50 @@ def test_on_the_cpu() -> None:
 @pytest.mark.parametrize(
     ("move", "whole", "device", "reason"),
     [
-        (PLAIN, "torch.from_numpy(__import__('numpy').zeros((24, 4)))", AUTO, "not certain that `x` holds integers"),
-        ("x, y = [t.float().to(device) for t in (x, y)]", BYTES, AUTO, "not certain that `t` holds integers"),
+        (
+            PLAIN,
+            "torch.from_numpy(__import__('numpy').zeros((24, 4)))",
+            AUTO,
+            "not certain that `x` holds integers",
+        ),
+        (
+            "x, y = [t.float().to(device) for t in (x, y)]",
+            BYTES,
+            AUTO,
+            "not certain that `t` holds integers",
+        ),
         ("x = x.float().to(device, torch.float16)", BYTES, AUTO, "it may be a cast as well"),
         ("x = x.float().to(device, dtype=torch.float16)", BYTES, AUTO, "it may be a cast as well"),
-        ("x = x.float().to(device, **__import__('settings').how)", BYTES, AUTO, "it may be a cast as well"),
-        ("x = x.float().to(device, *__import__('settings').how)", BYTES, AUTO, "it may be a cast as well"),
-        (PLAIN, BYTES, "__import__('settings').device", "the device to which `x` goes is not known"),
-        ("z = x.float().to(device, non_blocking=True)\nx.fill_(0)\nx = z", BYTES, AUTO, "changed in place (line 15 of train.py)"),
-        ("z = x.float().to(device, non_blocking=True)\nx += 1\nx = z", BYTES, AUTO, "changed in place (line 15 of train.py)"),
+        (
+            "x = x.float().to(device, **__import__('settings').how)",
+            BYTES,
+            AUTO,
+            "it may be a cast as well",
+        ),
+        (
+            "x = x.float().to(device, *__import__('settings').how)",
+            BYTES,
+            AUTO,
+            "it may be a cast as well",
+        ),
+        (
+            PLAIN,
+            BYTES,
+            "__import__('settings').device",
+            "the device to which `x` goes is not known",
+        ),
+        (
+            "z = x.float().to(device, non_blocking=True)\nx.fill_(0)\nx = z",
+            BYTES,
+            AUTO,
+            "changed in place (line 15 of train.py)",
+        ),
+        (
+            "z = x.float().to(device, non_blocking=True)\nx += 1\nx = z",
+            BYTES,
+            AUTO,
+            "changed in place (line 15 of train.py)",
+        ),
     ],
 )
 def test_left_alone(move: str, whole: str, device: str, reason: str) -> None:

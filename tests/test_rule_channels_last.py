@@ -82,34 +82,53 @@ def test_network_and_images():
 
 def test_on_a_cpu():
     assert same(TEXT, target="cpu").lines == [MODEL, IMAGES]
-    assert MODEL.replace("device, ", "") in same(changed("Net().to(device)", "Net()"), target="cpu").lines
+    assert (
+        MODEL.replace("device, ", "")
+        in same(changed("Net().to(device)", "Net()"), target="cpu").lines
+    )
 
 
 def test_cuda_takes_a_call_of_its_own():
-    text = changed("model = Net().to(device)", "model = Net()\nif torch.cuda.is_available():\n    model = model.cuda()")
+    text = changed(
+        "model = Net().to(device)",
+        "model = Net()\nif torch.cuda.is_available():\n    model = model.cuda()",
+    )
     assert "model = model.cuda().to(memory_format=torch.channels_last)" in apply(RULE, text).lines
-    images = changed("x, y = x.to(device), y.to(device)", "if torch.cuda.is_available():\n            x, y = x.cuda(), y.cuda()", text)
+    images = changed(
+        "x, y = x.to(device), y.to(device)",
+        "if torch.cuda.is_available():\n            x, y = x.cuda(), y.cuda()",
+        text,
+    )
     assert "x, y = x.cuda(memory_format=torch.channels_last), y.cuda()" in apply(RULE, images).lines
 
 
 def test_before_it_is_wrapped():
     done = same(changed("model = Net().to(device)", "model = nn.DataParallel(Net()).to(device)"))
-    assert "model = nn.DataParallel(Net().to(memory_format=torch.channels_last)).to(device)" in done.lines
+    assert (
+        "model = nn.DataParallel(Net().to(memory_format=torch.channels_last)).to(device)"
+        in done.lines
+    )
 
 
 def test_what_is_moved_in_several_places_is_converted_where_it_is_made():
-    text = changed("model = Net().to(device)", 'model = Net()\nif device.type == "cuda":\n    model.to(device)\nelse:\n    model.to("cpu")')
+    text = changed(
+        "model = Net().to(device)",
+        'model = Net()\nif device.type == "cuda":\n    model.to(device)\nelse:\n    model.to("cpu")',
+    )
     assert "model = Net().to(memory_format=torch.channels_last)" in same(text).lines
 
 
 def test_only_the_first_argument_is_an_image():
-    text = changed("def forward(self, x):", "def forward(self, x, label):").replace("model(x)", "model(x, y)")
+    text = changed("def forward(self, x):", "def forward(self, x, label):").replace(
+        "model(x)", "model(x, y)"
+    )
     assert IMAGES in same(text).lines
 
 
 def test_no_image_where_the_first_layer_takes_none():
     text = changed(
-        "x = self.b(torch.relu(self.a(x)))", "x = self.b(torch.relu(self.a(self.first(x.flatten(1)).view(-1, 3, 8, 8))))"
+        "x = self.b(torch.relu(self.a(x)))",
+        "x = self.b(torch.relu(self.a(self.first(x.flatten(1)).view(-1, 3, 8, 8))))",
     ).replace("self.c =", "self.first = nn.Linear(192, 192)\n        self.c =")
     done = same(text)
     assert MODEL in done.lines and IMAGES not in done.lines
@@ -128,10 +147,18 @@ def test_views_become_reshapes(old: str, new: str):
 
 
 def test_views_of_a_pixel_or_of_a_copy_stay():
-    pooled = changed("return self.c(torch.flatten(x, 1))", "x = self.pool(x)\n        return self.c(x.view(x.size(0), -1))")
-    pooled = pooled.replace("8 * 4 * 4", "8").replace("self.c =", "self.pool = nn.AdaptiveAvgPool2d((1, 1))\n        self.c =")
+    pooled = changed(
+        "return self.c(torch.flatten(x, 1))",
+        "x = self.pool(x)\n        return self.c(x.view(x.size(0), -1))",
+    )
+    pooled = pooled.replace("8 * 4 * 4", "8").replace(
+        "self.c =", "self.pool = nn.AdaptiveAvgPool2d((1, 1))\n        self.c ="
+    )
     assert same(pooled).lines == [MODEL, IMAGES]
-    assert same(changed("torch.flatten(x, 1)", "x.contiguous().view(len(x), -1)")).lines == [MODEL, IMAGES]
+    assert same(changed("torch.flatten(x, 1)", "x.contiguous().view(len(x), -1)")).lines == [
+        MODEL,
+        IMAGES,
+    ]
 
 
 def test_views_of_outputs_outside_the_network():
@@ -147,7 +174,9 @@ def test_views_of_outputs_outside_the_network():
     [
         (TEXT, None),
         (
-            changed("torch.flatten(x, 1)", "self.d(torch.flatten(x, 1))").replace("self.c =", "self.d = nn.Dropout(0.1)\n        self.c ="),
+            changed("torch.flatten(x, 1)", "self.d(torch.flatten(x, 1))").replace(
+                "self.c =", "self.d = nn.Dropout(0.1)\n        self.c ="
+            ),
             Effect.SAMPLING,
         ),
         (
@@ -166,13 +195,30 @@ def test_random_draws_in_another_order(text: str, effect: Effect | None):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (changed("torch.flatten(x, 1)", "x.as_strided((len(x), 128), (128, 1))"), "laid out in memory"),
+        (
+            changed("torch.flatten(x, 1)", "x.as_strided((len(x), 128), (128, 1))"),
+            "laid out in memory",
+        ),
         (changed("x = self.b(", "print(x.stride())\n        x = self.b("), "laid out in memory"),
-        (changed("x = self.b(", "print(x.detach().numpy())\n        x = self.b("), "laid out in memory"),
+        (
+            changed("x = self.b(", "print(x.detach().numpy())\n        x = self.b("),
+            "laid out in memory",
+        ),
         (changed("torch.flatten(x, 1)", "x.view(len(x), -1).relu_()"), "writes through a view"),
         (changed("optimizer =", "model.share_memory()\noptimizer ="), "shared memory"),
-        (changed("losses = []", "losses = []\nflat = nn.utils.parameters_to_vector(model.parameters())"), "flattens the weights"),
-        (changed("from torch import nn\n", "from torch import nn\nfrom .ops import act\n").replace("torch.relu(", "act("), "not known"),
+        (
+            changed(
+                "losses = []",
+                "losses = []\nflat = nn.utils.parameters_to_vector(model.parameters())",
+            ),
+            "flattens the weights",
+        ),
+        (
+            changed(
+                "from torch import nn\n", "from torch import nn\nfrom .ops import act\n"
+            ).replace("torch.relu(", "act("),
+            "not known",
+        ),
         (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
     ],
 )
@@ -189,7 +235,10 @@ def test_refused(text: str, why: str):
         changed("self.c =", "self.d = nn.LSTM(4, 4)\n        self.c ="),
         changed("Net().to(device)", "nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).to(device)"),
         changed("Net().to(device)", "Net().to(device, memory_format=torch.channels_last)"),
-        changed("losses = []", "losses = []\nuse = False\nif use:\n    model = model.to(memory_format=torch.channels_last)"),
+        changed(
+            "losses = []",
+            "losses = []\nuse = False\nif use:\n    model = model.to(memory_format=torch.channels_last)",
+        ),
         changed('torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cpu"'),
         HEAD + "model = Net().to(device)\n",
     ],
@@ -265,11 +314,16 @@ def test_writes_that_nobody_else_sees_are_no_matter(body: str) -> None:
     ],
 )
 def test_a_view_that_is_not_called_on_the_tensor_keeps_the_layout(flat: str) -> None:
-    text = changed(PLAIN, f"        bound = {'x.view' if 'bound' in flat else 'None'}\n        return self.c({flat})\n")
+    text = changed(
+        PLAIN,
+        f"        bound = {'x.view' if 'bound' in flat else 'None'}\n        return self.c({flat})\n",
+    )
     head = "from functools import partial\nfrom operator import methodcaller\nfrom torch import Tensor\n\n\nclass Net"
     text = changed(
         "class Net",
-        head.replace("\n\n\n", "\n\nflatten = lambda t: Tensor.view(t, t.size(0), -1)\n\n\n") if "flatten(" in flat else head,
+        head.replace("\n\n\n", "\n\nflatten = lambda t: Tensor.view(t, t.size(0), -1)\n\n\n")
+        if "flatten(" in flat
+        else head,
         text,
     )
     found = apply(RULE, text)
@@ -287,31 +341,47 @@ def test_a_view_that_is_not_called_on_the_tensor_keeps_the_layout(flat: str) -> 
     ],
 )
 def test_weights_and_gradients_that_are_flattened_are_in_the_other_layout_too(regular: str) -> None:
-    found = same(changed("        loss.backward()", f"        loss = loss + 1e-3 * {regular}\n        loss.backward()"))
+    found = same(
+        changed(
+            "        loss.backward()",
+            f"        loss = loss + 1e-3 * {regular}\n        loss.backward()",
+        )
+    )
     assert ".reshape(" in found.text and ".view(" not in found.text
 
 
 # ------------------------------------------------------------------------------------------------ ways to the network
 def test_a_network_that_a_function_makes_is_converted_where_its_wrapper_is_moved():
-    text = changed("model = Net().to(device)", "model = nn.DataParallel(make())\nmodel.to(device)").replace(LOOP[:1], "", 1)
+    text = changed(
+        "model = Net().to(device)", "model = nn.DataParallel(make())\nmodel.to(device)"
+    ).replace(LOOP[:1], "", 1)
     text = text.replace("class Net", "def make():\n    return Net()\n\n\nclass Net", 1)
     done = same(text)
-    assert "model.to(device, memory_format=torch.channels_last)" in done.lines and IMAGES in done.lines
+    assert (
+        "model.to(device, memory_format=torch.channels_last)" in done.lines and IMAGES in done.lines
+    )
 
 
 def test_one_of_several_networks_is_converted_in_one_place():
     more = "class Wide(Net):\n    pass\n\n\ndef small():\n    return Net()\n\n\ndef large():\n    return Wide()\n\n\nMAKERS = {'small': small, 'large': large}\n"
     text = TEXT.replace(
         "model = Net().to(device)",
-        more + "import sys\nmodel = nn.DataParallel(MAKERS[sys.argv[-1] if len(sys.argv) > 99 else 'small']())\nmodel.to(device)",
+        more
+        + "import sys\nmodel = nn.DataParallel(MAKERS[sys.argv[-1] if len(sys.argv) > 99 else 'small']())\nmodel.to(device)",
     )
     done = same(text)
-    assert [line for line in done.lines if "channels_last" in line] == ["model.to(device, memory_format=torch.channels_last)", IMAGES]
+    assert [line for line in done.lines if "channels_last" in line] == [
+        "model.to(device, memory_format=torch.channels_last)",
+        IMAGES,
+    ]
 
 
 def test_where_one_of_several_networks_is_refused_the_others_are_converted_where_they_are_made():
     odd = "class Odd(Net):\n    def forward(self, x):\n        print(self.a(x).stride())\n        return super().forward(x)\n\n\n"
-    more = odd + "def small():\n    return Net()\n\n\ndef large():\n    return Odd()\n\n\nMAKERS = {'small': small, 'large': large}\n"
+    more = (
+        odd
+        + "def small():\n    return Net()\n\n\ndef large():\n    return Odd()\n\n\nMAKERS = {'small': small, 'large': large}\n"
+    )
     made = "model = nn.DataParallel(MAKERS[sys.argv[-1] if len(sys.argv) > 99 else 'small']())\nmodel.to(device)"
     done = same("import sys\n" + TEXT.replace("model = Net().to(device)", more + made))
     assert "    return Net().to(memory_format=torch.channels_last)" in done.text
@@ -321,9 +391,21 @@ def test_where_one_of_several_networks_is_refused_the_others_are_converted_where
 @pytest.mark.parametrize(
     ("move", "call", "line"),
     [
-        ("x = Variable(x.to(device))", "model(x)", "x = Variable(x.to(device, memory_format=torch.channels_last))"),
-        ("x = x.to(device).float()", "model(x)", "x = x.to(device, memory_format=torch.channels_last).float()"),
-        ("x = x.to(device)", "model(Variable(x))", "x = x.to(device, memory_format=torch.channels_last)"),
+        (
+            "x = Variable(x.to(device))",
+            "model(x)",
+            "x = Variable(x.to(device, memory_format=torch.channels_last))",
+        ),
+        (
+            "x = x.to(device).float()",
+            "model(x)",
+            "x = x.to(device, memory_format=torch.channels_last).float()",
+        ),
+        (
+            "x = x.to(device)",
+            "model(Variable(x))",
+            "x = x.to(device, memory_format=torch.channels_last)",
+        ),
         (
             "pass",
             "model(x.to(device).detach())",
@@ -333,8 +415,14 @@ def test_where_one_of_several_networks_is_refused_the_others_are_converted_where
     ],
 )
 def test_images_that_are_wrapped_on_their_way(move: str, call: str, line: str):
-    text = changed("x, y = x.to(device), y.to(device)", move + "\n        y = y.to(device)").replace("model(x)", call)
-    done = same(text.replace("from torch import nn", "from torch import nn\nfrom torch.autograd import Variable"))
+    text = changed(
+        "x, y = x.to(device), y.to(device)", move + "\n        y = y.to(device)"
+    ).replace("model(x)", call)
+    done = same(
+        text.replace(
+            "from torch import nn", "from torch import nn\nfrom torch.autograd import Variable"
+        )
+    )
     assert [x for x in done.lines if "channels_last" in x] == [MODEL, *([line] if line else [])]
 
 

@@ -81,8 +81,12 @@ def follows(result: Applied, statement: str, before: str) -> bool:
 # ------------------------------------------------------------------------------------------------ off unless asked for
 def test_off_unless_asked_for() -> None:
     assert "compile" not in {rule.name for rule in select()}
-    assert "compile" in {rule.name for rule in select(["all"])} & {rule.name for rule in select(given=["--compile"])}
-    assert {rule.name for rule in select(["loader"], given=["--compile"])} == {rule.name for rule in select(["loader"])} | {"compile"}
+    assert "compile" in {rule.name for rule in select(["all"])} & {
+        rule.name for rule in select(given=["--compile"])
+    }
+    assert {rule.name for rule in select(["loader"], given=["--compile"])} == {
+        rule.name for rule in select(["loader"])
+    } | {"compile"}
 
 
 @pytest.mark.parametrize("command", ["check", "rewrite"])
@@ -90,14 +94,25 @@ def test_the_option(tmp_path: Path, command: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
 
     def said(*options: str) -> str:
-        call = [sys.executable, "-m", "autofast", command, "--root", str(tmp_path), str(tmp_path / "train.py"), *options]
+        call = [
+            sys.executable,
+            "-m",
+            "autofast",
+            command,
+            "--root",
+            str(tmp_path),
+            str(tmp_path / "train.py"),
+            *options,
+        ]
         return subprocess.run(call, capture_output=True, text=True).stdout
 
     mark = "compiling takes minutes" if command == "check" else "+model.compile()"
     assert mark not in said() and mark in said("--compile")
     (tmp_path / "pyproject.toml").write_text("[tool.autofast]\ncompile = true\n")
     assert mark in said()
-    assert "num-workers" not in said("--select", "tf32", "--compile") and mark in said("--select", "tf32", "--compile")
+    assert "num-workers" not in said("--select", "tf32", "--compile") and mark in said(
+        "--select", "tf32", "--compile"
+    )
     assert mark not in said("--ignore", "compile")
 
 
@@ -109,9 +124,18 @@ def test_in_place() -> None:
     assert "autofast verify" in result.fixes[0].message and "long runs" in result.fixes[0].message
 
 
-@pytest.mark.parametrize("made", ["nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))", "Stack(nn.Linear(4, 8), nn.Linear(8, 2))"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))",
+        "Stack(nn.Linear(4, 8), nn.Linear(8, 2))",
+    ],
+)
 def test_containers_of_torch(made: str) -> None:
-    text = with_(("Net().to", f"{made}.to"), ("class Net", "class Stack(nn.Sequential):\n    pass\n\n\nclass Net"))
+    text = with_(
+        ("Net().to", f"{made}.to"),
+        ("class Net", "class Stack(nn.Sequential):\n    pass\n\n\nclass Net"),
+    )
     assert done(text).lines == ["model.forward = torch.compile(model.forward)"]
 
 
@@ -134,24 +158,41 @@ def test_torch_by_another_name() -> None:
 
 def test_torch_that_comes_through_a_star() -> None:
     text = "from nets import *\n" + with_(
-        ("import torch\nimport torch.nn as nn\n", ""), ("Net().to(device)", "nn.DataParallel(Net()).to(device)")
+        ("import torch\nimport torch.nn as nn\n", ""),
+        ("Net().to(device)", "nn.DataParallel(Net()).to(device)"),
     )
     lines = done(text, files={"nets.py": "import torch\nimport torch.nn as nn\n"}).lines
     assert lines == ["import torch", "if torch.cuda.device_count() < 2:", "model.module.compile()"]
 
 
 @pytest.mark.parametrize(
-    "does", ['torch.save(model, "m.pt")', 'torch.save({"model": model, "epoch": 2}, "m.pt")', "best = copy.deepcopy(model)"]
+    "does",
+    [
+        'torch.save(model, "m.pt")',
+        'torch.save({"model": model, "epoch": 2}, "m.pt")',
+        "best = copy.deepcopy(model)",
+    ],
 )
 def test_written_or_copied_as_an_object(does: str) -> None:
     assert done(SCRIPT + does).lines == ["model.compile()"], "in place this stays as it was"
-    refused(with_(("Net()", "nn.Sequential(nn.Linear(4, 2), nn.ReLU())")) + does, "the module itself")
+    refused(
+        with_(("Net()", "nn.Sequential(nn.Linear(4, 2), nn.ReLU())")) + does, "the module itself"
+    )
 
 
-@pytest.mark.parametrize("does", ["torch.save(model, 'm.pt')", "torch.save({'model': model}, 'm.pt')", "best = copy.deepcopy(model)"])
+@pytest.mark.parametrize(
+    "does",
+    [
+        "torch.save(model, 'm.pt')",
+        "torch.save({'model': model}, 'm.pt')",
+        "best = copy.deepcopy(model)",
+    ],
+)
 def test_a_state_of_its_own_would_hold_the_compiled_call(does: str) -> None:
     own = NET + "\n    def __getstate__(self):\n        return dict(self.__dict__, version=2)\n"
-    refused(HEAD + own + MAKE + TRAIN + does, "Net.__getstate__() gives would hold its compiled call")
+    refused(
+        HEAD + own + MAKE + TRAIN + does, "Net.__getstate__() gives would hold its compiled call"
+    )
     assert done(HEAD + own + MAKE + TRAIN).fixes and done(SCRIPT + does).fixes
 
 
@@ -169,18 +210,32 @@ def test_a_compiled_model_is_pickled_as_it_was(tmp_path: Path) -> None:
     """Written whole, in a dict and in the older format, and read where nothing was compiled: the object that the original writes."""
     saves = "torch.save(model, 'whole.pt')\ntorch.save({'model': model}, 'part.pt')\n"
     saves += "torch.save(model, 'old.pt', _use_new_zipfile_serialization=False)\n"
-    text = "import torch\ntorch.manual_seed(0)\n" + HEAD + "from nets import Net\n" + MAKE + TRAIN + saves
+    text = (
+        "import torch\ntorch.manual_seed(0)\n"
+        + HEAD
+        + "from nets import Net\n"
+        + MAKE
+        + TRAIN
+        + saves
+    )
     files = {"nets.py": "import torch\nimport torch.nn as nn\n" + NET}
     made = done(text, files=files).text
     assert "\nmodel.compile()\n" in made
     said = []
-    for name, content in (("before", text), ("after", made.replace("model.compile()", "model.compile(backend='eager')"))):
+    for name, content in (
+        ("before", text),
+        ("after", made.replace("model.compile()", "model.compile(backend='eager')")),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         for path, code in {**files, "train.py": content, "load.py": LOADS}.items():
             (folder / path).write_text(code, "utf-8")
         subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)
-        said.append(subprocess.run([sys.executable, "load.py"], cwd=folder, check=True, capture_output=True, text=True).stdout)
+        said.append(
+            subprocess.run(
+                [sys.executable, "load.py"], cwd=folder, check=True, capture_output=True, text=True
+            ).stdout
+        )
     assert said[0] == said[1] and said[0].count("Net") == 3 and "True" not in said[0]
 
 
@@ -198,7 +253,12 @@ def test_old_torch() -> None:
 
 
 def test_dropout_draws_other_numbers() -> None:
-    assert done(with_(("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(), nn.Linear(8, 2))"))).fixes[0].effect is Effect.SAMPLING
+    assert (
+        done(with_(("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(), nn.Linear(8, 2))")))
+        .fixes[0]
+        .effect
+        is Effect.SAMPLING
+    )
     assert done(SCRIPT).fixes[0].effect is None
 
 
@@ -221,10 +281,15 @@ def test_dropout_draws_other_numbers() -> None:
 def test_behind_the_set_up(set_up: str) -> None:
     result = done(with_(("model = Net().to(device)", set_up)))
     assert result.lines == ["model.compile()"]
-    assert follows(result, "model.compile()", set_up.splitlines()[-1].strip()) and "\nmodel.compile()" in result.text
+    assert (
+        follows(result, "model.compile()", set_up.splitlines()[-1].strip())
+        and "\nmodel.compile()" in result.text
+    )
 
 
-@pytest.mark.parametrize("wrap", ["nn.parallel.DistributedDataParallel(model)", "torch.nn.DataParallel(model)"])
+@pytest.mark.parametrize(
+    "wrap", ["nn.parallel.DistributedDataParallel(model)", "torch.nn.DataParallel(model)"]
+)
 def test_before_it_is_wrapped(wrap: str) -> None:
     result = done(with_(("optimizer =", f"model = {wrap}\noptimizer =")))
     if "DataParallel(model)" in wrap and "Distributed" not in wrap:
@@ -235,7 +300,9 @@ def test_before_it_is_wrapped(wrap: str) -> None:
 
 
 def test_wrapped_at_once() -> None:
-    assert done(with_(("Net().to(device)", "nn.parallel.DistributedDataParallel(Net().to(device))"))).lines == ["model.module.compile()"]
+    assert done(
+        with_(("Net().to(device)", "nn.parallel.DistributedDataParallel(Net().to(device))"))
+    ).lines == ["model.module.compile()"]
 
 
 def test_wrapped_in_dataparallel_at_once() -> None:
@@ -246,7 +313,9 @@ def test_wrapped_in_dataparallel_at_once() -> None:
 def test_wrapped_at_once_in_one_arm() -> None:
     arms = "if device.type == 'cuda':\n    model = nn.parallel.DistributedDataParallel(Net())\nelse:\n    model = Net()"
     result = done(with_(("model = Net().to(device)", arms)))
-    assert "\n    model.module.compile()\nelse:" in result.text or not result.fixes  # the other arm has no model.module
+    assert (
+        "\n    model.module.compile()\nelse:" in result.text or not result.fixes
+    )  # the other arm has no model.module
 
 
 def test_wrapped_at_once_and_then_another() -> None:
@@ -290,7 +359,9 @@ def test_moved_below_the_main_guard() -> None:
 
 def test_the_same_function_for_another_model() -> None:
     ready = "def ready(net):\n    net = net.to(device)\n    return net\n\n\nteacher = ready(Net())\nmodel = ready(Net())"
-    text = with_(("model = Net().to(device)", ready), ("model(x), y)", "model(x), y) + teacher(x).mean()"))
+    text = with_(
+        ("model = Net().to(device)", ready), ("model(x), y)", "model(x), y) + teacher(x).mean()")
+    )
     refused(text, "does not train")
 
 
@@ -317,13 +388,23 @@ class Trainer:
 
 Trainer(Net()).run()
 """
-    assert follows(done(HEAD + NET + trainer), "self.model.compile()", "self.model = model.to(device)")
+    assert follows(
+        done(HEAD + NET + trainer), "self.model.compile()", "self.model = model.to(device)"
+    )
 
 
 def test_behind_what_traces_it() -> None:
     writer = "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()\nwriter.add_graph(model, torch.randn(1, 4))"
-    assert follows(done(with_(("optimizer =", f"{writer}\noptimizer ="))), "model.compile()", "writer.add_graph(model, torch.randn(1, 4))")
-    assert follows(done(with_((TRAIN, f"\n{writer}\n{TRAIN}"))), "model.compile()", "writer.add_graph(model, torch.randn(1, 4))")
+    assert follows(
+        done(with_(("optimizer =", f"{writer}\noptimizer ="))),
+        "model.compile()",
+        "writer.add_graph(model, torch.randn(1, 4))",
+    )
+    assert follows(
+        done(with_((TRAIN, f"\n{writer}\n{TRAIN}"))),
+        "model.compile()",
+        "writer.add_graph(model, torch.randn(1, 4))",
+    )
     refused(SCRIPT + writer, "traces the model")
 
 
@@ -366,13 +447,20 @@ def narrow():
 
 
 def test_one_by_its_name_among_functions_and_layers() -> None:
-    text = with_(("Net().to(device)", "nets.__dict__[sys.argv[1]]().to(device)"), ("import copy", "import sys\nimport nets"))
+    text = with_(
+        ("Net().to(device)", "nets.__dict__[sys.argv[1]]().to(device)"),
+        ("import copy", "import sys\nimport nets"),
+    )
     result = done(text, files={"nets.py": NETS})
     assert not result.refusals and result.lines == ["model.compile()"]
 
 
 def test_no_name() -> None:
-    train = "def run(model):\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)" + TRAIN.replace("\n", "\n    ") + "\nrun(Net())"
+    train = (
+        "def run(model):\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+        + TRAIN.replace("\n", "\n    ")
+        + "\nrun(Net())"
+    )
     refused(HEAD + NET + train, "not kept in a variable")
 
 
@@ -400,7 +488,10 @@ def test_knows_it_already(line: str) -> None:
     ("line", "said"),
     [
         ("model = torch.compile(model)", "the script knows torch.compile already"),
-        ("model = lambda x: x @ weight", "no module with weights that an optimizer gets is seen to train"),
+        (
+            "model = lambda x: x @ weight",
+            "no module with weights that an optimizer gets is seen to train",
+        ),
     ],
 )
 def test_says_why_nothing_is_done_where_it_was_asked_for(line: str, said: str) -> None:
@@ -432,7 +523,10 @@ def test_frozen_models_and_losses() -> None:
     loss = "class Loss(nn.Module):\n    def forward(self, a, b):\n        return F.cross_entropy(a, b)\n\n\ncriterion = Loss()\n"
     text = with_(
         ("\nmodel =", f"\n{loss}\nteacher = Net().to(device)\nmodel ="),
-        ("F.cross_entropy(model(x), y)", "criterion(model(x), y) + F.mse_loss(model(x), teacher(x).detach())"),
+        (
+            "F.cross_entropy(model(x), y)",
+            "criterion(model(x), y) + F.mse_loss(model(x), teacher(x).detach())",
+        ),
     )
     assert done(text).lines == ["model.compile()"]
 
@@ -457,7 +551,13 @@ BODY = {
 
 @pytest.mark.parametrize("why", BODY)
 def test_forward(why: str) -> None:
-    refused(with_(("x = self.a(x)", BODY[why]), ("super().__init__()", "super().__init__()\n        self.calls, self.kept = 0, []")), why)
+    refused(
+        with_(
+            ("x = self.a(x)", BODY[why]),
+            ("super().__init__()", "super().__init__()\n        self.calls, self.kept = 0, []"),
+        ),
+        why,
+    )
 
 
 @pytest.mark.parametrize(
@@ -475,30 +575,58 @@ def test_forward_that_is_fine(body: str) -> None:
 
 USE = {
     "gradients of gradients": [("loss.backward()", "loss.backward(create_graph=True)")],
-    "differentiates by torch.func": [("model(x), y)", "model(x), y) + torch.func.grad(torch.sum)(x).sum()")],
+    "differentiates by torch.func": [
+        ("model(x), y)", "model(x), y) + torch.func.grad(torch.sum)(x).sum()")
+    ],
     "keeps the graph": [("loss.backward()", "loss.backward(retain_graph=True)")],
     "go back through the forward pass": [
-        ("F.cross_entropy(model(x), y)\n", "F.cross_entropy(out := model(x), y)\n        out.mean().backward()\n")
+        (
+            "F.cross_entropy(model(x), y)\n",
+            "F.cross_entropy(out := model(x), y)\n        out.mean().backward()\n",
+        )
     ],
     "through Net.forward()": [("model(x)", "model.forward(x)")],
     "through Net.loss()": [
         ("model(x)", "model.loss(x)"),
-        ("    def forward(self", "    def loss(self, x):\n        return self.b(self.a(x))\n\n    def forward(self"),
+        (
+            "    def forward(self",
+            "    def loss(self, x):\n        return self.b(self.a(x))\n\n    def forward(self",
+        ),
     ],
-    "gives it a number": [("model(x)", "model(x, epoch)"), ("forward(self, x)", "forward(self, x, epoch)")],
-    "registers a hook": [("optimizer =", "model.a.register_full_backward_hook(print)\noptimizer =")],
+    "gives it a number": [
+        ("model(x)", "model(x, epoch)"),
+        ("forward(self, x)", "forward(self, x, epoch)"),
+    ],
+    "registers a hook": [
+        ("optimizer =", "model.a.register_full_backward_hook(print)\noptimizer =")
+    ],
     "works by hooks": [("nn.Linear(4, 8)", "nn.utils.spectral_norm(nn.Linear(4, 8))")],
     "shared memory": [("optimizer =", "model.share_memory()\noptimizer =")],
-    "another process or thread": [("optimizer =", "import threading\nthreading.Thread(target=print, args=(model,)).start()\noptimizer =")],
+    "another process or thread": [
+        (
+            "optimizer =",
+            "import threading\nthreading.Thread(target=print, args=(model,)).start()\noptimizer =",
+        )
+    ],
     "puts other weights": [
-        ("optimizer.step()", "optimizer.step()\n        for p in model.parameters():\n            p.data = p.data * 0.9")
+        (
+            "optimizer.step()",
+            "optimizer.step()\n        for p in model.parameters():\n            p.data = p.data * 0.9",
+        )
     ],
     "a list of the model": [
         ("optimizer.step()", "optimizer.step()\n        model.kept.append(loss)"),
         ("super().__init__()", "super().__init__()\n        self.kept = []"),
     ],
-    "leaves LSTM out": [("self.a = nn.Linear(4, 8)", "self.a = nn.Linear(4, 8)\n        self.c = nn.LSTM(8, 8)")],
-    "sparse gradients": [("self.a = nn.Linear(4, 8)", "self.a = nn.Linear(4, 8)\n        self.c = nn.Embedding(8, 8, sparse=True)")],
+    "leaves LSTM out": [
+        ("self.a = nn.Linear(4, 8)", "self.a = nn.Linear(4, 8)\n        self.c = nn.LSTM(8, 8)")
+    ],
+    "sparse gradients": [
+        (
+            "self.a = nn.Linear(4, 8)",
+            "self.a = nn.Linear(4, 8)\n        self.c = nn.Embedding(8, 8, sparse=True)",
+        )
+    ],
     "single Linear": [("Net().to", "nn.Linear(4, 2).to")],
     "pads each batch": [
         ("shuffle=True)", "shuffle=True, collate_fn=pad)"),
@@ -508,7 +636,10 @@ USE = {
         ),
     ],
     "resizes the batches": [
-        ("optimizer.zero_grad()", "optimizer.zero_grad()\n        import random\n        x = F.interpolate(x, size=random.choice([4, 8]))")
+        (
+            "optimizer.zero_grad()",
+            "optimizer.zero_grad()\n        import random\n        x = F.interpolate(x, size=random.choice([4, 8]))",
+        )
     ],
     "deterministic": [("device =", "torch.use_deterministic_algorithms(True)\ndevice =")],
     "autograd Function": [
@@ -533,11 +664,18 @@ def test_use(why: str) -> None:
 
 def test_a_method_that_calls_the_model_itself() -> None:
     loss = "    def loss(self, x, y):\n        return F.cross_entropy(self(x), y)\n\n    def forward(self"
-    assert done(with_(("F.cross_entropy(model(x), y)", "model.loss(x, y)"), ("    def forward(self", loss))).lines == ["model.compile()"]
+    assert done(
+        with_(("F.cross_entropy(model(x), y)", "model.loss(x, y)"), ("    def forward(self", loss))
+    ).lines == ["model.compile()"]
 
 
 def test_exclusive_backwards_are_fine() -> None:
-    text = with_(("loss.backward()", "if epoch:\n            (loss * 2).backward()\n        else:\n            loss.backward()"))
+    text = with_(
+        (
+            "loss.backward()",
+            "if epoch:\n            (loss * 2).backward()\n        else:\n            loss.backward()",
+        )
+    )
     assert done(text).lines == ["model.compile()"]
 
 
@@ -553,7 +691,10 @@ def test_frameworks() -> None:
 ALL = "compile autocast grad-scaler channels-last fused-optimizer tf32 cudnn-benchmark no-grad-eval loss-item-sync non-blocking set-to-none"
 IMAGES = (
     ("randn(32, 4)", "randn(32, 1, 2, 2)"),
-    ("nn.Linear(4, 8)", "nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 8))"),
+    (
+        "nn.Linear(4, 8)",
+        "nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 8))",
+    ),
 )
 
 
@@ -562,19 +703,30 @@ def test_composes() -> None:
     text = with_(*IMAGES) + evaluate
     result = done(text)
     whole = apply(ALL, text)
-    assert {f.rule for f in whole.fixes} > {"compile", "autocast", "channels-last", "fused-optimizer"}
+    assert {f.rule for f in whole.fixes} > {
+        "compile",
+        "autocast",
+        "channels-last",
+        "fused-optimizer",
+    }
     assert result.lines[0] in whole.lines
     staged = apply("compile", apply(ALL.removeprefix("compile "), text).text).text
     assert staged == whole.text == apply(ALL.removeprefix("compile "), result.text).text
 
 
-@pytest.mark.parametrize("net", ["Net()", "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))"])
+@pytest.mark.parametrize(
+    "net", ["Net()", "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))"]
+)
 def test_evaluation_in_either_order(net: str) -> None:
     evaluate = "\nwith torch.no_grad():\n    right = sum((model(x.to(device)).argmax(1).cpu() == y).sum().item() for x, y in loader)\n"
     text = with_(("Net()", net)) + evaluate
     whole = apply("compile no-grad-eval", text).text
     assert "with torch.inference_mode():" in whole
-    assert apply("no-grad-eval", done(text).text).text == whole == done(apply("no-grad-eval", text).text).text
+    assert (
+        apply("no-grad-eval", done(text).text).text
+        == whole
+        == done(apply("no-grad-eval", text).text).text
+    )
 
 
 @needs_torch
@@ -598,33 +750,59 @@ torch.save(model.state_dict(), "state.pth")
         self.same(tmp_path, text, "print(model._compiled_call_impl is not None)", "True")
 
     def test_containers_are_really_compiled(self, tmp_path: Path) -> None:
-        text = "import torch\ntorch.manual_seed(0)\n" + with_(("Net()", "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))"))
-        self.same(tmp_path, text, "import torch._dynamo.utils\nprint(len(torch._dynamo.utils.counters['stats']) > 0)", "True")
+        text = "import torch\ntorch.manual_seed(0)\n" + with_(
+            ("Net()", "nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))")
+        )
+        self.same(
+            tmp_path,
+            text,
+            "import torch._dynamo.utils\nprint(len(torch._dynamo.utils.counters['stats']) > 0)",
+            "True",
+        )
 
     def same(self, tmp_path: Path, text: str, asks: str, says: str) -> None:
         """Both train the same, and what is asked of the rewritten script alone gives the right answer."""
         (tmp_path / "train.py").write_text(text)
         rewritten = done(text).text
-        before, after = HARNESS.run_many([Job(tmp_path), Job(tmp_path, files={"train.py": rewritten.encode()})])
+        before, after = HARNESS.run_many(
+            [Job(tmp_path), Job(tmp_path, files={"train.py": rewritten.encode()})]
+        )
         assert before.ok, before.traceback
         assert compare(before, after, Effect.ROUNDING, ROUNDING) == []
         asked = HARNESS.run(Job(tmp_path, files={"train.py": f"{rewritten}\n{asks}\n".encode()}))
         assert asked.stdout.split()[-1] == says, asked.traceback + asked.stdout
 
     @pytest.mark.slow
-    @pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="needs a C++ compiler")
+    @pytest.mark.skipif(
+        not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="needs a C++ compiler"
+    )
     def test_with_the_real_compiler(self, tmp_path: Path) -> None:
         """Gradients and weights of some steps, evaluation under inference_mode between them: inductor against eager."""
         evaluate = "    with torch.inference_mode():\n        print(f'{model(torch.ones(3, 4, device=device)).sum().item():.4f}')\n"
         text = (
-            "import torch\ntorch.manual_seed(0)\n" + SCRIPT + evaluate + "print([round(p.sum().item(), 4) for p in model.parameters()])\n"
+            "import torch\ntorch.manual_seed(0)\n"
+            + SCRIPT
+            + evaluate
+            + "print([round(p.sum().item(), 4) for p in model.parameters()])\n"
         )
         folder = str(tmp_path)
-        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        env = {
+            **os.environ,
+            "TORCHINDUCTOR_CACHE_DIR": folder,
+            "OMP_NUM_THREADS": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
         outputs = []
         for name, script in (("before", text), ("after", done(text).text)):
             (tmp_path / f"{name}.py").write_text(script)
-            run = subprocess.run([sys.executable, f"{name}.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+            run = subprocess.run(
+                [sys.executable, f"{name}.py"],
+                cwd=folder,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
             assert run.returncode == 0, run.stderr[-2000:]
             outputs.append([float(number) for number in re.findall(r"-?\d+\.\d+", run.stdout)])
         assert len(outputs[0]) == 6 and outputs[1] == pytest.approx(outputs[0], abs=2e-4)

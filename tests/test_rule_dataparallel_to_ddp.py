@@ -60,7 +60,13 @@ def test_several_processes_train_as_one(fixture: Fixture, ranks: int):
     before = HARNESS.run(replace(job(fixture), then=None, before=same_order(ranks)))
     assert before.ok, before.traceback
     assert after.losses == pytest.approx(before.losses, rel=1e-3, abs=1e-5)
-    alike = replace(after.ranks[0], losses=before.losses, files=after.files, loads=before.loads, warnings=before.warnings)
+    alike = replace(
+        after.ranks[0],
+        losses=before.losses,
+        files=after.files,
+        loads=before.loads,
+        warnings=before.warnings,
+    )
     assert compare(before, alike, Effect.ROUNDING, ROUNDING) == []
 
 
@@ -80,9 +86,18 @@ def test_checkpoints_are_loaded_by_both():
 @pytest.mark.parametrize(
     ("made", "wanted"),
     [
-        ("net = nn.DataParallel(model)", "nn.DataParallel(model, device_ids=[LOCAL_RANK] if WORLD_SIZE > 1 else None)"),
-        ("net = nn.DataParallel(model, [0, 1])", "nn.DataParallel(model, [LOCAL_RANK] if WORLD_SIZE > 1 else [0, 1])"),
-        ("net = nn.DataParallel(model, device_ids=None)", "device_ids=[LOCAL_RANK] if WORLD_SIZE > 1 else None)"),
+        (
+            "net = nn.DataParallel(model)",
+            "nn.DataParallel(model, device_ids=[LOCAL_RANK] if WORLD_SIZE > 1 else None)",
+        ),
+        (
+            "net = nn.DataParallel(model, [0, 1])",
+            "nn.DataParallel(model, [LOCAL_RANK] if WORLD_SIZE > 1 else [0, 1])",
+        ),
+        (
+            "net = nn.DataParallel(model, device_ids=None)",
+            "device_ids=[LOCAL_RANK] if WORLD_SIZE > 1 else None)",
+        ),
         (
             "net = nn.DataParallel(model, device_ids=[0], output_device=0)",
             "device_ids=[LOCAL_RANK] if WORLD_SIZE > 1 else [0], output_device=LOCAL_RANK if WORLD_SIZE > 1 else 0",
@@ -91,7 +106,10 @@ def test_checkpoints_are_loaded_by_both():
             "net = model\nif torch.cuda.device_count() > 1:\n    net = nn.DataParallel(net)",
             "net = nn.DataParallel(net, device_ids=[LOCAL_RANK] if WORLD_SIZE > 1 else None)",
         ),
-        ("net = model\nnet = torch.nn.parallel.DataParallel(net).train()", "DataParallel(net, device_ids=[LOCAL_RANK] if WORLD_SIZE > 1"),
+        (
+            "net = model\nnet = torch.nn.parallel.DataParallel(net).train()",
+            "DataParallel(net, device_ids=[LOCAL_RANK] if WORLD_SIZE > 1",
+        ),
     ],
 )
 def test_dataparallel_is_held_to_one_gpu(made: str, wanted: str):
@@ -107,8 +125,18 @@ def test_dataparallel_is_held_to_one_gpu(made: str, wanted: str):
     [
         ("net = nn.DataParallel(model, dim=1)", LOOP, "another dimension"),
         ("given = {}\nnet = nn.DataParallel(model, **given)", LOOP, "not spelled out"),
-        ("net = nn.DataParallel(model)", LOOP.replace("criterion(net(x), y)", "criterion(net.module.forward(x), y)"), ""),
-        ("net = nn.DataParallel(model)", LOOP.replace("net(x), y)", "net(x), y, weight) if False else criterion(net(x), y).median()"), ""),
+        (
+            "net = nn.DataParallel(model)",
+            LOOP.replace("criterion(net(x), y)", "criterion(net.module.forward(x), y)"),
+            "",
+        ),
+        (
+            "net = nn.DataParallel(model)",
+            LOOP.replace(
+                "net(x), y)", "net(x), y, weight) if False else criterion(net(x), y).median()"
+            ),
+            "",
+        ),
         (
             "net = nn.DataParallel(model)\nimport torch.distributed\ntorch.distributed.init_process_group('gloo')",
             LOOP,

@@ -56,7 +56,9 @@ def job_of(folder: Path, texts: Mapping[str, str], before: str = "") -> Job:
     return Job(folder, before=before)
 
 
-def done(text: str, ranks: int = 2, *, same: bool = True, first: int = 0, **files: str) -> tuple[Applied, World]:
+def done(
+    text: str, ranks: int = 2, *, same: bool = True, first: int = 0, **files: str
+) -> tuple[Applied, World]:
     """The rewritten script: in one process bit for bit the original, in ``ranks`` the same training to rounding, if ``same``."""
     others = {f"{name}.py": content for name, content in files.items()}
     made = apply("ddp", text, files=others)
@@ -64,7 +66,9 @@ def done(text: str, ranks: int = 2, *, same: bool = True, first: int = 0, **file
     with tempfile.TemporaryDirectory() as folder:
         original = job_of(Path(folder) / "a", {**others, "train.py": text})
         rewritten = job_of(Path(folder) / "b", {**others, **made.texts})
-        before, alone, ordered = HARNESS.run_many([original, rewritten, replace(original, before=same_order(ranks, first=first))])
+        before, alone, ordered = HARNESS.run_many(
+            [original, rewritten, replace(original, before=same_order(ranks, first=first))]
+        )
         assert before.ok, before.traceback
         assert compare(before, alone, Effect.EXACT) == [], made.text
         world = torchrun(rewritten, ranks)
@@ -104,13 +108,19 @@ def multiplied(text: str) -> str:
     """By what the loss is multiplied."""
     finding = found(text)
     assert finding.edits, finding.refusal
-    return next((e.template for e in finding.edits if isinstance(e, Wrap) and e.rank is Rank.LOSS_DIVIDE), "")
+    return next(
+        (e.template for e in finding.edits if isinstance(e, Wrap) and e.rank is Rank.LOSS_DIVIDE),
+        "",
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the plain form
 def test_module_level():
     made, world = done(HEAD + LOOP + 'torch.save(model.state_dict(), "model.pt")\n')
-    assert "DataLoader(\n    data, batch_size=8 // WORLD_SIZE, shuffle=sampler is None, sampler=sampler\n)" in made.text
+    assert (
+        "DataLoader(\n    data, batch_size=8 // WORLD_SIZE, shuffle=sampler is None, sampler=sampler\n)"
+        in made.text
+    )
     assert set(world.files["model.pt"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}
 
 
@@ -169,7 +179,9 @@ def test_functions():
 
 
 def test_a_model_that_is_used_for_more_gets_a_second_parameter():
-    text = FUNCTIONS.replace("    model.train()\n", "    model.train()\n    model.first.weight.data.clamp_(-1, 1)\n")
+    text = FUNCTIONS.replace(
+        "    model.train()\n", "    model.train()\n    model.first.weight.data.clamp_(-1, 1)\n"
+    )
     assert "ddp_model=ddp_model" in done(text, first=1)[0].text
 
 
@@ -222,17 +234,27 @@ def test_several_files():
     text = (
         FUNCTIONS.replace(net, "")
         .replace(engine, "")
-        .replace("import torch.nn as nn", "import torch.nn as nn\nfrom engine import train\nfrom net import Net")
+        .replace(
+            "import torch.nn as nn",
+            "import torch.nn as nn\nfrom engine import train\nfrom net import Net",
+        )
     )
     made, _ = done(text, first=1, net=imports + net, engine=imports + engine)
     assert set(made.texts) == {"train.py"}
-    engine = engine.replace("    model.train()\n", "    print(model.last)\n") + "    return loss * 1\n"
+    engine = (
+        engine.replace("    model.train()\n", "    print(model.last)\n") + "    return loss * 1\n"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the loss
 def with_loss(loss: str, head: str = "") -> str:
     return (
-        HEAD + head + LOOP.replace("        loss = F.cross_entropy(model(x), y)", textwrap.indent(textwrap.dedent(loss).strip(), " " * 8))
+        HEAD
+        + head
+        + LOOP.replace(
+            "        loss = F.cross_entropy(model(x), y)",
+            textwrap.indent(textwrap.dedent(loss).strip(), " " * 8),
+        )
     )
 
 
@@ -277,7 +299,13 @@ def step(model, x, y, scale=1.0):
 """
     assert multiplied(with_loss("loss, hits = step(model, x, y)", head)) == ""
     assert (
-        multiplied(with_loss("loss, hits = step(model, x, y)", head.replace("(out, y)", '(out, y, reduction="sum")'))) == "{} * WORLD_SIZE"
+        multiplied(
+            with_loss(
+                "loss, hits = step(model, x, y)",
+                head.replace("(out, y)", '(out, y, reduction="sum")'),
+            )
+        )
+        == "{} * WORLD_SIZE"
     )
     assert found(with_loss("_, loss = step(model, x, y)\nloss = loss.float()", head)).refusal
 
@@ -444,7 +472,9 @@ loader = shuffled(data, given)
 """
     old = "loader = DataLoader(data, batch_size=8, shuffle=True)"
     assert "= dict(given)\n" in apply("ddp", HEAD.replace(old, made) + LOOP).text
-    own = made.replace("given):", "size):").replace("    return", "    given = dict(batch_size=size, shuffle=True)\n    return")
+    own = made.replace("given):", "size):").replace(
+        "    return", "    given = dict(batch_size=size, shuffle=True)\n    return"
+    )
     own = own.replace("given = dict(batch_size=8, shuffle=True)\nloader", "loader").replace(
         "shuffled(data, given)\n", "shuffled(data, 8)\n"
     )
@@ -481,7 +511,12 @@ def test_loops_over_epochs(loop: str):
 
 
 def test_other_random_numbers_in_each_process():
-    text = HEAD.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)").replace("torch.randn(48, 5)", "torch.ones(48, 5)") + LOOP
+    text = (
+        HEAD.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)").replace(
+            "torch.randn(48, 5)", "torch.ones(48, 5)"
+        )
+        + LOOP
+    )
     _, world = done(text, same=False)
     assert world.ranks[0].losses[0] != world.ranks[1].losses[0]
 
@@ -533,14 +568,20 @@ def test_two_models_that_train_each_other():
 
 
 def test_one_backward_through_two_calls():
-    text = GAN.replace("        errD_real.backward()\n", "").replace("errD_fake.backward()", "(errD_real + errD_fake).backward()")
+    text = GAN.replace("        errD_real.backward()\n", "").replace(
+        "errD_fake.backward()", "(errD_real + errD_fake).backward()"
+    )
     done(text)
 
 
 def test_two_calls_of_a_model_with_batch_norm():
     """The statistics of the first call are not overwritten by those of another process before its backward."""
-    text = GAN.replace("nn.LeakyReLU(0.2)", "nn.BatchNorm1d(8), nn.LeakyReLU(0.2)").replace("        errD_real.backward()\n", "")
-    made, world = done(text.replace("errD_fake.backward()", "(errD_real + errD_fake).backward()"), same=False)
+    text = GAN.replace("nn.LeakyReLU(0.2)", "nn.BatchNorm1d(8), nn.LeakyReLU(0.2)").replace(
+        "        errD_real.backward()\n", ""
+    )
+    made, world = done(
+        text.replace("errD_fake.backward()", "(errD_real + errD_fake).backward()"), same=False
+    )
     assert "broadcast_buffers=False" in made.text
 
 
@@ -560,12 +601,17 @@ def test_synchronised_batch_norm():
     )
     finding = found(text, sync_batchnorm=True)
     code = next(e.code for e in finding.edits if "convert_sync_batchnorm" in getattr(e, "code", ""))
-    assert "if next(model.parameters()).is_cuda:\n        torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)" in code
+    assert (
+        "if next(model.parameters()).is_cuda:\n        torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)"
+        in code
+    )
     assert code.index("convert") < code.index("DistributedDataParallel(")
 
 
 def test_parameters_that_a_step_leaves_out():
-    text = FUNCTIONS.replace("        return self.last(x)", "        return self.last(x) if x.size(0) > 1 else x[:, :3]")
+    text = FUNCTIONS.replace(
+        "        return self.last(x)", "        return self.last(x) if x.size(0) > 1 else x[:, :3]"
+    )
     assert "find_unused_parameters=True" in done(text, first=1)[0].text
 
 
@@ -576,7 +622,12 @@ def test_torchrun_itself_and_a_crash():
     crash = "        if epoch == 1 and RANK == 1:\n            raise RuntimeError('no more')\n        optimizer.zero_grad()\n"
     with tempfile.TemporaryDirectory() as folder:
         fine = real(job_of(Path(folder) / "a", {"train.py": made.text}))
-        failed = real(job_of(Path(folder) / "b", {"train.py": made.text.replace("        optimizer.zero_grad()\n", crash)}))
+        failed = real(
+            job_of(
+                Path(folder) / "b",
+                {"train.py": made.text.replace("        optimizer.zero_grad()\n", crash)},
+            )
+        )
     assert fine.returncode == 0, fine.stderr
     assert "destroy_process_group" not in fine.stderr
     assert failed.returncode != 0 and "RuntimeError: no more" in failed.stderr
@@ -584,13 +635,20 @@ def test_torchrun_itself_and_a_crash():
 
 # ------------------------------------------------------------------------------------------------ beside the other rules
 OURS = [fixture for fixture in ALL if "ddp" in fixture.also]
-WORDED = frozenset({"batched-dataset", "loss-item-sync"})  # by which of two rules writes a line first, it reads otherwise and does the same
+WORDED = frozenset(
+    {"batched-dataset", "loss-item-sync"}
+)  # by which of two rules writes a line first, it reads otherwise and does the same
 
 
 def planned(script: Script, names: Iterable[str], target: str = "cuda") -> Plan:
     rules = [all_rules()[name] for name in names]
     asked = frozenset(rule.name for rule in rules if not rule.default)
-    return Plan.make(script, Options(target=target, selected=frozenset(names), asked=asked, accumulate=2), rules, Effect.SAMPLING)
+    return Plan.make(
+        script,
+        Options(target=target, selected=frozenset(names), asked=asked, accumulate=2),
+        rules,
+        Effect.SAMPLING,
+    )
 
 
 def default_rules(fixture: Fixture, target: str = "cuda") -> frozenset[str]:
@@ -719,8 +777,15 @@ def test_refusals(text: str, words: str):
 )
 def test_what_differs_by_process_is_decided_by_the_first(test: str, first: bool):
     head = "import datetime, math, platform, time, types\nof_no_device = types.SimpleNamespace(index=len(platform.__name__))\n"
-    edits = found(head + changed("    for x, y in loader:\n", f"    if {test}:\n        break\n    for x, y in loader:\n")).edits
-    assert edits and first == any(isinstance(e, Wrap) and "from_rank_0(" in e.template for e in edits)
+    edits = found(
+        head
+        + changed(
+            "    for x, y in loader:\n", f"    if {test}:\n        break\n    for x, y in loader:\n"
+        )
+    ).edits
+    assert edits and first == any(
+        isinstance(e, Wrap) and "from_rank_0(" in e.template for e in edits
+    )
 
 
 @pytest.mark.parametrize(
@@ -761,7 +826,10 @@ GATHERED = (
     changed("for x, y in loader", "for i, (x, y) in enumerate(loader)")
     .replace("        optimizer.zero_grad()\n", "")
     .replace("loss.backward()", "(loss / 2).backward()")
-    .replace("        optimizer.step()", "        if (i + 1) % 2 == 0:\n            optimizer.step()\n            optimizer.zero_grad()")
+    .replace(
+        "        optimizer.step()",
+        "        if (i + 1) % 2 == 0:\n            optimizer.step()\n            optimizer.zero_grad()",
+    )
 )
 
 
@@ -793,19 +861,28 @@ def test_windows_of_the_script_itself(unused: bool):
     if unused:  # the second head takes part in every other batch only
         net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(5, 3)\n        self.b = nn.Linear(5, 3)\n"
         net += "    def forward(self, x, i):\n        return self.a(x) + self.b(x) if i % 2 == 0 else self.a(x)\n"
-        text = text.replace("model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))", f"{net}model = Net()").replace(
-            "model(x)", "model(x, i)"
-        )
+        text = text.replace(
+            "model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))",
+            f"{net}model = Net()",
+        ).replace("model(x)", "model(x, i)")
     made, _ = done(text)
-    assert "else ddp_model.no_sync()" in made.text and ("find_unused_parameters=True" in made.text) == unused
+    assert (
+        "else ddp_model.no_sync()" in made.text
+        and ("find_unused_parameters=True" in made.text) == unused
+    )
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        GATHERED.replace("(loss / 2).backward()", "(loss / 2).backward()\n        nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        GATHERED.replace(
+            "(loss / 2).backward()",
+            "(loss / 2).backward()\n        nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        ),
         GATHERED + "    optimizer.step()\n",  # what is left at the end
-        GATHERED.replace("(loss / 2)", "n = i + 1\n        (loss / 2)").replace("if (i + 1)", "if n"),
+        GATHERED.replace("(loss / 2)", "n = i + 1\n        (loss / 2)").replace(
+            "if (i + 1)", "if n"
+        ),
     ],
 )
 def test_gradients_of_every_batch_are_needed(text: str):

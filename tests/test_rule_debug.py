@@ -88,8 +88,12 @@ def test_switches_that_are_on(parts: dict[str, str]) -> None:
         {"setup": "torch.autograd.set_detect_anomaly(debug)"},
         {"setup": "torch.autograd.set_detect_anomaly(False)"},
         {"setup": "if debug:\n    torch.autograd.set_detect_anomaly(True)"},
-        {"setup": "def debugging():\n    torch.autograd.set_detect_anomaly(True)\nif debug:\n    debugging()"},
-        {"backward": "if i == 0:\n    with torch.autograd.detect_anomaly():\n        loss.backward()\nelse:\n    loss.backward()"},
+        {
+            "setup": "def debugging():\n    torch.autograd.set_detect_anomaly(True)\nif debug:\n    debugging()"
+        },
+        {
+            "backward": "if i == 0:\n    with torch.autograd.detect_anomaly():\n        loss.backward()\nelse:\n    loss.backward()"
+        },
         {"setup": "torch.autograd.detect_anomaly()"},
         {"setup": 'if debug:\n    os.environ["CUDA_LAUNCH_BLOCKING"] = "1"'},
         {"setup": 'os.environ["CUDA_LAUNCH_BLOCKING"] = "0"'},
@@ -101,7 +105,8 @@ def test_switches_of_the_users_stay(parts: dict[str, str]) -> None:
 
 def test_errors_that_are_handled() -> None:
     done = debugging(
-        setup="torch.autograd.set_detect_anomaly(True)", backward="try:\n    loss.backward()\nexcept RuntimeError:\n    continue"
+        setup="torch.autograd.set_detect_anomaly(True)",
+        backward="try:\n    loss.backward()\nexcept RuntimeError:\n    continue",
     )
     assert not done.fixes and "catches" in done.refusals
 
@@ -109,13 +114,21 @@ def test_errors_that_are_handled() -> None:
 def test_blocking_launches_have_other_uses() -> None:
     block = 'os.environ["CUDA_LAUNCH_BLOCKING"] = "1"'
     assert "times are taken" in debugging(setup=block, step="print(time.time())").refusals
-    assert "determinism" in debugging(setup=block + "\ntorch.use_deterministic_algorithms(True)").refusals
+    assert (
+        "determinism"
+        in debugging(setup=block + "\ntorch.use_deterministic_algorithms(True)").refusals
+    )
 
 
 def test_what_is_reported() -> None:
-    together = debugging(backward="with torch.enable_grad(), torch.autograd.detect_anomaly():\n    loss.backward()")
+    together = debugging(
+        backward="with torch.enable_grad(), torch.autograd.detect_anomaly():\n    loss.backward()"
+    )
     assert not together.fixes and "other contexts" in together.advice
-    assert "profile" in debugging(backward="with torch.profiler.profile():\n    loss.backward()").advice
+    assert (
+        "profile"
+        in debugging(backward="with torch.profiler.profile():\n    loss.backward()").advice
+    )
 
 
 def test_lightning() -> None:
@@ -127,12 +140,17 @@ def test_lightning() -> None:
 
     pl.Trainer(max_epochs=1, detect_anomaly={value}).fit(Net())
     """
-    assert apply("anomaly-mode", text.format(value="True")).lines == ["pl.Trainer(max_epochs=1).fit(Net())"]
+    assert apply("anomaly-mode", text.format(value="True")).lines == [
+        "pl.Trainer(max_epochs=1).fit(Net())"
+    ]
     assert apply("anomaly-mode", text.format(value="False")).findings == ()
 
 
 # ------------------------------------------------------------------------------------------------ empty-cache
-@pytest.mark.parametrize("call", ["torch.cuda.empty_cache()", "torch.accelerator.synchronize()", "torch.cuda.synchronize()"])
+@pytest.mark.parametrize(
+    "call",
+    ["torch.cuda.empty_cache()", "torch.accelerator.synchronize()", "torch.cuda.synchronize()"],
+)
 @pytest.mark.parametrize("place", ["step", "evaluation"])
 def test_calls_in_every_iteration_go(call: str, place: str) -> None:
     done = waiting(**{place: call})
@@ -151,7 +169,9 @@ def test_conditions_about_the_hardware() -> None:
 
 
 def test_helpers_that_are_called_in_every_step() -> None:
-    done = waiting(setup="def clean():\n    del_me = 1\n    torch.cuda.empty_cache()\n", step="clean()")
+    done = waiting(
+        setup="def clean():\n    del_me = 1\n    torch.cuda.empty_cache()\n", step="clean()"
+    )
     assert len(done.fixes) == 1
 
 
@@ -162,8 +182,12 @@ def test_helpers_that_are_called_in_every_step() -> None:
         {"step": "if debug:\n    torch.cuda.synchronize()"},
         {"setup": "torch.cuda.empty_cache()"},
         {"epoch": "torch.cuda.empty_cache()"},
-        {"epoch": "optimizer.zero_grad()\nmodel(x.to(device)).sum().backward()\noptimizer.step()\ntorch.cuda.empty_cache()"},
-        {"backward": "try:\n    loss.backward()\nexcept MemoryError:\n    torch.cuda.empty_cache()\n    continue"},
+        {
+            "epoch": "optimizer.zero_grad()\nmodel(x.to(device)).sum().backward()\noptimizer.step()\ntorch.cuda.empty_cache()"
+        },
+        {
+            "backward": "try:\n    loss.backward()\nexcept MemoryError:\n    torch.cuda.empty_cache()\n    continue"
+        },
         {"step": "done = [torch.cuda.empty_cache()]"},
     ],
 )
@@ -175,9 +199,21 @@ def test_calls_that_stay(parts: dict[str, str]) -> None:
     ("parts", "why"),
     [
         ({"step": "torch.cuda.synchronize()\nprint(time.perf_counter())"}, "time is taken"),
-        ({"setup": "side = torch.cuda.Stream() if debug else None", "step": "torch.cuda.synchronize()"}, "streams"),
-        ({"step": 'kept = loss.detach().to("cpu", non_blocking=True)\ntorch.cuda.synchronize()'}, "without waiting"),
-        ({"step": "torch.distributed.all_reduce(loss, async_op=True)\ntorch.cuda.synchronize()"}, "in the background"),
+        (
+            {
+                "setup": "side = torch.cuda.Stream() if debug else None",
+                "step": "torch.cuda.synchronize()",
+            },
+            "streams",
+        ),
+        (
+            {"step": 'kept = loss.detach().to("cpu", non_blocking=True)\ntorch.cuda.synchronize()'},
+            "without waiting",
+        ),
+        (
+            {"step": "torch.distributed.all_reduce(loss, async_op=True)\ntorch.cuda.synchronize()"},
+            "in the background",
+        ),
         ({"step": "torch.distributed.barrier()"}, "gradients"),
     ],
 )

@@ -78,7 +78,11 @@ def test_forms(make: str, expected: list[str], effect: Effect) -> None:
 
 @pytest.mark.parametrize(
     ("make", "device"),
-    [("z = torch.zeros(3, 4).cuda()", '"cuda"'), ("z = torch.zeros(3, 4).cuda(1)", "1"), ("z = torch.zeros(3, 4).to(0)", "0")],
+    [
+        ("z = torch.zeros(3, 4).cuda()", '"cuda"'),
+        ("z = torch.zeros(3, 4).cuda(1)", "1"),
+        ("z = torch.zeros(3, 4).to(0)", "0"),
+    ],
 )
 def test_cuda(make: str, device: str) -> None:
     assert made(make).lines == [f"z = torch.zeros(3, 4, device={device})"]
@@ -142,8 +146,16 @@ def test_not_in_datasets() -> None:
     ("make", "before", "why"),
     [
         ("z = torch.zeros(3, 4, requires_grad=True).to(device)", "", "requires a gradient"),
-        ("z = torch.randn(3, 4, generator=draw).to(device)", "draw = torch.Generator()", "generator"),
-        ("z = torch.randn(3, 4).to(device)", "torch.use_deterministic_algorithms(True)", "determinism"),
+        (
+            "z = torch.randn(3, 4, generator=draw).to(device)",
+            "draw = torch.Generator()",
+            "generator",
+        ),
+        (
+            "z = torch.randn(3, 4).to(device)",
+            "torch.use_deterministic_algorithms(True)",
+            "determinism",
+        ),
         (
             "part, _ = torch.utils.data.random_split(range(9), [3, 6])\nz = torch.randn(3, 4).to(device)",
             "",
@@ -157,7 +169,10 @@ def test_refusals(make: str, before: str, why: str) -> None:
 
 
 def test_where_the_default_device_is_set() -> None:
-    assert made("z = torch.zeros(3, 4).to(device)", before='torch.set_default_device("cpu")').findings == ()
+    assert (
+        made("z = torch.zeros(3, 4).to(device)", before='torch.set_default_device("cpu")').findings
+        == ()
+    )
 
 
 def test_lightning() -> None:
@@ -182,11 +197,18 @@ def test_lightning() -> None:
 
     pl.Trainer().fit(Net())
     """
-    assert apply(RULE, text).lines == ["valid = torch.ones(images.size(0), 1, device=images.device)"]
+    assert apply(RULE, text).lines == [
+        "valid = torch.ones(images.size(0), 1, device=images.device)"
+    ]
 
 
 def test_nothing_on_a_cpu() -> None:
-    assert apply(RULE, SCRIPT.format(make="z = torch.zeros(3, 4).to(device)", before=""), target="cpu").findings == ()
+    assert (
+        apply(
+            RULE, SCRIPT.format(make="z = torch.zeros(3, 4).to(device)", before=""), target="cpu"
+        ).findings
+        == ()
+    )
 
 
 def test_devices_that_come_from_elsewhere() -> None:
@@ -198,11 +220,31 @@ def test_devices_that_come_from_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("make", "after", "kept"),
     [
-        ("z = torch.randn(3, 4).to(device)", "a, b = torch.utils.data.random_split(range(9), [3, 6])", True),
-        ("z = torch.rand(3, 4).to(device)", "order = torch.randperm(9)\nheld_out = order[:3]", True),
-        ("z = torch.randn(3, 4).to(device)", "def split():\n    return torch.utils.data.random_split(range(9), [3, 6])\nsplit()", True),
-        ("z = Variable(torch.cuda.FloatTensor(np.random.normal(0, 1, (3, 4))))", "order = np.random.permutation(9)", True),
-        ("z = torch.zeros(3, 4).to(device)", "a, b = torch.utils.data.random_split(range(9), [3, 6])", False),
+        (
+            "z = torch.randn(3, 4).to(device)",
+            "a, b = torch.utils.data.random_split(range(9), [3, 6])",
+            True,
+        ),
+        (
+            "z = torch.rand(3, 4).to(device)",
+            "order = torch.randperm(9)\nheld_out = order[:3]",
+            True,
+        ),
+        (
+            "z = torch.randn(3, 4).to(device)",
+            "def split():\n    return torch.utils.data.random_split(range(9), [3, 6])\nsplit()",
+            True,
+        ),
+        (
+            "z = Variable(torch.cuda.FloatTensor(np.random.normal(0, 1, (3, 4))))",
+            "order = np.random.permutation(9)",
+            True,
+        ),
+        (
+            "z = torch.zeros(3, 4).to(device)",
+            "a, b = torch.utils.data.random_split(range(9), [3, 6])",
+            False,
+        ),
         ("z = torch.randn(3, 4).to(device)", "order = np.random.permutation(9)", False),
         (
             "z = torch.randn(3, 4).to(device)",

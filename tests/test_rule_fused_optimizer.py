@@ -32,11 +32,15 @@ ON_CUDA = 'fused=True if device.type == "cuda" else None'
 IF_CUDA = "fused=torch.cuda.is_available() or None"
 
 
-def script(optimizer: str = ADAM, *, device: str = DEVICE, move: str = ".to(device)", before: str = "") -> str:
+def script(
+    optimizer: str = ADAM, *, device: str = DEVICE, move: str = ".to(device)", before: str = ""
+) -> str:
     return HEAD.format(optimizer=optimizer, device=device, move=move, before=before)
 
 
-def made(*args: str, target: str = "cuda", files: dict[str, str] | None = None, **parts: str) -> Applied:
+def made(
+    *args: str, target: str = "cuda", files: dict[str, str] | None = None, **parts: str
+) -> Applied:
     return apply(RULE, script(*args, **parts), target=target, files=files)
 
 
@@ -86,7 +90,9 @@ def test_where_the_device_is_found() -> None:
     if __name__ == "__main__":
         main(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     """
-    assert apply(RULE, function).lines == ["return AdamW(net.parameters(), 1e-3, fused=torch.cuda.is_available() or None)"]
+    assert apply(RULE, function).lines == [
+        "return AdamW(net.parameters(), 1e-3, fused=torch.cuda.is_available() or None)"
+    ]
     used = function.replace("return AdamW", "print(where)\n        return AdamW")
     assert "where.type" in apply(RULE, used).text
 
@@ -131,16 +137,26 @@ def test_torch_is_imported_where_it_is_missing() -> None:
     """
     done = apply(RULE, text)
     assert "import torch" in done.lines and IF_CUDA in joined(done)
-    renamed = text.replace("from torch import nn, optim, randn", "import torch as th\n    from torch import nn, optim, randn")
-    assert apply(RULE, renamed).lines == ["opt = optim.SGD(net.parameters(), 0.1, fused=th.cuda.is_available() or None)"]
+    renamed = text.replace(
+        "from torch import nn, optim, randn",
+        "import torch as th\n    from torch import nn, optim, randn",
+    )
+    assert apply(RULE, renamed).lines == [
+        "opt = optim.SGD(net.parameters(), 0.1, fused=th.cuda.is_available() or None)"
+    ]
 
 
 def test_arguments_in_a_dict() -> None:
-    done = made("optim.Adam(model.parameters(), **options)", before='options = {"lr": 0.1, "weight_decay": 0.9}')
+    done = made(
+        "optim.Adam(model.parameters(), **options)",
+        before='options = {"lr": 0.1, "weight_decay": 0.9}',
+    )
     assert '"fused": True if device.type == "cuda" else None' in joined(done)
     assert run(done.text)["losses"] == run(done.before)["losses"]
     before = 'options = dict(lr=0.1)\nif model_is_new:\n    options["fused"] = True'
-    assert not made("optim.SGD(model.parameters(), **options)", before="model_is_new = True\n" + before).fixes
+    assert not made(
+        "optim.SGD(model.parameters(), **options)", before="model_is_new = True\n" + before
+    ).fixes
 
 
 def test_wrapped_and_grouped() -> None:
@@ -200,7 +216,13 @@ def test_scripts_without_a_gpu() -> None:
     [
         ({"optimizer": "optim.Adam(model.parameters(), capturable=True)"}, "capturable"),
         ({"optimizer": "optim.Adam(model.parameters(), differentiable=True)"}, "differentiable"),
-        ({"optimizer": "optim.SGD(model.parameters(), 0.1)", "before": "table = nn.Embedding(9, 4, sparse=True)"}, "sparse gradients"),
+        (
+            {
+                "optimizer": "optim.SGD(model.parameters(), 0.1)",
+                "before": "table = nn.Embedding(9, 4, sparse=True)",
+            },
+            "sparse gradients",
+        ),
         ({"before": "extra = nn.Parameter(torch.zeros(3, dtype=torch.cfloat))"}, "complex"),
         ({"move": ".to(device)\nmodel.share_memory()"}, "shared between processes"),
         ({"optimizer": ADAM + "\noptimizer.step = lambda: None"}, "step() is replaced"),
@@ -226,7 +248,12 @@ def test_refusals(parts: dict[str, str], why: str) -> None:
         ({"pyproject.toml": '[tool.poetry.dependencies]\ntorch = "^1.12"\n'}, True),
         ({"pyproject.toml": '[tool.poetry.dependencies]\ntorch = "^2.0"\n'}, False),
         ({"environment.yml": "dependencies:\n  - pytorch=1.4.0\n"}, True),
-        ({"setup.py": "from setuptools import setup\nsetup(install_requires=['torch>=1.0', 'tqdm'])\n"}, False),
+        (
+            {
+                "setup.py": "from setuptools import setup\nsetup(install_requires=['torch>=1.0', 'tqdm'])\n"
+            },
+            False,
+        ),
     ],
 )
 def test_pins(files: dict[str, str], refused: bool) -> None:
@@ -315,7 +342,10 @@ def test_momentum_needs_a_gpu_with_bf16() -> None:
     ("parts", "why"),
     [
         ({"before": 'scaler = torch.amp.GradScaler("cuda")'}, ""),
-        ({"before": "from accelerate import Accelerator\naccelerator = Accelerator()"}, "accelerate may scale"),
+        (
+            {"before": "from accelerate import Accelerator\naccelerator = Accelerator()"},
+            "accelerate may scale",
+        ),
         ({"move": ".to(device)\nmodel = nn.DataParallel(model)"}, ""),
     ],
 )
@@ -388,8 +418,12 @@ main()
 """
 
 
-def moved(between: str = "pass", after: str = "pass", before: str = "", target: str = "cuda") -> Applied:
-    text = MOVED.format(between=between, after=after).replace("    model = nn.Data", f"    {before}\n    model = nn.Data", 1)
+def moved(
+    between: str = "pass", after: str = "pass", before: str = "", target: str = "cuda"
+) -> Applied:
+    text = MOVED.format(between=between, after=after).replace(
+        "    model = nn.Data", f"    {before}\n    model = nn.Data", 1
+    )
     return apply(RULE, text, target=target)
 
 
@@ -413,7 +447,10 @@ def test_parameters_that_change_after_the_optimizer_is_made(after: str) -> None:
 
 def test_momentum_of_lazy_modules() -> None:
     """A parameter that has no shape yet when the optimizer is made."""
-    done = apply(RULE, MOVED.format(between="pass", after="pass").replace("nn.Linear(4, 1)", "nn.LazyLinear(1)"))
+    done = apply(
+        RULE,
+        MOVED.format(between="pass", after="pass").replace("nn.Linear(4, 1)", "nn.LazyLinear(1)"),
+    )
     assert FROM_ZERO in done.text
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
@@ -434,7 +471,10 @@ def test_a_state_that_is_loaded_is_kept() -> None:
     ("parts", "why"),
     [
         ({"after": "print(len(optimizer.state))"}, "handles the optimizer's state itself"),
-        ({"after": "import copy\n    model, optimizer = copy.deepcopy((model, optimizer))"}, "the optimizer is copied"),
+        (
+            {"after": "import copy\n    model, optimizer = copy.deepcopy((model, optimizer))"},
+            "the optimizer is copied",
+        ),
         ({"after": "optimizer.register_step_post_hook(lambda *_: losses.append(0))"}, "its hooks"),
         ({"after": "optimizer.param_groups[0]['dampening'] = 0.5"}, "with dampening"),
         ({"after": "optimizer.param_groups[0].update(dampening=0.5)"}, "with dampening"),
@@ -451,21 +491,36 @@ def test_groups_that_are_added_while_it_trains() -> None:
         "        if i == 1:\n            optimizer.add_param_group({'params': more.parameters()})\n        losses.append",
     )
     text = text.replace("pow(2).mean()", "pow(2).mean() + more(torch.ones(4, device=device)).sum()")
-    done = apply(RULE, text.replace("    model =", "    scaler = torch.amp.GradScaler('cpu')\n    model =", 1), target="cpu")
-    assert FROM_ZERO in done.text and run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-5)
+    done = apply(
+        RULE,
+        text.replace("    model =", "    scaler = torch.amp.GradScaler('cpu')\n    model =", 1),
+        target="cpu",
+    )
+    assert FROM_ZERO in done.text and run(done.text)["losses"] == pytest.approx(
+        run(done.before)["losses"], rel=1e-5
+    )
 
 
 def test_an_optimizer_that_begins_again() -> None:
     """Its state before the first step is empty, and stays so."""
     text = MOVED.format(between="empty = optimizer.state_dict()", after="pass").replace(
-        "        optimizer.zero_grad", "        if i == 2:\n            optimizer.load_state_dict(empty)\n        optimizer.zero_grad"
+        "        optimizer.zero_grad",
+        "        if i == 2:\n            optimizer.load_state_dict(empty)\n        optimizer.zero_grad",
     )
-    done = apply(RULE, text.replace("    model =", "    scaler = torch.amp.GradScaler('cpu')\n    model =", 1), target="cpu")
-    assert FROM_ZERO in done.text and run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-5)
+    done = apply(
+        RULE,
+        text.replace("    model =", "    scaler = torch.amp.GradScaler('cpu')\n    model =", 1),
+        target="cpu",
+    )
+    assert FROM_ZERO in done.text and run(done.text)["losses"] == pytest.approx(
+        run(done.before)["losses"], rel=1e-5
+    )
 
 
 def test_momentum_with_closures_is_left_alone() -> None:
-    text = MOVED.format(between="pass", after="pass").replace("optimizer.step()", "optimizer.step(lambda: loss)")
+    text = MOVED.format(between="pass", after="pass").replace(
+        "optimizer.step()", "optimizer.step(lambda: loss)"
+    )
     assert "with a closure" in apply(RULE, text).refusals
 
 
@@ -473,7 +528,11 @@ def test_momentum_of_an_optimizer_that_is_handed_on() -> None:
     text = MOVED.format(between="pass", after="pass").replace(
         "optimizer = optim.SGD", "optimizer = made_of(model)\n    ignored = optim.SGD", 1
     )
-    text = text.replace("def main", "def made_of(model):\n    return optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n\n\ndef main", 1)
+    text = text.replace(
+        "def main",
+        "def made_of(model):\n    return optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n\n\ndef main",
+        1,
+    )
     assert "put into a variable of its own" in apply(RULE, text).refusals
     named = text.replace("    return optim", "    sgd = optim", 1).replace(
         "momentum=0.9)\n\n\ndef main", "momentum=0.9)\n    return sgd\n\n\ndef main", 1
@@ -549,7 +608,10 @@ STEP = "loss = net(torch.ones(1, 4), i % 2).sum()"
         ("x = self.extra(x) if which else x", True),
         ("if x.sum() > 0:\n            return x\n        x = self.extra(x)", True),
         ("x = self.b[which](x)", True),
-        ("for layer in self.b:\n            if which:\n                break\n            x = layer(x)", True),
+        (
+            "for layer in self.b:\n            if which:\n                break\n            x = layer(x)",
+            True,
+        ),
     ],
 )
 def test_layers_that_come_late(body: str, late: bool) -> None:
@@ -561,17 +623,26 @@ def test_layers_that_come_late(body: str, late: bool) -> None:
     torch.manual_seed(1)
     assert run(on_cpu.text)["loss"].item() == pytest.approx(before, rel=1e-5)
     assert apply(
-        RULE, NETS.format(body=body, step=STEP).replace("SGD(net.parameters(), 0.1, momentum=0.9)", "Adam(net.parameters())")
+        RULE,
+        NETS.format(body=body, step=STEP).replace(
+            "SGD(net.parameters(), 0.1, momentum=0.9)", "Adam(net.parameters())"
+        ),
     ).fixes
 
 
 @pytest.mark.parametrize(
     ("step", "late"),
     [
-        ("if i > 1:\n        loss = net(torch.ones(1, 4)).sum()\n    else:\n        loss = net(torch.zeros(1, 4)).sum()", False),
+        (
+            "if i > 1:\n        loss = net(torch.ones(1, 4)).sum()\n    else:\n        loss = net(torch.zeros(1, 4)).sum()",
+            False,
+        ),
         ("if i == 2:\n        net.a.requires_grad_(True)\n    " + STEP, True),
         ("for p in net.b.parameters():\n        p.requires_grad = i > 1\n    " + STEP, True),
-        ("loss = torch.ones(1, 4, requires_grad=True).sum()\n    if i > 1:\n        loss = net(torch.ones(1, 4)).sum()", True),
+        (
+            "loss = torch.ones(1, 4, requires_grad=True).sum()\n    if i > 1:\n        loss = net(torch.ones(1, 4)).sum()",
+            True,
+        ),
     ],
 )
 def test_steps_that_leave_layers_out(step: str, late: bool) -> None:
@@ -600,14 +671,38 @@ for step in range(3):
     ("make", "params", "loss"),
     [
         ("w = torch.randn(4, dtype=torch.cfloat, requires_grad=True)", "[w]", "w.abs().sum()"),
-        ("w = torch.randn(4, dtype=torch.cfloat).requires_grad_()", "[*model.parameters(), w]", "w.abs().sum()"),
-        ("w = torch.randn(4, dtype=torch.cfloat, requires_grad=True)", "list(model.parameters()) + [w]", "w.abs().sum()"),
-        ("w = torch.view_as_complex(torch.randn(4, 2)).requires_grad_()", '[{"params": [w]}]', "w.abs().sum()"),
-        ("w = torch.complex(torch.ones(4), torch.ones(4)).requires_grad_()", "(p for p in [w])", "w.abs().sum()"),
+        (
+            "w = torch.randn(4, dtype=torch.cfloat).requires_grad_()",
+            "[*model.parameters(), w]",
+            "w.abs().sum()",
+        ),
+        (
+            "w = torch.randn(4, dtype=torch.cfloat, requires_grad=True)",
+            "list(model.parameters()) + [w]",
+            "w.abs().sum()",
+        ),
+        (
+            "w = torch.view_as_complex(torch.randn(4, 2)).requires_grad_()",
+            '[{"params": [w]}]',
+            "w.abs().sum()",
+        ),
+        (
+            "w = torch.complex(torch.ones(4), torch.ones(4)).requires_grad_()",
+            "(p for p in [w])",
+            "w.abs().sum()",
+        ),
         ("w = (torch.randn(4) * 1j).detach()\nw.requires_grad = True", "[w]", "w.abs().sum()"),
         ("w = nn.Parameter(torch.randn(4) + 1j * torch.randn(4))", "[w]", "w.abs().sum()"),
-        ("net = nn.Linear(4, 4, dtype=torch.complex64)", "net.parameters()", "net(torch.ones(1, 4).cfloat()).abs().sum()"),
-        ("net = nn.Linear(4, 4).to(torch.cfloat)", "net.parameters()", "net(torch.ones(1, 4).cfloat()).abs().sum()"),
+        (
+            "net = nn.Linear(4, 4, dtype=torch.complex64)",
+            "net.parameters()",
+            "net(torch.ones(1, 4).cfloat()).abs().sum()",
+        ),
+        (
+            "net = nn.Linear(4, 4).to(torch.cfloat)",
+            "net.parameters()",
+            "net(torch.ones(1, 4).cfloat()).abs().sum()",
+        ),
     ],
 )
 def test_complex_parameters(make: str, params: str, loss: str) -> None:
@@ -620,7 +715,11 @@ def test_complex_parameters(make: str, params: str, loss: str) -> None:
 
 
 def test_complex_numbers_between_real_parameters() -> None:
-    text = COMPLEX.format(make="", params="model.parameters()", loss="torch.fft.fft(model.weight.cfloat() * 1j).abs().sum()")
+    text = COMPLEX.format(
+        make="",
+        params="model.parameters()",
+        loss="torch.fft.fft(model.weight.cfloat() * 1j).abs().sum()",
+    )
     done = apply(RULE, text, target="cpu")
     assert "fused=True" in done.text
     run(done.text)
@@ -628,6 +727,10 @@ def test_complex_numbers_between_real_parameters() -> None:
 
 def test_sparse_gradients_of_gather() -> None:
     make = "index = torch.zeros(1, 4, dtype=torch.long)"
-    text = COMPLEX.format(make=make, params="[model.weight]", loss="torch.gather(model.weight, 0, index, sparse_grad=True).sum()")
+    text = COMPLEX.format(
+        make=make,
+        params="[model.weight]",
+        loss="torch.gather(model.weight, 0, index, sparse_grad=True).sum()",
+    )
     done = apply(RULE, text, target="cpu")
     assert not done.fixes and "sparse" in done.refusals

@@ -32,7 +32,10 @@ def refused(text: str, precision: str = "auto") -> str:
 # ------------------------------------------------------------------------------------------------ the way of the scaler
 def test_beside_the_optimizer():
     done = same(script())
-    assert 'optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nscaler = torch.amp.GradScaler("cpu")\n' in done.text
+    assert (
+        'optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nscaler = torch.amp.GradScaler("cpu")\n'
+        in done.text
+    )
     assert MADE in amp(script()).lines
     wanted = ["scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()"]
     assert wanted == [line for line in done.lines if line[:7] == "scaler."]
@@ -61,7 +64,9 @@ def main():
 
 main()
 """
-    done = same(script(loop, HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")))
+    done = same(
+        script(loop, HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", ""))
+    )
     assert "def one(model, optimizer, x, y, scaler):" in done.lines
     assert 'sgd = build(model)\n    scaler = torch.amp.GradScaler("cpu")' in done.text
     assert "train(model, opt=sgd, batches=3, scaler=scaler)" in done.lines
@@ -95,7 +100,10 @@ for i in range(6):
 """
     )
     done = same(text)
-    assert 'self.scaler = torch.amp.GradScaler("cpu")' in done.lines and "self.scaler.scale(loss).backward()" in done.lines
+    assert (
+        'self.scaler = torch.amp.GradScaler("cpu")' in done.lines
+        and "self.scaler.scale(loss).backward()" in done.lines
+    )
 
 
 def test_an_optimizer_that_is_given_to_a_trainer():
@@ -143,8 +151,13 @@ for fold in range(2):
         optimizer.step()
         losses.append(loss.item())
 """
-    done = same(script(loop, HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")))
-    assert '    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler("cpu")\n' in done.text
+    done = same(
+        script(loop, HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", ""))
+    )
+    assert (
+        '    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler("cpu")\n'
+        in done.text
+    )
 
 
 def test_in_another_file():
@@ -176,7 +189,10 @@ for i in range(6):
     losses.append(loss.item())
 """
     done = same(script(loop))
-    assert "        scaler.step(optimizer)\n        scaler.update()\n        optimizer.zero_grad()" in done.text
+    assert (
+        "        scaler.step(optimizer)\n        scaler.update()\n        optimizer.zero_grad()"
+        in done.text
+    )
 
 
 TWO = """
@@ -198,7 +214,10 @@ for i in range(6):
 
 def test_several_optimizers_have_one_update():
     done = same(script(TWO.format(step="opt_b.step()")))
-    assert done.text.count(".update()") == 1 and "    scaler.step(opt_b)\n    scaler.update()\n" in done.text
+    assert (
+        done.text.count(".update()") == 1
+        and "    scaler.step(opt_b)\n    scaler.update()\n" in done.text
+    )
 
 
 def test_a_conditional_step_is_followed_by_the_update():
@@ -208,7 +227,8 @@ def test_a_conditional_step_is_followed_by_the_update():
 
 def test_exclusive_branches_update_in_each():
     loop = LOOP.replace(
-        "    optimizer.step()", "    if i % 2:\n        optimizer.step()\n    else:\n        optimizer.step()\n        x = None"
+        "    optimizer.step()",
+        "    if i % 2:\n        optimizer.step()\n    else:\n        optimizer.step()\n        x = None",
     )
     done = same(script(loop))
     assert done.text.count("scaler.update()") == 2
@@ -234,7 +254,9 @@ for i in range(3):
 
 
 def test_a_skipped_step_does_no_harm():
-    loop = LOOP.replace("loss = criterion(model(x), y)", "loss = criterion(model(x), y) * (1e6 if i == 2 else 1)")
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)", "loss = criterion(model(x), y) * (1e6 if i == 2 else 1)"
+    )
     done = amp(script(loop), target="cpu", precision="fp16")
     scope = trained(done.text)
     assert torch.isfinite(weights(scope)).all() and scope["scaler"].get_scale() < 256
@@ -255,7 +277,10 @@ optimizer.load_state_dict(checkpoint["optimizer"])
 def test_the_state_is_saved_and_loaded():
     done = same(script(LOOP + SAVE + LOOP))
     assert '"scaler": scaler.state_dict()' in done.text
-    assert 'if checkpoint.get("scaler"):\n    scaler.load_state_dict(checkpoint["scaler"])' in done.text
+    assert (
+        'if checkpoint.get("scaler"):\n    scaler.load_state_dict(checkpoint["scaler"])'
+        in done.text
+    )
     assert set(trained(done.text)["checkpoint"]) == {"model", "optimizer", "step", "scaler"}
 
 
@@ -266,7 +291,9 @@ def test_old_checkpoints_and_those_of_a_disabled_scaler_load():
 
 
 def test_a_checkpoint_that_takes_no_other_keys():
-    text = script(LOOP + "def restore(model, optimizer, step): pass\n" + SAVE + "restore(**checkpoint)\n")
+    text = script(
+        LOOP + "def restore(model, optimizer, step): pass\n" + SAVE + "restore(**checkpoint)\n"
+    )
     done = amp(text, target="cpu", precision="fp16")
     assert "scaler.state_dict" not in done.text and trained(done.text)["losses"]
 
@@ -294,7 +321,13 @@ def changed(old: str, new: str, text: str | None = None) -> str:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (changed("    optimizer.step()", "    for p in model.parameters():\n        p.data -= 0.1 * p.grad"), "no optimizer is stepped"),
+        (
+            changed(
+                "    optimizer.step()",
+                "    for p in model.parameters():\n        p.data -= 0.1 * p.grad",
+            ),
+            "no optimizer is stepped",
+        ),
         (
             changed(
                 "    optimizer.step()",
@@ -306,11 +339,17 @@ def changed(old: str, new: str, text: str | None = None) -> str:
         (changed("    loss.backward()", "    done = loss.backward()"), "part of an expression"),
         (changed("    optimizer.step()", "    done = optimizer.step()"), "part of an expression"),
         (
-            changed("    optimizer.step()", "    if i % 2:\n        optimizer.step()\n    if i % 3:\n        optimizer.step()"),
+            changed(
+                "    optimizer.step()",
+                "    if i % 2:\n        optimizer.step()\n    if i % 3:\n        optimizer.step()",
+            ),
             "depend on conditions",
         ),
         (
-            changed("    optimizer.step()", "    optimizer.step()\n    if i == 3:\n        continue\n    opt_b.step()").replace(
+            changed(
+                "    optimizer.step()",
+                "    optimizer.step()\n    if i == 3:\n        continue\n    opt_b.step()",
+            ).replace(
                 "losses = []", "losses = []\nopt_b = torch.optim.SGD(model.parameters(), lr=0.0)"
             ),
             "may leave the iteration",
@@ -323,7 +362,9 @@ def changed(old: str, new: str, text: str | None = None) -> str:
             "without an update",
         ),
         (
-            changed("optimizer = torch", "optimizers = {}\noptimizers['a'] = torch").replace("optimizer.", "optimizers['a']."),
+            changed("optimizer = torch", "optimizers = {}\noptimizers['a'] = torch").replace(
+                "optimizer.", "optimizers['a']."
+            ),
             "into a variable first",
         ),
         (
@@ -350,7 +391,12 @@ optimizer = Scheduled(torch.optim.SGD(model.parameters(), lr=0.1))""",
             ),
             "cannot be brought to",
         ),
-        (changed("torch.relu(self.a(x))", "self.a(x).masked_fill(x.sum(1, keepdim=True) > 99, -1e9)"), "fp16 cannot hold -1e+09"),
+        (
+            changed(
+                "torch.relu(self.a(x))", "self.a(x).masked_fill(x.sum(1, keepdim=True) > 99, -1e9)"
+            ),
+            "fp16 cannot hold -1e+09",
+        ),
     ],
 )
 def test_refused(text: str, why: str):
@@ -368,12 +414,17 @@ def test_nothing_without_autocast():
 
 
 def test_already_there():
-    text = changed("losses = []", 'losses = []\nscaler = torch.amp.GradScaler("cuda", enabled=False)').replace(
-        "    loss.backward()\n    optimizer.step()", "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
+    text = changed(
+        "losses = []", 'losses = []\nscaler = torch.amp.GradScaler("cuda", enabled=False)'
+    ).replace(
+        "    loss.backward()\n    optimizer.step()",
+        "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()",
     )
     done = amp(text)
     assert not any(f.rule == "grad-scaler" for f in done.fixes)
-    assert all("has_bf16" in line or "autocast" in line or "GradScaler" not in line for line in done.lines)
+    assert all(
+        "has_bf16" in line or "autocast" in line or "GradScaler" not in line for line in done.lines
+    )
 
 
 # ------------------------------------------------------------------------------------------------ gradients that somebody else touches
@@ -411,7 +462,9 @@ def stepped(new: str, before: str = "") -> str:
             "`other.a.weight`, which no optimizer updates",
         ),
         (
-            stepped("    loss.backward()\n    size = sum(getattr(p, 'grad').norm() for p in model.parameters())\n    optimizer.step()"),
+            stepped(
+                "    loss.backward()\n    size = sum(getattr(p, 'grad').norm() for p in model.parameters())\n    optimizer.step()"
+            ),
             "by name",
         ),
         # gradients of one backward before the next
@@ -428,7 +481,11 @@ def stepped(new: str, before: str = "") -> str:
             "still scaled",
         ),
         (
-            stepped("    loss.backward(retain_graph=True)\n" + CLIP + "    (0.5 * loss).backward()\n    optimizer.step()"),
+            stepped(
+                "    loss.backward(retain_graph=True)\n"
+                + CLIP
+                + "    (0.5 * loss).backward()\n    optimizer.step()"
+            ),
             "still scaled",
         ),
         (
@@ -438,14 +495,22 @@ def stepped(new: str, before: str = "") -> str:
             "still scaled",
         ),
         (
-            stepped("    loss.backward()\n    print(sum(g.norm().item() for g in kept if g is not None))\n    optimizer.step()").replace(
+            stepped(
+                "    loss.backward()\n    print(sum(g.norm().item() for g in kept if g is not None))\n    optimizer.step()"
+            ).replace(
                 "    optimizer.zero_grad()\n",
                 "    optimizer.zero_grad(set_to_none=False)\n    kept = [p.grad for p in model.parameters()]\n",
             ),
             "still scaled",
         ),
         # hooks, and gradients that no scaler sees
-        (stepped(STEP, "for p in model.parameters():\n    p.register_hook(lambda g: g.clamp(-1e-3, 1e-3))\n"), "register_hook() on line"),
+        (
+            stepped(
+                STEP,
+                "for p in model.parameters():\n    p.register_hook(lambda g: g.clamp(-1e-3, 1e-3))\n",
+            ),
+            "register_hook() on line",
+        ),
         (
             stepped(
                 STEP,
@@ -454,7 +519,10 @@ def stepped(new: str, before: str = "") -> str:
             "register_post_accumulate_grad_hook()",
         ),
         (
-            stepped(STEP, "seen = []\nmodel.a.register_full_backward_hook(lambda m, gi, go: seen.append(go[0].norm().item()))\n"),
+            stepped(
+                STEP,
+                "seen = []\nmodel.a.register_full_backward_hook(lambda m, gi, go: seen.append(go[0].norm().item()))\n",
+            ),
             "register_full_backward_hook()",
         ),
         (
@@ -465,9 +533,9 @@ def stepped(new: str, before: str = "") -> str:
             "register_hook()",
         ),
         (
-            stepped("    direction = torch.autograd.grad(loss, x, retain_graph=True)[0].sign()\n" + STEP).replace(
-                "X[i].to(device)", "X[i].to(device).requires_grad_()"
-            ),
+            stepped(
+                "    direction = torch.autograd.grad(loss, x, retain_graph=True)[0].sign()\n" + STEP
+            ).replace("X[i].to(device)", "X[i].to(device).requires_grad_()"),
             "torch.autograd.grad() on line",
         ),
         (
@@ -492,12 +560,18 @@ model = Net()""",
         ),
         # ways out that leave the step or the update out
         (
-            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        continue\n    optimizer.step()"),
+            stepped(
+                "    loss.backward()\n"
+                + CLIP
+                + "    if not torch.isfinite(norm):\n        continue\n    optimizer.step()"
+            ),
             "a second time",
         ),
         (
             stepped(
-                "    loss.backward()\n" + CLIP + "    if norm > 1e9:\n        print('large')\n    else:\n        optimizer.step()",
+                "    loss.backward()\n"
+                + CLIP
+                + "    if norm > 1e9:\n        print('large')\n    else:\n        optimizer.step()",
             ),
             "without an update",
         ),
@@ -537,7 +611,10 @@ for i in range(6):
             script(
                 "\nfor epoch in range(2):"
                 + LOOP.replace("\n", "\n    ").replace(
-                    "        optimizer.step()", "    " + CLIP + "        if norm > 1e9:\n            break\n        optimizer.step()"
+                    "        optimizer.step()",
+                    "    "
+                    + CLIP
+                    + "        if norm > 1e9:\n            break\n        optimizer.step()",
                 )
             ),
             "a second time",
@@ -546,26 +623,50 @@ for i in range(6):
             script(
                 "\nimport contextlib\nfor turn in range(2):\n    with contextlib.suppress(ZeroDivisionError):"
                 + LOOP.replace("\n", "\n        ").replace(
-                    "            optimizer.step()", "        " + CLIP + "            1 / (i % 2)\n            optimizer.step()"
+                    "            optimizer.step()",
+                    "        " + CLIP + "            1 / (i % 2)\n            optimizer.step()",
                 )
             ),
             "a second time",
         ),
         (
-            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        raise ValueError\n    optimizer.step()"),
-            "gradients that overflow",
-        ),
-        (stepped("    loss.backward()\n" + CLIP + "    assert torch.isfinite(norm)\n    optimizer.step()"), "gradients that overflow"),
-        (
-            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        break\n    optimizer.step()"),
-            "gradients that overflow",
-        ),
-        (
-            stepped("    loss.backward()\n" + CLIP + "    if not torch.isfinite(norm):\n        exit()\n    optimizer.step()"),
+            stepped(
+                "    loss.backward()\n"
+                + CLIP
+                + "    if not torch.isfinite(norm):\n        raise ValueError\n    optimizer.step()"
+            ),
             "gradients that overflow",
         ),
         (
-            stepped("    loss.backward()\n" + CLIP.replace("1.0)", "1.0, error_if_nonfinite=True)") + "    optimizer.step()"),
+            stepped(
+                "    loss.backward()\n"
+                + CLIP
+                + "    assert torch.isfinite(norm)\n    optimizer.step()"
+            ),
+            "gradients that overflow",
+        ),
+        (
+            stepped(
+                "    loss.backward()\n"
+                + CLIP
+                + "    if not torch.isfinite(norm):\n        break\n    optimizer.step()"
+            ),
+            "gradients that overflow",
+        ),
+        (
+            stepped(
+                "    loss.backward()\n"
+                + CLIP
+                + "    if not torch.isfinite(norm):\n        exit()\n    optimizer.step()"
+            ),
+            "gradients that overflow",
+        ),
+        (
+            stepped(
+                "    loss.backward()\n"
+                + CLIP.replace("1.0)", "1.0, error_if_nonfinite=True)")
+                + "    optimizer.step()"
+            ),
             "gradients overflow",
         ),
         (script("torch.autograd.set_detect_anomaly(True)\n" + LOOP), "finds its scale"),
@@ -613,20 +714,30 @@ PLAIN = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 
 def test_made_before_the_first_of_two_stages():
     done = amp(script(STAGE + LOOP, PLAIN))
-    assert "first = torch.optim.SGD(other.parameters(), lr=0.1)\nscaler = torch.amp.GradScaler(" in done.text
+    assert (
+        "first = torch.optim.SGD(other.parameters(), lr=0.1)\nscaler = torch.amp.GradScaler("
+        in done.text
+    )
     assert done.text.count("GradScaler(") == 1 and not faked(done)
 
 
 def test_made_before_the_first_stage_in_a_function():
     body = (STAGE + LOOP).replace("\n", "\n    ")
     done = amp(script("\ndef main():" + body + "\n\nmain()\n", PLAIN))
-    assert "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler(" in done.text
+    assert (
+        "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler("
+        in done.text
+    )
     assert not faked(done)
 
 
 def test_made_before_a_stage_that_may_be_left_out():
-    first = "\nimport sys\nif len(sys.argv) < 9:" + STAGE.rpartition("optimizer =")[0].replace("\n", "\n    ")
-    done = amp(script(first + "\noptimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n" + LOOP, PLAIN))
+    first = "\nimport sys\nif len(sys.argv) < 9:" + STAGE.rpartition("optimizer =")[0].replace(
+        "\n", "\n    "
+    )
+    done = amp(
+        script(first + "\noptimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n" + LOOP, PLAIN)
+    )
     assert done.text.index("GradScaler(") < done.text.index("if len(sys.argv) < 9")
     assert not faked(done)
 
@@ -635,9 +746,20 @@ def test_made_before_a_stage_that_may_be_left_out():
     "text",
     [
         stepped("    if torch.isnan(loss):\n        continue\n" + STEP),
-        stepped("    loss.backward()\n" + CLIP + "    if torch.isfinite(norm):\n        pass\n    optimizer.step()"),
-        stepped("    loss.backward()\n    seen.append(model.a.weight.grad.norm().item())\n" + CLIP + "    optimizer.step()", "seen = []\n"),
-        stepped("    loss.backward()\n    for p in model.parameters():\n        p.grad.mul_(0.5)\n    optimizer.step()"),
+        stepped(
+            "    loss.backward()\n"
+            + CLIP
+            + "    if torch.isfinite(norm):\n        pass\n    optimizer.step()"
+        ),
+        stepped(
+            "    loss.backward()\n    seen.append(model.a.weight.grad.norm().item())\n"
+            + CLIP
+            + "    optimizer.step()",
+            "seen = []\n",
+        ),
+        stepped(
+            "    loss.backward()\n    for p in model.parameters():\n        p.grad.mul_(0.5)\n    optimizer.step()"
+        ),
         stepped(
             "    loss.backward()\n    with torch.no_grad():\n        for p in model.parameters():\n            p.grad += 1e-3 * p\n    optimizer.step()"
         ),
@@ -646,9 +768,13 @@ def test_made_before_a_stage_that_may_be_left_out():
             "def grads():\n    return [p.grad for p in model.parameters() if p.grad is not None]\n",
         ),
         stepped(STEP).replace(
-            "    optimizer.zero_grad()\n", "    for p in model.parameters():\n        if p.grad is not None:\n            p.grad.zero_()\n"
+            "    optimizer.zero_grad()\n",
+            "    for p in model.parameters():\n        if p.grad is not None:\n            p.grad.zero_()\n",
         ),
-        stepped(STEP).replace("    optimizer.zero_grad()\n", "    for p in model.parameters():\n        p.grad = None\n"),
+        stepped(STEP).replace(
+            "    optimizer.zero_grad()\n",
+            "    for p in model.parameters():\n        p.grad = None\n",
+        ),
         stepped(STEP).replace("    optimizer.zero_grad()\n", "    model.zero_grad()\n"),
         stepped(
             """    loss = loss / 2
@@ -673,7 +799,9 @@ for phase in ("train", "check"):
 """
         ),
         script(
-            "\nfor epoch in range(2):\n    try:" + LOOP.replace("\n", "\n        ") + "\n    except KeyboardInterrupt:\n        break\n"
+            "\nfor epoch in range(2):\n    try:"
+            + LOOP.replace("\n", "\n        ")
+            + "\n    except KeyboardInterrupt:\n        break\n"
         ),
     ],
 )

@@ -27,17 +27,31 @@ for step in range(3):
 """
 SPELLINGS = [
     ("from torch.cuda.amp import autocast, GradScaler", "GradScaler(2.0**10)", "autocast(True)"),
-    ("from torch.cuda.amp import autocast as cast, GradScaler as Scaler", "Scaler(enabled=True)", "cast()"),
+    (
+        "from torch.cuda.amp import autocast as cast, GradScaler as Scaler",
+        "Scaler(enabled=True)",
+        "cast()",
+    ),
     ("from torch.cuda import amp", "amp.GradScaler()", "amp.autocast(enabled=False)"),
     ("import torch.cuda.amp as amp", "amp.GradScaler()", "amp.autocast(False, torch.float16)"),
-    ("from torch.cuda.amp.grad_scaler import GradScaler", "torch.cuda.amp.GradScaler()", "torch.cuda.amp.autocast(**{'enabled': False})"),
-    ("", "torch.cuda.amp.GradScaler(init_scale=8.0)", "torch.cuda.amp.autocast(dtype=torch.bfloat16)"),
+    (
+        "from torch.cuda.amp.grad_scaler import GradScaler",
+        "torch.cuda.amp.GradScaler()",
+        "torch.cuda.amp.autocast(**{'enabled': False})",
+    ),
+    (
+        "",
+        "torch.cuda.amp.GradScaler(init_scale=8.0)",
+        "torch.cuda.amp.autocast(dtype=torch.bfloat16)",
+    ),
     ("", "torch.amp.GradScaler('cpu')", "torch.cpu.amp.autocast(True, torch.bfloat16)"),
 ]
 
 
 @pytest.mark.parametrize(("imports", "scaler", "autocast"), SPELLINGS)
-def test_every_spelling_runs_without_the_warning_and_computes_the_same(imports: str, scaler: str, autocast: str) -> None:
+def test_every_spelling_runs_without_the_warning_and_computes_the_same(
+    imports: str, scaler: str, autocast: str
+) -> None:
     text = SCRIPT.format(imports=imports, scaler=scaler, autocast=autocast)
     done = apply("legacy-amp-api", text)
     assert done.fixes
@@ -53,9 +67,14 @@ def test_every_spelling_runs_without_the_warning_and_computes_the_same(imports: 
 
 def test_a_positional_argument_keeps_its_meaning() -> None:
     text = SCRIPT.format(
-        imports="from torch.cuda.amp import autocast, GradScaler", scaler="GradScaler()", autocast="autocast(False, torch.bfloat16)"
+        imports="from torch.cuda.amp import autocast, GradScaler",
+        scaler="GradScaler()",
+        autocast="autocast(False, torch.bfloat16)",
     )
-    assert 'with autocast("cuda", enabled=False, dtype=torch.bfloat16):' in apply("legacy-amp-api", text).text
+    assert (
+        'with autocast("cuda", enabled=False, dtype=torch.bfloat16):'
+        in apply("legacy-amp-api", text).text
+    )
 
 
 def test_decorators_of_autograd_functions() -> None:
@@ -83,7 +102,10 @@ def test_decorators_of_autograd_functions() -> None:
         optimizer.step()
     """
     done = apply("legacy-amp-api", text)
-    assert '@custom_fwd(device_type="cuda")' in done.text and '@custom_bwd(device_type="cuda")' in done.text
+    assert (
+        '@custom_fwd(device_type="cuda")' in done.text
+        and '@custom_bwd(device_type="cuda")' in done.text
+    )
     run(done.text)
 
 
@@ -95,34 +117,55 @@ def test_decorators_of_autograd_functions() -> None:
     ],
 )
 def test_an_old_class_as_a_value_stops_everything(line: str, reason: str) -> None:
-    text = SCRIPT.format(imports="", scaler="torch.cuda.amp.GradScaler()", autocast="torch.cuda.amp.autocast()") + line + "\n"
+    text = (
+        SCRIPT.format(
+            imports="", scaler="torch.cuda.amp.GradScaler()", autocast="torch.cuda.amp.autocast()"
+        )
+        + line
+        + "\n"
+    )
     done = apply("legacy-amp-api", text)
     assert not done.fixes and reason in done.refusals
 
 
 def test_an_import_for_several_versions_stays() -> None:
-    imports = "try:\n    from torch.cuda.amp import autocast, GradScaler\nexcept ImportError:\n    raise"
-    done = apply("legacy-amp-api", SCRIPT.format(imports=imports, scaler="GradScaler()", autocast="autocast()"))
+    imports = (
+        "try:\n    from torch.cuda.amp import autocast, GradScaler\nexcept ImportError:\n    raise"
+    )
+    done = apply(
+        "legacy-amp-api",
+        SCRIPT.format(imports=imports, scaler="GradScaler()", autocast="autocast()"),
+    )
     assert not done.fixes and "version of torch" in done.refusals
 
 
 def test_a_project_with_an_older_torch_stays() -> None:
-    text = SCRIPT.format(imports="", scaler="torch.cuda.amp.GradScaler()", autocast="torch.cuda.amp.autocast()")
+    text = SCRIPT.format(
+        imports="", scaler="torch.cuda.amp.GradScaler()", autocast="torch.cuda.amp.autocast()"
+    )
     done = apply("legacy-amp-api", text, files={"requirements.txt": "torch==1.13.1\n"})
     assert not done.fixes and "1.13.1" in done.refusals
 
 
 def test_each_call_is_a_place_of_its_own() -> None:
-    text = SCRIPT.format(imports="from torch.cuda.amp import autocast, GradScaler", scaler="GradScaler()", autocast="autocast()")
+    text = SCRIPT.format(
+        imports="from torch.cuda.amp import autocast, GradScaler",
+        scaler="GradScaler()",
+        autocast="autocast()",
+    )
     done = apply("legacy-amp-api", text)
     assert sorted(f.node.lineno for f in done.fixes) == [
-        i for i, line in enumerate(text.splitlines(), 1) if "autocast()" in line or "Scaler()" in line
+        i
+        for i, line in enumerate(text.splitlines(), 1)
+        if "autocast()" in line or "Scaler()" in line
     ]  # type: ignore[attr-defined]
 
 
 def test_what_else_the_import_brings_stays() -> None:
     text = SCRIPT.format(
-        imports="from torch.cuda import amp, is_available", scaler="amp.GradScaler()", autocast="amp.autocast(is_available())"
+        imports="from torch.cuda import amp, is_available",
+        scaler="amp.GradScaler()",
+        autocast="amp.autocast(is_available())",
     )
     done = apply("legacy-amp-api", text)
     assert "from torch import amp\nfrom torch.cuda import is_available\n" in done.text
@@ -130,6 +173,13 @@ def test_what_else_the_import_brings_stays() -> None:
 
 
 def test_what_torch_amp_has_not_stops_everything() -> None:
-    text = SCRIPT.format(imports="from torch.cuda import amp", scaler="amp.GradScaler()", autocast="amp.autocast()") + "print(amp.common)\n"
+    text = (
+        SCRIPT.format(
+            imports="from torch.cuda import amp",
+            scaler="amp.GradScaler()",
+            autocast="amp.autocast()",
+        )
+        + "print(amp.common)\n"
+    )
     done = apply("legacy-amp-api", text)
     assert not done.fixes and "`amp.common`" in done.refusals

@@ -103,11 +103,19 @@ SUMS = [
     ("total = 0.9 * total + 0.1 * loss.item()", "total = 0", "print(repr(total))"),
     ("total += math.exp(loss.item())", "total = 0", "print(repr(total))"),
     ("total = max(total, loss.item())", "total = 0", "print(repr(total))"),
-    ("total += out.argmax(1).eq(y).sum().item()", "total = 0", "print(repr(total), repr(total / 44))"),
+    (
+        "total += out.argmax(1).eq(y).sum().item()",
+        "total = 0",
+        "print(repr(total), repr(total / 44))",
+    ),
     ("total += (out.argmax(1) == y).float().mean().item()", "total = 0", "print(repr(total))"),
     ("total += loss.detach().cpu().numpy()", "total = 0", "print(repr(total), repr(total / 2))"),
     ("total.append(loss.data.cpu().numpy())", "total = []", "print(total, np.mean(total))"),
-    ("v = loss.cpu().detach().numpy()\ntotal += v\nif writer:\n    print(v)", "total, writer = 0.0, None", "print(repr(total))"),
+    (
+        "v = loss.cpu().detach().numpy()\ntotal += v\nif writer:\n    print(v)",
+        "total, writer = 0.0, None",
+        "print(repr(total))",
+    ),
     ("total.append(loss.item())", "total = []", "print(np.mean(total), total)"),
     ("total.append((i, loss.item()))", "total = []", "print(total)"),
     ("total[i] = loss.item()", "total = {}", "print(total)"),
@@ -116,13 +124,19 @@ SUMS = [
     ("total['loss'] += loss.item() * y.shape[0]", "total = {'loss': 0.0}", "print(total)"),
     ("total.update(loss.item(), x.size(0))", "total = Meter()", "print(total)"),
     ("total.update(val=loss.item(), n=len(y))", "total = Meter()", "print(total)"),
-    ("psnr = 10 * math.log10(1 / loss.item())\ntotal += psnr", "total = 0", "print(repr(total), psnr)"),
+    (
+        "psnr = 10 * math.log10(1 / loss.item())\ntotal += psnr",
+        "total = 0",
+        "print(repr(total), psnr)",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("step", "start", "end"), SUMS)
 def test_what_is_put_away_is_read_after_the_loop(step: str, start: str, end: str) -> None:
-    done = same(HEAD + METER + training(step, start, end), "unread_total.append(", "in unread_total:")
+    done = same(
+        HEAD + METER + training(step, start, end), "unread_total.append(", "in unread_total:"
+    )
     scope = run(done.text)
     kept = [k[0] if isinstance(k, tuple) else k for k in scope["unread_total"]]
     assert len(kept) == 6 and not any(k.requires_grad for k in kept)
@@ -141,14 +155,21 @@ def test_numbers_that_a_module_returns() -> None:
     step = "first, second = criterion(out, y)\ntotal += first.data[0] + second.data[0]"  # as it was written before torch 0.4
     done = apply("loss-item-sync", HEAD + CRITERION + training(step, "total = 0", "print(total)"))
     assert "unread_total.append((first.detach(), second.detach()))" in done.lines
-    gathered = CRITERION.replace("= Criterion()", "= nn.DataParallel(Criterion())")  # one number for each GPU, in a vector
+    gathered = CRITERION.replace(
+        "= Criterion()", "= nn.DataParallel(Criterion())"
+    )  # one number for each GPU, in a vector
     untouched(HEAD + gathered + training(step, "total = 0", "print(total)"))
 
 
 def test_no_batches() -> None:
     text = HEAD.replace("(44, 4)", "(0, 4)").replace("(44,)", "(0,)").replace(", shuffle=True", "")
     same(
-        text + training("total += loss.item()\nright += out.argmax(1).eq(y).sum().item()", "total = right = 0", "print(total, right)"),
+        text
+        + training(
+            "total += loss.item()\nright += out.argmax(1).eq(y).sum().item()",
+            "total = right = 0",
+            "print(total, right)",
+        ),
         "unread_total.append(",
         "unread_right.append(",
     )
@@ -169,7 +190,11 @@ def evaluate(best):
     return total / len(data) if right > best else best
 
 """
-    done = same(HEAD + text + training("pass", end="print(evaluate(epoch))"), "unread_total.append(", "in unread_right:")
+    done = same(
+        HEAD + text + training("pass", end="print(evaluate(epoch))"),
+        "unread_total.append(",
+        "in unread_right:",
+    )
     assert "# the sum" in done.text
     assert "    unread_right = []\n    with torch.no_grad():" in done.text, (
         "outside the block, so that it makes no difference which rule is first"
@@ -198,9 +223,18 @@ def test_a_meter_that_others_hold() -> None:
         + "class Progress:\n    def __init__(self, *meters):\n        self.meters = meters\n\n    def show(self):\n        print(*self.meters)\n\n"
     )
     step = "meter.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    progress.show()\n"
-    same(HEAD + text + training(step, "meter = Meter()\nprogress = Progress(meter)", "progress.show()"), "unread_meter.clear()")
+    same(
+        HEAD
+        + text
+        + training(step, "meter = Meter()\nprogress = Progress(meter)", "progress.show()"),
+        "unread_meter.clear()",
+    )
     refused(
-        HEAD + text + training(step.replace("if i % 3 == 0", "if True"), "meter = Meter()\nprogress = Progress(meter)"),
+        HEAD
+        + text
+        + training(
+            step.replace("if i % 3 == 0", "if True"), "meter = Meter()\nprogress = Progress(meter)"
+        ),
         "show(), which runs in every step",
     )
 
@@ -228,7 +262,10 @@ for _ in range(2):
     trainer.report()
 """
     same(HEAD + text, "unread_total")
-    refused(HEAD + text.replace("item()\n", "item()\n            self.report()\n", 1), "report(), which runs in every step")
+    refused(
+        HEAD + text.replace("item()\n", "item()\n            self.report()\n", 1),
+        "report(), which runs in every step",
+    )
 
 
 HOLDS = """\
@@ -295,7 +332,12 @@ def test_what_an_object_holds(use: str, held: str) -> None:
 
 def test_sums_of_one_name() -> None:
     step = "total += loss.item()\nstate.total += out.mean().item()"
-    text = HEAD + METER + "state = Meter()\nstate.total = 0\n" + training(step, "total = 0", "print(total, state.total)")
+    text = (
+        HEAD
+        + METER
+        + "state = Meter()\nstate.total = 0\n"
+        + training(step, "total = 0", "print(total, state.total)")
+    )
     same(text, "unread_total.append(", "unread_state_total.append(")
 
 
@@ -305,7 +347,10 @@ def test_what_the_last_epoch_has_left() -> None:
 
 
 def test_a_loss_that_replaces_itself() -> None:
-    same(HEAD + training("loss = loss.detach()\ntotal += loss.item()", "total = 0", "print(total)"), "unread_total.append(")
+    same(
+        HEAD + training("loss = loss.detach()\ntotal += loss.item()", "total = 0", "print(total)"),
+        "unread_total.append(",
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,7 +376,10 @@ def test_places_of_a_list() -> None:
 
 
 def test_counts_of_graphs() -> None:
-    text = HEAD.replace("from torch.utils.data import DataLoader", "from {} import DataLoader\nfrom torch.utils.data import") + (
+    text = HEAD.replace(
+        "from torch.utils.data import DataLoader",
+        "from {} import DataLoader\nfrom torch.utils.data import",
+    ) + (
         "total = 0\nfor data in loader:\n    data = data.to(device)\n    loss = F.mse_loss(model(data.x), data.y)\n    loss.backward()\n"
         "    optimizer.step()\n    optimizer.zero_grad()\n    total += loss.item() * data.num_graphs\nprint(total)\n"
     )
@@ -367,8 +415,16 @@ REFUSED = [
     ("total += loss.item()\nprint(total)", "total = 0", "used in every step"),
     ("total += loss.item()\nif total > 5:\n    break", "total = 0", "used in every step"),
     ("total += loss.item()\nlimit = total + 1", "total = 0", "used in every step"),
-    ("total += loss.item()\nif i % 2:\n    print(i)\nelse:\n    print(total)", "total = 0", "used in every step"),
-    ("total += loss.item()\ntry:\n    pass\nfinally:\n    print(total)", "total = 0", "used in every step"),
+    (
+        "total += loss.item()\nif i % 2:\n    print(i)\nelse:\n    print(total)",
+        "total = 0",
+        "used in every step",
+    ),
+    (
+        "total += loss.item()\ntry:\n    pass\nfinally:\n    print(total)",
+        "total = 0",
+        "used in every step",
+    ),
     ("try:\n    total += loss.item()\nexcept RuntimeError:\n    pass", "total = 0", "it is tried"),
     ("total += loss.item()\nshow = lambda: print(total)", "total = 0", "a function of its own"),
     ("total.append(loss.item())", "total = []\nhistory = total", "another name"),
@@ -389,45 +445,86 @@ def test_what_is_needed_in_every_step_stays(step: str, start: str, reason: str) 
 
 
 def test_loops_that_may_not_end() -> None:
-    text = HEAD + "total, n = 0, 0\nbatches = iter(loader)\nwhile True:\n    x, y = next(batches)\n    n += 1\n"
+    text = (
+        HEAD
+        + "total, n = 0, 0\nbatches = iter(loader)\nwhile True:\n    x, y = next(batches)\n    n += 1\n"
+    )
     text += "    loss = F.cross_entropy(model(x.to(device)), y.to(device))\n    loss.backward()\n    optimizer.step()\n    total += loss.item()\n"
     refused(text + "    if n > 3:\n        break\nprint(total)\n", "may not end")
-    same(text + "    if n % 2 == 0:\n        print(total)\n    if n > 3:\n        break\nprint(total)\n", "unread_total.clear()")
+    same(
+        text
+        + "    if n % 2 == 0:\n        print(total)\n    if n > 3:\n        break\nprint(total)\n",
+        "unread_total.clear()",
+    )
 
 
 def test_other_ways_out_of_the_loop() -> None:
     body = training("meter.update(loss.item())\nif i > 3:\n    return", "")
-    refused(HEAD + METER + "def train(meter):\n" + indented(body, 4) + "meter = Meter()\ntrain(meter)\nprint(meter)\n", "leaves the loop")
-    local = "def train():\n    meter = Meter()\n" + indented(body.replace("i > 3:", "i > 30:"), 4) + "    print(meter)\ntrain()\n"
+    refused(
+        HEAD
+        + METER
+        + "def train(meter):\n"
+        + indented(body, 4)
+        + "meter = Meter()\ntrain(meter)\nprint(meter)\n",
+        "leaves the loop",
+    )
+    local = (
+        "def train():\n    meter = Meter()\n"
+        + indented(body.replace("i > 3:", "i > 30:"), 4)
+        + "    print(meter)\ntrain()\n"
+    )
     same(HEAD + METER + local, "unread_meter.append(")
-    body = training("meter.update(loss.item())\nif i > 30:\n    raise ValueError(i)", "")  # ends the script: nobody looks at the meter
-    same(HEAD + METER + "def train(meter):\n" + indented(body, 4) + "meter = Meter()\ntrain(meter)\nprint(meter)\n", "unread_meter.append(")
+    body = training(
+        "meter.update(loss.item())\nif i > 30:\n    raise ValueError(i)", ""
+    )  # ends the script: nobody looks at the meter
+    same(
+        HEAD
+        + METER
+        + "def train(meter):\n"
+        + indented(body, 4)
+        + "meter = Meter()\ntrain(meter)\nprint(meter)\n",
+        "unread_meter.append(",
+    )
     caught = "meter = Meter()\ntry:\n    train(meter)\nexcept ValueError:\n    print(meter)\n"
     refused(HEAD + METER + "def train(meter):\n" + indented(body, 4) + caught, "may be caught")
-    text = training("total += loss.item()").replace("for epoch in range(2):", "total = 0\nfor epoch in range(2):")
+    text = training("total += loss.item()").replace(
+        "for epoch in range(2):", "total = 0\nfor epoch in range(2):"
+    )
     text = "try:\n" + indented(text, 4) + "except KeyboardInterrupt:\n    pass\nprint(total)\n"
     refused(HEAD + text, "may be caught")
     generator = (
-        "def steps():\n    total = 0\n" + indented(training("total += loss.item()\nyield i"), 4) + "    print(total)\nlist(steps())\n"
+        "def steps():\n    total = 0\n"
+        + indented(training("total += loss.item()\nyield i"), 4)
+        + "    print(total)\nlist(steps())\n"
     )
     refused(HEAD + generator, "hands over to its caller")
 
 
 def test_globals() -> None:
-    text = "total = 0\ndef train():\n    global total\n" + indented(training("total += loss.item()"), 4) + "train()\nprint(total)\n"
+    text = (
+        "total = 0\ndef train():\n    global total\n"
+        + indented(training("total += loss.item()"), 4)
+        + "train()\nprint(total)\n"
+    )
     refused(HEAD + text, "is a global")
     text = "total = 0\ndef show():\n    print(total)\n" + training("total += loss.item()\nshow()")
     refused(HEAD + text, "a function of its own")
 
 
 def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "def long(show):\n    b = 0\n" + "".join(f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400)) + "    print(show)\n"
+    long = (
+        "def long(show):\n    b = 0\n"
+        + "".join(f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400))
+        + "    print(show)\n"
+    )
 
     def script(step: str, end: str = "") -> str:
         body = training(step, "total, meter = 0, Meter()", "print(total, meter)", end)
         return HEAD + METER + long + "def main():\n    long(0)\n" + indented(body, 4) + "main()\n"
 
-    stays = script("meter.update(loss.item())\nmean = total / 2\nif i % 2 == 0:\n    print(mean)\ntotal += float(loss)")
+    stays = script(
+        "meter.update(loss.item())\nmean = total / 2\nif i % 2 == 0:\n    print(mean)\ntotal += float(loss)"
+    )
     assert apply("loss-item-sync", stays).fixes
     monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 4_000)
     refused(stays, "long() is too large to follow to the end")  # it may know the meter
@@ -436,21 +533,32 @@ def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_lists_of_the_caller() -> None:
-    text = "def train(total):\n" + indented(training("total.append(loss.item())"), 4) + "total = []\ntrain(total)\nprint(total)\n"
+    text = (
+        "def train(total):\n"
+        + indented(training("total.append(loss.item())"), 4)
+        + "total = []\ntrain(total)\nprint(total)\n"
+    )
     refused(HEAD + text, "belongs to the caller")
 
 
 def test_an_array_that_the_loader_reads_too() -> None:
     shared = "class Scaled(TensorDataset):\n    def __init__(self, scale):\n        super().__init__(data.tensors[0])\n        self.scale = scale\n\n"
-    shared += "    def __getitem__(self, k):\n        return data[k][0] * self.scale[0], data[k][1]\n\n"
+    shared += (
+        "    def __getitem__(self, k):\n        return data[k][0] * self.scale[0], data[k][1]\n\n"
+    )
     main = "def main():\n    scale = torch.ones(1)\n    loader = DataLoader(Scaled(scale), batch_size=8)\n"
-    refused(HEAD + shared + main + indented(training("scale[0] = loss.item()"), 4) + "main()\n", "`scale` may get another name")
+    refused(
+        HEAD + shared + main + indented(training("scale[0] = loss.item()"), 4) + "main()\n",
+        "`scale` may get another name",
+    )
 
 
 QUIET = [
     training("if i % 2 == 0:\n    print(loss.item())"),  # rare already
     training("if i % 2 == 0:\n    total += loss.item()", "total = 0"),
-    training("", end="total.append(loss.item())").replace("for epoch", "total = []\nfor epoch"),  # once per epoch
+    training("", end="total.append(loss.item())").replace(
+        "for epoch", "total = []\nfor epoch"
+    ),  # once per epoch
     training("loss.item()"),  # a wait on purpose
     training("", before_backward="loss = loss * (1 - loss.item())"),  # a constant of the gradient
 ]
@@ -463,18 +571,26 @@ def test_places_that_are_no_waste(text: str) -> None:
 
 
 def test_scripts_that_wait_for_nothing() -> None:
-    cpu = HEAD.replace('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', 'device = "cpu"')
+    cpu = HEAD.replace(
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', 'device = "cpu"'
+    )
     text = training("total += loss.item()", "total = 0", "print(total)")
     assert not apply("loss-item-sync", cpu + text).findings
     assert not apply("loss-item-sync", HEAD + text, target="cpu").findings
-    assert not apply("loss-item-sync", "import lightning as L\nclass M(L.LightningModule):\n    pass\n" + HEAD + text).fixes
+    assert not apply(
+        "loss-item-sync",
+        "import lightning as L\nclass M(L.LightningModule):\n    pass\n" + HEAD + text,
+    ).fixes
 
 
 # ------------------------------------------------------------------------------------------------ what is kept
 CLONED = [
     ("loss /= 2\nloss.backward()", "loss.detach().clone()"),  # changed in place after it was read
     ("loss = loss / 2\nloss.backward()", "loss.detach())"),
-    ("total += model[0].weight[0, 0].item()\nloss.backward()", "weight[0, 0].detach().clone()"),  # a view of a parameter
+    (
+        "total += model[0].weight[0, 0].item()\nloss.backward()",
+        "weight[0, 0].detach().clone()",
+    ),  # a view of a parameter
     ("part = loss\npart *= 2\npart.backward()", "loss.detach().clone()"),
 ]
 
@@ -498,7 +614,10 @@ def test_a_buffer_that_is_reused_is_copied() -> None:
 
 def test_cuda_graphs_overwrite_their_outputs() -> None:
     text = training("total += loss.item()", "total = 0", "print(total)")
-    for mode, kept in (("'reduce-overhead'", "loss.detach().clone()"), ("'default'", "loss.detach())")):
+    for mode, kept in (
+        ("'reduce-overhead'", "loss.detach().clone()"),
+        ("'default'", "loss.detach())"),
+    ):
         done = apply("loss-item-sync", HEAD + f"fast = torch.compile(model, mode={mode})\n" + text)
         assert any(kept in line for line in done.lines)
 
@@ -508,23 +627,37 @@ def test_a_value_that_is_shown_seldom() -> None:
     shown = "if i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"
     done = same(HEAD + training("value = loss.item()\n" + shown))
     assert "            value = loss.item()\n            print(f" in done.text  # it moves
-    done = same(HEAD + training(shown, before_backward="value = loss.item()"), "value = loss.detach()", "value.item()")
+    done = same(
+        HEAD + training(shown, before_backward="value = loss.item()"),
+        "value = loss.detach()",
+        "value.item()",
+    )
     assert "{value.item():.6f}" in done.text  # work for the device is between
 
 
 def test_a_value_that_is_shown_after_the_loop() -> None:
-    same(HEAD + training("last = loss.item()", end="print(last)"), "last = loss.detach()", "print(last.item())")
+    same(
+        HEAD + training("last = loss.item()", end="print(last)"),
+        "last = loss.detach()",
+        "print(last.item())",
+    )
 
 
 def test_values_in_the_middle_of_a_step() -> None:
-    text = training("print(i, mean, norm)", before_backward="mean = out.mean().item()\nnorm = loss.item()")
+    text = training(
+        "print(i, mean, norm)", before_backward="mean = out.mean().item()\nnorm = loss.item()"
+    )
     done = same(HEAD + text, "mean = out.mean().detach()", "norm = loss.detach()", ".tolist()")
     assert "mean_value, norm_value = torch.hstack((mean, norm)).tolist()" in done.text
 
 
 def test_a_value_that_is_also_added_up() -> None:
     step = "value = loss.item()\ntotal += value\nif i % 4 == 0:\n    print(value)"
-    same(HEAD + training(step, "total = 0", "print(total)"), "unread_total.append(value)", "print(value.item())")
+    same(
+        HEAD + training(step, "total = 0", "print(total)"),
+        "unread_total.append(value)",
+        "print(value.item())",
+    )
 
 
 @pytest.mark.parametrize(
@@ -540,37 +673,67 @@ def test_a_value_that_is_also_added_up() -> None:
         ("if i == 3:\n    break\nprint(v, v)", ["v = loss.detach()", "v = v.item()"]),
     ],
 )
-def test_a_value_that_is_used_more_than_once_is_read_before_the_first_use(step: str, lines: list[str]) -> None:
+def test_a_value_that_is_used_more_than_once_is_read_before_the_first_use(
+    step: str, lines: list[str]
+) -> None:
     assert same(HEAD + training(step, before_backward="v = loss.item()")).lines == lines
 
 
 def test_a_value_is_added_up_before_it_is_read() -> None:
     step = "total += v\nprint(v, v)\nother += v"
     done = same(
-        HEAD + training(step, "total = other = 0", "print(total, other, v)", "v = loss.item()"), "unread_total.append(v)", "v = v.item()"
+        HEAD + training(step, "total = other = 0", "print(total, other, v)", "v = loss.item()"),
+        "unread_total.append(v)",
+        "v = v.item()",
     )
     assert "        other += v\n" in done.text
-    refused(HEAD + training("if i == 3:\n    break\nprint(v, v)", "", "print(v)", "v = loss.item()"), "`v` is used in every step")
+    refused(
+        HEAD + training("if i == 3:\n    break\nprint(v, v)", "", "print(v)", "v = loss.item()"),
+        "`v` is used in every step",
+    )
 
 
 def test_a_value_that_a_condition_uses_is_read_there() -> None:
     step = "if writer is not None:\n    print(v)"
-    assert same(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step)).lines == ["v = loss.detach()", "print(v.item())"]
-    assert same(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step + "\n    print(v, v)")).lines == [
+    assert same(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step)).lines == [
+        "v = loss.detach()",
+        "print(v.item())",
+    ]
+    assert same(
+        HEAD + "writer = 1\n" + training("v = loss.item()\n" + step + "\n    print(v, v)")
+    ).lines == [
         "v = loss.detach()",
         "v = v.item()",
     ]
-    refused(HEAD + "writer = 1\n" + training("v = loss.item()\n" + step + "\nelse:\n    print(v, v)"), "is used in every step")
+    refused(
+        HEAD + "writer = 1\n" + training("v = loss.item()\n" + step + "\nelse:\n    print(v, v)"),
+        "is used in every step",
+    )
 
 
 def test_arrays() -> None:
-    text = HEAD + training("v = loss.detach().cpu().numpy()\nif i % 2 == 0:\n    print(total, repr(v))\ntotal += v", "total = 0")
-    same(text, "v = loss.detach()", "print(total, repr(v.cpu().numpy()))", "total += value.cpu().numpy()")
+    text = HEAD + training(
+        "v = loss.detach().cpu().numpy()\nif i % 2 == 0:\n    print(total, repr(v))\ntotal += v",
+        "total = 0",
+    )
+    same(
+        text,
+        "v = loss.detach()",
+        "print(total, repr(v.cpu().numpy()))",
+        "total += value.cpu().numpy()",
+    )
     step = "total += loss.detach().cpu().numpy()"
-    same(HEAD + training(step, "total = np.zeros(())", "print(repr(total))"), "unread_total.append(loss.detach())")
-    shared = training(f"{step}\nprint(kept)", "total = np.zeros(())\nkept = total", "print(repr(total))")
+    same(
+        HEAD + training(step, "total = np.zeros(())", "print(repr(total))"),
+        "unread_total.append(loss.detach())",
+    )
+    shared = training(
+        f"{step}\nprint(kept)", "total = np.zeros(())\nkept = total", "print(repr(total))"
+    )
     refused(HEAD + shared, "may get another name")  # kept grows too
-    untouched(HEAD + training("total.append(out.detach().cpu().numpy())", "total = []", "print(total)"))  # would fill the GPU's memory
+    untouched(
+        HEAD + training("total.append(out.detach().cpu().numpy())", "total = []", "print(total)")
+    )  # would fill the GPU's memory
 
 
 ARMS = """\
@@ -584,9 +747,16 @@ else:
 
 
 def test_values_that_each_arm_of_a_condition_reads() -> None:
-    done = same(HEAD + training("print(shown)", before_backward=ARMS), "shown = (loss * 2).detach()", "print(shown.item())")
+    done = same(
+        HEAD + training("print(shown)", before_backward=ARMS),
+        "shown = (loss * 2).detach()",
+        "print(shown.item())",
+    )
     assert done.text.count(".item()") == 1
-    done = same(HEAD + training("total += shown", "total = 0", "print(total)", before_backward=ARMS), "unread_total.append(shown)")
+    done = same(
+        HEAD + training("total += shown", "total = 0", "print(total)", before_backward=ARMS),
+        "unread_total.append(shown)",
+    )
     assert done.text.count(".item()") == 1
     refused(HEAD + training(ARMS + "print(shown)"), "`shown` is used in every step")
     less = ARMS.replace("else:", "elif len(x) > 2:").replace("if epoch", "shown = 0.0\nif epoch", 1)
@@ -597,8 +767,14 @@ def test_values_that_each_arm_of_a_condition_reads() -> None:
     ("step", "reason"),
     [
         ("if i % 4 == 1:\n    print(value)\nvalue = loss.item()", "used in the next step"),
-        ("value = loss.item()\nif i % 4 == 0:\n    value += 1\n    print(value)", "gets other values too"),
-        ('value = loss.item()\nif i % 4 == 0:\n    print(f"{value=}")', "prints the expression itself"),
+        (
+            "value = loss.item()\nif i % 4 == 0:\n    value += 1\n    print(value)",
+            "gets other values too",
+        ),
+        (
+            'value = loss.item()\nif i % 4 == 0:\n    print(f"{value=}")',
+            "prints the expression itself",
+        ),
     ],
 )
 def test_values_that_cannot_wait(step: str, reason: str) -> None:
@@ -606,7 +782,9 @@ def test_values_that_cannot_wait(step: str, reason: str) -> None:
 
 
 def test_a_value_with_another_start_is_not_read_after_the_loop() -> None:
-    refused(HEAD + training("last = loss.item()", "last = None", "print(last)"), "gets other values too")
+    refused(
+        HEAD + training("last = loss.item()", "last = None", "print(last)"), "gets other values too"
+    )
 
 
 def test_logged_values() -> None:
@@ -621,8 +799,16 @@ if i % 4 == 0:
     print(log)
 """
     same(HEAD + training(step), 'log["loss"] = loss.detach()', "for key, value in log.items()}")
-    same(HEAD + training("log = {'loss': loss.item(), 'lr': 0.1}\nif i % 4 == 0:\n    print(log)"), "hasattr(value, ")
-    untouched(HEAD + training(step.replace("if i % 4 == 0:", "if True:")).replace("log = {}", "log = {}\n        history = log"))
+    same(
+        HEAD + training("log = {'loss': loss.item(), 'lr': 0.1}\nif i % 4 == 0:\n    print(log)"),
+        "hasattr(value, ",
+    )
+    untouched(
+        HEAD
+        + training(step.replace("if i % 4 == 0:", "if True:")).replace(
+            "log = {}", "log = {}\n        history = log"
+        )
+    )
     untouched(HEAD + training(step.replace("log = {}\n", ""), "log = {}"))
 
 
@@ -645,12 +831,20 @@ def test_callers_read_what_a_function_returns() -> None:
         STEP
         + "right = 0\nfor i, (x, y) in enumerate(loader):\n    loss, hits = step(x, y)\n    right += hits\n    if i % 3 == 0:\n        print(loss)\nprint(right)\n"
     )
-    done = same(HEAD + text, "return loss.detach(), right", "unread_right.append(hits)", "print(loss.item())")
+    done = same(
+        HEAD + text,
+        "return loss.detach(), right",
+        "unread_right.append(hits)",
+        "print(loss.item())",
+    )
     assert ".sum()\n" in done.text
 
 
 def test_a_single_result_that_is_added_up() -> None:
-    text = STEP.replace(", right\n", "\n") + "total = 0\nfor x, y in loader:\n    total += step(x, y)\nprint(total)\n"
+    text = (
+        STEP.replace(", right\n", "\n")
+        + "total = 0\nfor x, y in loader:\n    total += step(x, y)\nprint(total)\n"
+    )
     same(HEAD + text, "unread_total.append(step(x, y))", "total += value.item()")
 
 
@@ -675,19 +869,31 @@ def test_results_once_per_epoch_are_no_waste() -> None:
 # ------------------------------------------------------------------------------------------------ read once
 def test_the_same_tensor_is_read_once() -> None:
     step = "total += loss.item()\nprint(i, loss.item())\nbar = {'loss': loss.item()}\nprint(bar)"
-    done = same(HEAD + training(step, "total = 0", "print(total)"), "loss_value = loss.item()", "total += loss_value")
+    done = same(
+        HEAD + training(step, "total = 0", "print(total)"),
+        "loss_value = loss.item()",
+        "total += loss_value",
+    )
     assert done.text.count(".item()") == 1
 
 
 def test_and_not_between_forward_and_backward() -> None:
-    text = training("print(i, loss.item())", "total = 0", "print(total)", "total += loss.item() * x.size(0)")
+    text = training(
+        "print(i, loss.item())", "total = 0", "print(total)", "total += loss.item() * x.size(0)"
+    )
     done = same(HEAD + text, "total += loss_value * x.size(0)")
     assert done.text.index("optimizer.step()") < done.text.index("loss_value = loss.item()")
 
 
 def test_each_in_its_own_way() -> None:
-    step = "kept.append(float(loss))\nprint(i, loss.item())\nbar = {'loss': loss.item()}\nprint(bar)"
-    done = same(HEAD + training(step, "kept = []", "print(kept)"), "unread_kept.append(", "loss_value = loss.item()")
+    step = (
+        "kept.append(float(loss))\nprint(i, loss.item())\nbar = {'loss': loss.item()}\nprint(bar)"
+    )
+    done = same(
+        HEAD + training(step, "kept = []", "print(kept)"),
+        "unread_kept.append(",
+        "loss_value = loss.item()",
+    )
     assert done.text.count(".item()") == 1
 
 
@@ -713,9 +919,16 @@ def test_tensors_of_one_element_that_may_have_dimensions() -> None:
 
         """
     step = "top1, top2 = accuracy(out, y, (1, 2))\nlosses.update(loss.item(), len(x))\na.update(top1.item())\nb.update(top2.item())\n"
-    text = HEAD + METER + textwrap.dedent(accuracy) + training(step + "print(losses, a, b)", "losses, a, b = Meter(), Meter(), Meter()")
+    text = (
+        HEAD
+        + METER
+        + textwrap.dedent(accuracy)
+        + training(step + "print(losses, a, b)", "losses, a, b = Meter(), Meter(), Meter()")
+    )
     same(text, "(loss, top1.reshape(1), top2.reshape(1))", "b.update(top2_value)")
-    whole = text.replace(".float().sum(", ".sum(").replace(".mul_(100 / len(y))", "")  # counts stay integers
+    whole = text.replace(".float().sum(", ".sum(").replace(
+        ".mul_(100 / len(y))", ""
+    )  # counts stay integers
     assert "hstack" not in apply("loss-item-sync", whole).text
     more = text.replace(" for k in topk]", " for k in topk] if len(topk) else None")
     assert "hstack" not in apply("loss-item-sync", more).text
@@ -749,8 +962,14 @@ INFO = "info = {'mean': total / (i + 1), 'loss': loss.item()}\n"
     ("step", "moved"),
     [
         (f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)", INFO.strip()),
-        ("total += loss.item()\nn += len(x)\nmean = total / n\nif i % 2 == 0:\n    print(mean)\n    print(n)", "mean = total / n"),
-        ("meter.update(loss.item())\ntext = f'{meter.avg:.4f} {i}'\nif i % 2 == 0:\n    print(text)", "text = f'{meter.avg:.4f} {i}'"),
+        (
+            "total += loss.item()\nn += len(x)\nmean = total / n\nif i % 2 == 0:\n    print(mean)\n    print(n)",
+            "mean = total / n",
+        ),
+        (
+            "meter.update(loss.item())\ntext = f'{meter.avg:.4f} {i}'\nif i % 2 == 0:\n    print(text)",
+            "text = f'{meter.avg:.4f} {i}'",
+        ),
         (
             "hits = (out.argmax(1) == y).sum().item()\ntotal += hits\nacc = total / len(y)\nif i % 2 == 0:\n    print(acc)",
             "acc = total / len(y)",
@@ -762,11 +981,17 @@ INFO = "info = {'mean': total / (i + 1), 'loss': loss.item()}\n"
     ],
 )
 def test_what_is_prepared_for_a_condition_moves_there(step: str, moved: str) -> None:
-    done = same(HEAD + METER + training(step, "total, n, meter = 0, 0, Meter()", "print(total, n, meter)"))
-    assert f"            {moved}\n" in done.text and f"        {moved}\n" not in done.text.replace("    " + "        " + moved, "")
+    done = same(
+        HEAD + METER + training(step, "total, n, meter = 0, 0, Meter()", "print(total, n, meter)")
+    )
+    assert f"            {moved}\n" in done.text and f"        {moved}\n" not in done.text.replace(
+        "    " + "        " + moved, ""
+    )
     gate = done.text[done.text.index("if i % 2 == 0:") :]
     assert gate.index(moved) < gate.index("print(")
-    assert "in unread_" not in gate[gate.index(moved) : gate.index("print(")]  # sums are brought up to date before
+    assert (
+        "in unread_" not in gate[gate.index(moved) : gate.index("print(")]
+    )  # sums are brought up to date before
 
 
 @pytest.mark.parametrize(
@@ -785,7 +1010,11 @@ def test_what_is_prepared_for_a_condition_moves_there(step: str, moved: str) -> 
     ],
 )
 def test_what_may_not_move(step: str) -> None:
-    text = HEAD + "others = iter(range(99))\n" + training("out = out.detach()\n" + step, "total = 0", "print(total)")
+    text = (
+        HEAD
+        + "others = iter(range(99))\n"
+        + training("out = out.detach()\n" + step, "total = 0", "print(total)")
+    )
     done = apply("loss-item-sync", text)
     assert "            info =" not in done.text
     assert output(done.text) == output(text)
@@ -798,7 +1027,11 @@ def test_a_sum_that_is_changed_before_it_is_prepared_for_the_next_step() -> None
 
 # ------------------------------------------------------------------------------------------------ spelling, comments
 def test_names_and_files() -> None:
-    text = training("total += loss.item()", "total = 0", "print(total)").replace("loss", "unread_total").replace("epoch", "value")
+    text = (
+        training("total += loss.item()", "total = 0", "print(total)")
+        .replace("loss", "unread_total")
+        .replace("epoch", "value")
+    )
     done = same(HEAD + text, "unread_total_2.append(unread_total.detach())")
     assert "for number in unread_total_2:" in done.text
 
@@ -840,12 +1073,18 @@ for epoch in range(2):
 
 
 def test_a_result_that_is_read_anyway_is_handed_on_as_a_number() -> None:
-    done = same(HEAD + ANYWAY.format(other="self.total += loss.item()", back="return loss.item()"), "self.total += loss_value")
+    done = same(
+        HEAD + ANYWAY.format(other="self.total += loss.item()", back="return loss.item()"),
+        "self.total += loss_value",
+    )
     assert "detach" not in done.text and done.text.count(".item()") == 1
 
 
 def test_a_result_that_is_not_read_otherwise_is_handed_on_as_a_tensor() -> None:
-    same(HEAD + ANYWAY.format(other="self.total += 1", back="return loss.item()"), "return loss.detach()")
+    same(
+        HEAD + ANYWAY.format(other="self.total += 1", back="return loss.item()"),
+        "return loss.detach()",
+    )
     rare = "self.total += 1\n        if self.total % 5 == 0:\n            print(loss.item())"
     same(HEAD + ANYWAY.format(other=rare, back="return loss.item()"), "return loss.detach()")
 
@@ -859,7 +1098,10 @@ HITS = "hits = out.argmax(1) == y"
 @pytest.mark.parametrize(
     ("step", "read"),
     [
-        (f"total += loss.item()\n{HITS}\nn += len(x)\ncorrect += hits.sum().item()", "torch.hstack((loss, hits.sum().double())).tolist()"),
+        (
+            f"total += loss.item()\n{HITS}\nn += len(x)\ncorrect += hits.sum().item()",
+            "torch.hstack((loss, hits.sum().double())).tolist()",
+        ),
         (
             f"{HITS}\ncorrect += int(hits.sum())\nn += x.size(0)\ntotal += float(loss) * x.size(0)",
             "torch.hstack((hits.sum().double(), loss)).tolist()",
@@ -885,8 +1127,13 @@ def test_sums_that_are_shown_in_every_step_are_read_at_once(step: str, read: str
 
 def test_meters_that_are_shown_in_every_step_are_read_at_once() -> None:
     step = "losses.update(loss.item(), x.size(0))\nhits = (out.argmax(1) == y).float()\nacc.update(hits.mean().item())\nprint(losses, acc)"
-    done = same(HEAD + METER + training(step, "losses, acc = Meter(), Meter()"), "torch.hstack((loss, hits.mean())).tolist()")
-    assert "losses.update(loss_value, x.size(0))" in done.text and done.text.index("losses.update(") > done.text.index("hstack")
+    done = same(
+        HEAD + METER + training(step, "losses, acc = Meter(), Meter()"),
+        "torch.hstack((loss, hits.mean())).tolist()",
+    )
+    assert "losses.update(loss_value, x.size(0))" in done.text and done.text.index(
+        "losses.update("
+    ) > done.text.index("hstack")
 
 
 def test_sums_of_an_evaluation_below_no_grad() -> None:
@@ -924,18 +1171,34 @@ def test_sums_that_cannot_wait_for_each_other(step: str) -> None:
 
 
 def test_counts_and_losses_are_not_mixed_where_a_device_may_lack_float64() -> None:
-    head = HEAD.replace('else "cpu")', 'else "mps" if torch.backends.mps.is_available() else "cpu")')
+    head = HEAD.replace(
+        'else "cpu")', 'else "mps" if torch.backends.mps.is_available() else "cpu")'
+    )
     done = apply(
-        "loss-item-sync", head + training(f"{HITS}\ntotal += loss.item()\ncorrect += hits.sum().item()\nprint(total, correct)", START)
+        "loss-item-sync",
+        head
+        + training(
+            f"{HITS}\ntotal += loss.item()\ncorrect += hits.sum().item()\nprint(total, correct)",
+            START,
+        ),
     )
     assert "hstack" not in done.text
-    same(head + training(f"{HITS}\ntotal += loss.item()\ncorrect += hits.float().sum().item()\nprint(total, correct)", START), "hstack")
+    same(
+        head
+        + training(
+            f"{HITS}\ntotal += loss.item()\ncorrect += hits.float().sum().item()\nprint(total, correct)",
+            START,
+        ),
+        "hstack",
+    )
 
 
 def test_a_meter_that_a_call_in_between_may_hold() -> None:
     step = "losses.update(loss.item())\nshow()\nhits = (out.argmax(1) == y).float()\nacc.update(hits.mean().item())\nprint(losses, acc)"
     start = "losses, acc = Meter(), Meter()"
-    done = apply("loss-item-sync", HEAD + METER + "def show():\n    print(losses)\n" + training(step, start))
+    done = apply(
+        "loss-item-sync", HEAD + METER + "def show():\n    print(losses)\n" + training(step, start)
+    )
     assert "hstack" not in done.text
 
 
@@ -943,7 +1206,10 @@ def test_a_meter_that_a_call_in_between_may_hold() -> None:
 @pytest.mark.parametrize(
     ("step", "line"),
     [
-        ("assert y.min() >= 0 and y.max() < 3, 'labels'", "assert (y.min() >= 0) & (y.max() < 3), 'labels'"),
+        (
+            "assert y.min() >= 0 and y.max() < 3, 'labels'",
+            "assert (y.min() >= 0) & (y.max() < 3), 'labels'",
+        ),
         (
             "if y.min() < 1 or y.max() > limit or y.sum() == 4:\n    print('odd', i)",
             "if (y.min() < 1) | (y.max() > limit) | (y.sum() == 4):",
@@ -978,7 +1244,10 @@ def test_an_assertion_fails_as_before() -> None:
     ],
 )
 def test_conditions_that_stay(step: str) -> None:
-    assert " & " not in apply("loss-item-sync", HEAD + "def check():\n    return 3\n" + training(step)).text
+    assert (
+        " & "
+        not in apply("loss-item-sync", HEAD + "def check():\n    return 3\n" + training(step)).text
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what sees or changes a value in other ways
@@ -992,7 +1261,13 @@ OTHERWISE = {  # (in front of the training, before each epoch, before the backwa
         "total += 1\ninfo = loss.item(), total\nreset()\n" + INFO_2,
         "",
     ),
-    "gate": ("", "n = 0", "", "info = loss.item(), n\nif (n := n + 1) % 2 == 0:\n    print(info)", ""),
+    "gate": (
+        "",
+        "n = 0",
+        "",
+        "info = loss.item(), n\nif (n := n + 1) % 2 == 0:\n    print(info)",
+        "",
+    ),
     "gate that calls": (
         "n = 0\ndef more():\n    global n\n    n += 1\n    return n\n",
         "",
@@ -1001,27 +1276,88 @@ OTHERWISE = {  # (in front of the training, before each epoch, before the backwa
         "",
     ),
     "alias": ("", "", "part = loss.detach()", "info = loss.item()\npart += 1\n" + INFO_2, ""),
-    "kept alias": ("", "total = 0", "part = loss.detach()", "total += loss.item()\npart += 1", "print(total)"),
+    "kept alias": (
+        "",
+        "total = 0",
+        "part = loss.detach()",
+        "total += loss.item()\npart += 1",
+        "print(total)",
+    ),
     "weights": (
         "w = model[0].weight\n",
         "",
         "",
-        "info = w.mean().item()\nfor p in model.parameters():\n    p.data.clamp_(-0.1, 0.1)\n" + INFO_2,
+        "info = w.mean().item()\nfor p in model.parameters():\n    p.data.clamp_(-0.1, 0.1)\n"
+        + INFO_2,
         "",
     ),
     "list": ("", "a = []\nb = a", "", "info = loss.item(), len(b)\na.append(i)\n" + INFO_2, ""),
-    "match": ("", "n = 1", "", "info = loss.item(), n\nmatch i + 5:\n    case n:\n        pass\n" + INFO_2, ""),
-    "locals": ("", "", "v = loss.item()", "if i % 2 == 0:\n    print('{v}'.format(**locals()), v)", ""),
-    "globals": ("def show():\n    print(globals()['v'])\n", "", "v = loss.item()", "if i % 2 == 0:\n    show()\n    print(v)", ""),
+    "match": (
+        "",
+        "n = 1",
+        "",
+        "info = loss.item(), n\nmatch i + 5:\n    case n:\n        pass\n" + INFO_2,
+        "",
+    ),
+    "locals": (
+        "",
+        "",
+        "v = loss.item()",
+        "if i % 2 == 0:\n    print('{v}'.format(**locals()), v)",
+        "",
+    ),
+    "globals": (
+        "def show():\n    print(globals()['v'])\n",
+        "",
+        "v = loss.item()",
+        "if i % 2 == 0:\n    show()\n    print(v)",
+        "",
+    ),
     "eval": ("", "", "v = loss.item()", "if i % 2 == 0:\n    print(eval('v'), v)", ""),
-    "sum by locals": ("", "total = 0", "", "total += loss.item()\nprint('{total}'.format(**locals()))", "print(total)"),
-    "f-string": ("", "", "v = loss.item()", "if i % 2 == 0:\n    print(f'{v = } {v * 100=:.3f}')", ""),
+    "sum by locals": (
+        "",
+        "total = 0",
+        "",
+        "total += loss.item()\nprint('{total}'.format(**locals()))",
+        "print(total)",
+    ),
+    "f-string": (
+        "",
+        "",
+        "v = loss.item()",
+        "if i % 2 == 0:\n    print(f'{v = } {v * 100=:.3f}')",
+        "",
+    ),
     "f-string of reads": ("", "", "", "print(f'{loss.item()=} {out.mean().item()=:.3f}')", ""),
     "list under two names": ("", "a = b = []", "", "b.append(loss.item())\nprint(len(a))", ""),
-    "list in a dict": ("", "kept = {'a': []}\nlosses = kept['a']", "", "losses.append(loss.item())\nprint(len(kept['a']))", ""),
-    "bound method": ("", "losses = []\nput = losses.append", "", "losses.append(loss.item())\nput(1)", "print(losses)"),
-    "array under two names": ("", "total = np.zeros(1)\nkept = total", "", "total += loss.item()\nprint(kept)", "print(total)"),
-    "row": ("table = np.zeros((2, 9))\n", "total = table[0]", "", "total[i] = loss.item()\nprint(table.sum())", ""),
+    "list in a dict": (
+        "",
+        "kept = {'a': []}\nlosses = kept['a']",
+        "",
+        "losses.append(loss.item())\nprint(len(kept['a']))",
+        "",
+    ),
+    "bound method": (
+        "",
+        "losses = []\nput = losses.append",
+        "",
+        "losses.append(loss.item())\nput(1)",
+        "print(losses)",
+    ),
+    "array under two names": (
+        "",
+        "total = np.zeros(1)\nkept = total",
+        "",
+        "total += loss.item()\nprint(kept)",
+        "print(total)",
+    ),
+    "row": (
+        "table = np.zeros((2, 9))\n",
+        "total = table[0]",
+        "",
+        "total[i] = loss.item()\nprint(table.sum())",
+        "",
+    ),
     "global sum": (
         "total = n = 0\ndef show():\n    print('s', total)\n",
         "",
@@ -1038,8 +1374,20 @@ OTHERWISE = {  # (in front of the training, before each epoch, before the backwa
         "",
     ),
     "read twice": ("", "", "", "print(loss.item())\nloss.data *= 2\nprint(loss.item())", ""),
-    "reduced": ("def reduce(t):\n    t.data /= 2\n", "", "", "print(loss.item())\nreduce(loss)\nprint(loss.item())", ""),
-    "drawn": ("", "total = 0", "", "total += torch.rand((), device=device).item() * torch.rand((), device=device).item()", "print(total)"),
+    "reduced": (
+        "def reduce(t):\n    t.data /= 2\n",
+        "",
+        "",
+        "print(loss.item())\nreduce(loss)\nprint(loss.item())",
+        "",
+    ),
+    "drawn": (
+        "",
+        "total = 0",
+        "",
+        "total += torch.rand((), device=device).item() * torch.rand((), device=device).item()",
+        "print(total)",
+    ),
     "next": (
         "c = iter(['a', 'bb', 'ccc'] * 9)\n",
         "total = []",
@@ -1048,7 +1396,9 @@ OTHERWISE = {  # (in front of the training, before each epoch, before the backwa
         "print(total)",
     ),
     "state": (
-        "class State: step = 0\nstate = State()\n" + UPDATES + "    def update(self, v):\n        self.log[state.step] = v\nk = Keeper()\n",
+        "class State: step = 0\nstate = State()\n"
+        + UPDATES
+        + "    def update(self, v):\n        self.log[state.step] = v\nk = Keeper()\n",
         "",
         "",
         "k.update(loss.item())\nstate.step += 1",
@@ -1092,8 +1442,20 @@ OTHERWISE = {  # (in front of the training, before each epoch, before the backwa
         "s.total += loss.item()\nprint(s)",
         "",
     ),
-    "namespace": ("import argparse\ns = argparse.Namespace(total=0.0)\n", "", "", "s.total += loss.item()\nprint(s)", ""),
-    "setattr": ("class S: total = 0.0\ns = S()\n", "", "", "s.total += loss.item()\nsetattr(s, 'total', 0.0)", "print(s.total)"),
+    "namespace": (
+        "import argparse\ns = argparse.Namespace(total=0.0)\n",
+        "",
+        "",
+        "s.total += loss.item()\nprint(s)",
+        "",
+    ),
+    "setattr": (
+        "class S: total = 0.0\ns = S()\n",
+        "",
+        "",
+        "s.total += loss.item()\nsetattr(s, 'total', 0.0)",
+        "print(s.total)",
+    ),
 }
 
 
@@ -1108,7 +1470,9 @@ QUIET_EXIT = "class Quiet:\n    def __enter__(self):\n        return self\n    d
 REPORT = "class Report:\n    def __enter__(self):\n        return self\n    def __exit__(self, *error):\n        print(kept)\n"
 
 
-@pytest.mark.parametrize("around", ["contextlib.suppress(ValueError)", "Quiet()", "Report()", "quiet()"])
+@pytest.mark.parametrize(
+    "around", ["contextlib.suppress(ValueError)", "Quiet()", "Report()", "quiet()"]
+)
 @pytest.mark.parametrize("called", [False, True])
 def test_contexts_that_see_exceptions(around: str, called: bool) -> None:
     loop = training("kept.update(loss.item())\nif i == 3:\n    raise ValueError")
@@ -1123,7 +1487,9 @@ def test_contexts_that_see_exceptions(around: str, called: bool) -> None:
 
 
 def test_a_caller_that_shows_it_at_the_end_of_all() -> None:
-    loop = "def train():\n" + indented(training("kept.update(loss.item())\nif i == 3:\n    raise SystemExit"), 4)
+    loop = "def train():\n" + indented(
+        training("kept.update(loss.item())\nif i == 3:\n    raise SystemExit"), 4
+    )
     text = (
         HEAD
         + METER
@@ -1134,11 +1500,17 @@ def test_a_caller_that_shows_it_at_the_end_of_all() -> None:
     assert output(apply("loss-item-sync", text).text) == output(text)
     plain = "kept = Meter()\ndef end():\n    pass\n" + loop.replace("if i == 3", "if i == 30")
     assert (
-        "unread_kept.append(" in apply("loss-item-sync", HEAD + METER + plain + "try:\n    train()\nfinally:\n    pass\nprint(kept)\n").text
+        "unread_kept.append("
+        in apply(
+            "loss-item-sync",
+            HEAD + METER + plain + "try:\n    train()\nfinally:\n    pass\nprint(kept)\n",
+        ).text
     )
 
 
-@pytest.mark.parametrize("use", ["kept.append(step(x, y))", "v = step(x, y)\n    if i % 5 == 0:\n        print(v)"])
+@pytest.mark.parametrize(
+    "use", ["kept.append(step(x, y))", "v = step(x, y)\n    if i % 5 == 0:\n        print(v)"]
+)
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_functions_that_may_return_something_else(use: str, epochs: int) -> None:
     one = "def step(x, y):\n    loss = F.cross_entropy(model(x.to(device)), y.to(device))\n    loss.backward()\n"
@@ -1148,7 +1520,12 @@ def test_functions_that_may_return_something_else(use: str, epochs: int) -> None
         + "else:\n    def step(x, y):\n        return 0.5\n"
     )
     for made in (one + "    if len(x) == 8:\n        return loss.item()\n", two):
-        text = HEAD + "kept = []\n" + made + f"for i, (x, y) in enumerate(loader):\n    {use}\nprint(kept)\n"
+        text = (
+            HEAD
+            + "kept = []\n"
+            + made
+            + f"for i, (x, y) in enumerate(loader):\n    {use}\nprint(kept)\n"
+        )
         assert output(apply("loss-item-sync", text).text) == output(text)
 
 
@@ -1156,7 +1533,10 @@ def test_functions_that_may_return_something_else(use: str, epochs: int) -> None
 def test_a_value_of_the_other_arm_is_not_what_is_read() -> None:
     arms = "err = (out - 1).abs().detach()\nif i % 2 == 0:\n    err = err.mean()\nelse:\n    rows.append(err.cpu().numpy())"
     untouched(HEAD + training(arms, "rows = []", "print(rows)"))
-    same(HEAD + training(arms.replace("- 1).abs()", "- 1).abs().sum()"), "rows = []", "print(rows)"), "rows.append(")
+    same(
+        HEAD + training(arms.replace("- 1).abs()", "- 1).abs().sum()"), "rows = []", "print(rows)"),
+        "rows.append(",
+    )
 
 
 def test_the_argument_of_a_call_is_not_the_number_it_becomes() -> None:
@@ -1165,7 +1545,14 @@ def test_the_argument_of_a_call_is_not_the_number_it_becomes() -> None:
 
 
 def test_what_a_sum_begins_as_counts() -> None:
-    untouched(HEAD + training("err = out.detach()\nerr += loss.detach()\nrows.append(err.cpu().numpy())", "rows = []", "print(rows)"))
+    untouched(
+        HEAD
+        + training(
+            "err = out.detach()\nerr += loss.detach()\nrows.append(err.cpu().numpy())",
+            "rows = []",
+            "print(rows)",
+        )
+    )
 
 
 PASSED = [
@@ -1180,12 +1567,20 @@ PASSED = [
 @pytest.mark.parametrize(("layer", "given"), PASSED)
 def test_layers_that_give_back_what_they_got(layer: str, given: str) -> None:
     step = f"first = {given}\nscore = layer(first)\ntotal += score.item()\nfirst.zero_()"
-    same(HEAD + f"layer = {layer}\n" + training(step, "total = 0", "print(repr(total))"), ".detach().clone()")
+    same(
+        HEAD + f"layer = {layer}\n" + training(step, "total = 0", "print(repr(total))"),
+        ".detach().clone()",
+    )
 
 
 def test_layers_that_compute_need_no_copy() -> None:
     step = "score = layer(out.detach()[:1])\ntotal += score.item()"
-    done = same(HEAD + "layer = nn.Linear(3, 1).to(device)\n" + training(step, "total = 0", "print(repr(total))"), "(score.detach())")
+    done = same(
+        HEAD
+        + "layer = nn.Linear(3, 1).to(device)\n"
+        + training(step, "total = 0", "print(repr(total))"),
+        "(score.detach())",
+    )
     assert "clone" not in done.text
 
 

@@ -79,7 +79,10 @@ def test_no_grad_becomes_inference_mode() -> None:
     ],
 )
 def test_every_spelling(imports: str, spelled: str, expected: str) -> None:
-    check(f"{imports}\n" + HEAD + EVALUATE.replace("torch.no_grad()", spelled) + TRAIN + CALL, expected)
+    check(
+        f"{imports}\n" + HEAD + EVALUATE.replace("torch.no_grad()", spelled) + TRAIN + CALL,
+        expected,
+    )
 
 
 @pytest.mark.parametrize("spelled", ["@torch.no_grad()", "@torch.no_grad"])
@@ -97,31 +100,70 @@ def test_what_is_only_read_afterwards_may_leave() -> None:
         print(f"{hits / len(out):.3f}", out.shape, float(sum(rows) / len(rows)), out.cpu().numpy().mean())
         losses.append((100.0 * hits / len(data)).item())
 """
-    check(HEAD + "def main():\n" + _indent(TRAIN) + body + "    return losses\nlosses = main()\n", "with torch.inference_mode():")
+    check(
+        HEAD + "def main():\n" + _indent(TRAIN) + body + "    return losses\nlosses = main()\n",
+        "with torch.inference_mode():",
+    )
 
 
 def test_contexts_of_other_kinds_stay() -> None:
     for spelled in ("torch.inference_mode()", "torch.set_grad_enabled(False)"):
         untouched(HEAD + EVALUATE.replace("torch.no_grad()", spelled) + TRAIN + CALL)
-    untouched(HEAD + "off = torch.no_grad()\n" + EVALUATE.replace("torch.no_grad()", "off") + TRAIN + CALL)
+    untouched(
+        HEAD + "off = torch.no_grad()\n" + EVALUATE.replace("torch.no_grad()", "off") + TRAIN + CALL
+    )
 
 
 def test_lightning_evaluates_without_gradients_itself() -> None:
-    untouched("import lightning as L\nclass M(L.LightningModule):\n    pass\n" + HEAD + EVALUATE + TRAIN + CALL)
+    untouched(
+        "import lightning as L\nclass M(L.LightningModule):\n    pass\n"
+        + HEAD
+        + EVALUATE
+        + TRAIN
+        + CALL
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what leaves
 KEEP = [
-    ("out = model(x.to(device))", "out = model(x.to(device)); kept.append(out)", "changes something that outlives"),
-    ("out = model(x.to(device))", "out = model(x.to(device)); table['last'] = out", "changes something that outlives"),
+    (
+        "out = model(x.to(device))",
+        "out = model(x.to(device)); kept.append(out)",
+        "changes something that outlives",
+    ),
+    (
+        "out = model(x.to(device))",
+        "out = model(x.to(device)); table['last'] = out",
+        "changes something that outlives",
+    ),
     ("out = model(x.to(device))", "out = model(x.to(device)); model.last = out", "keeps a tensor"),
     ("out = model(x.to(device))", "out = model(x.to(device)); state.copy_(out[0])", "outlives"),
-    ("out = model(x.to(device))", "global latest; out = latest = model(x.to(device))", "the global `latest`"),
+    (
+        "out = model(x.to(device))",
+        "global latest; out = latest = model(x.to(device))",
+        "the global `latest`",
+    ),
     ("out = model(x.to(device))", "out = model(x.to(device)); yield out", "yields"),
-    ("out = model(x.to(device))", "out = model(x.to(device)); torch.enable_grad().__enter__()", "computes gradients"),
-    ("out = model(x.to(device))", "x.requires_grad_(True); out = model(x.to(device))", "computes gradients"),
-    ("out = model(x.to(device))", "out = model(x.to(device)); extra.head = nn.Linear(3, 3)", "a module is made here"),
-    ("out = model(x.to(device))", "out = model(x.to(device)); unknown_thing.update(out)", "not known"),
+    (
+        "out = model(x.to(device))",
+        "out = model(x.to(device)); torch.enable_grad().__enter__()",
+        "computes gradients",
+    ),
+    (
+        "out = model(x.to(device))",
+        "x.requires_grad_(True); out = model(x.to(device))",
+        "computes gradients",
+    ),
+    (
+        "out = model(x.to(device))",
+        "out = model(x.to(device)); extra.head = nn.Linear(3, 3)",
+        "a module is made here",
+    ),
+    (
+        "out = model(x.to(device))",
+        "out = model(x.to(device)); unknown_thing.update(out)",
+        "not known",
+    ),
 ]
 
 
@@ -183,13 +225,18 @@ losses += kept
 
 def test_meters_that_keep_tensors_of_an_evaluation() -> None:
     """They are read by the callers, compared, and saved: what a training meter of the same class does is something else."""
-    trained = TRAIN.replace("losses = []\n", "losses = []\nmine = Meter()\n") + "        mine.update(loss.item(), len(y))\n"
+    trained = (
+        TRAIN.replace("losses = []\n", "losses = []\nmine = Meter()\n")
+        + "        mine.update(loss.item(), len(y))\n"
+    )
     done = check(HEAD + METER + METERED + trained + BEST, "with torch.inference_mode():")
     assert len(run(done.text)["kept"]) == 2
 
 
 def test_a_meter_that_training_goes_on_with() -> None:
-    text = METERED.replace("    top = Meter()\n", "").replace("    return top.avg", "    return float(top.avg)")
+    text = METERED.replace("    top = Meter()\n", "").replace(
+        "    return top.avg", "    return float(top.avg)"
+    )
     shared = METER + "top = Meter()\n" + text
     trained = TRAIN + "        top.update(loss.item(), len(y))\n" + BEST
     refused(HEAD + shared + trained, "`self.value` keeps a tensor made here")
@@ -198,11 +245,17 @@ def test_a_meter_that_training_goes_on_with() -> None:
 
 
 def test_a_meter_whose_value_is_trained_with() -> None:
-    weighted = TRAIN.replace("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y) * scale").replace(
-        "losses = []", "losses, scale = [], 1.0"
+    weighted = TRAIN.replace(
+        "F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y) * scale"
+    ).replace("losses = []", "losses, scale = [], 1.0")
+    refused(
+        HEAD + METER + METERED + weighted + "    scale = evaluate(model, test_loader)\n",
+        "may need gradients",
     )
-    refused(HEAD + METER + METERED + weighted + "    scale = evaluate(model, test_loader)\n", "may need gradients")
-    check(HEAD + METER + METERED + weighted + "    scale = 1 + evaluate(model, test_loader)\n", "with torch.inference_mode():")
+    check(
+        HEAD + METER + METERED + weighted + "    scale = 1 + evaluate(model, test_loader)\n",
+        "with torch.inference_mode():",
+    )
 
 
 def test_outputs_that_functions_get_afterwards() -> None:
@@ -214,7 +267,10 @@ def test_outputs_that_functions_get_afterwards() -> None:
 """
     more = "def measured(out, y, scale=2.0):\n    loss = F.cross_entropy(out, y)\n    loss /= scale\n    return loss\n"
     check(HEAD + METER + more + TRAIN + body, "with torch.inference_mode():")
-    refused(HEAD + METER + more.replace("    loss =", "    out += 1\n    loss =") + TRAIN + body, "`out` is changed in place")
+    refused(
+        HEAD + METER + more.replace("    loss =", "    out += 1\n    loss =") + TRAIN + body,
+        "`out` is changed in place",
+    )
 
 
 def test_lists_that_a_model_gathers_its_parts_in() -> None:
@@ -231,13 +287,19 @@ class Net(nn.Module):
         return torch.stack(found).sum(0)
 
 """
-    text = HEAD.replace("model = nn.Sequential", module + "model = Net().to(device)\nother = nn.Sequential")
-    check(text + TRAIN + "    losses.append(model(data.tensors[0].to(device)).max().item())\n", "with torch.inference_mode():")
+    text = HEAD.replace(
+        "model = nn.Sequential", module + "model = Net().to(device)\nother = nn.Sequential"
+    )
+    check(
+        text + TRAIN + "    losses.append(model(data.tensors[0].to(device)).max().item())\n",
+        "with torch.inference_mode():",
+    )
 
 
 def test_used_by_training_afterwards() -> None:
     text = TRAIN.replace(
-        "        optimizer.zero_grad()\n", "        with torch.no_grad():\n            old = model(x)\n        optimizer.zero_grad()\n"
+        "        optimizer.zero_grad()\n",
+        "        with torch.no_grad():\n            old = model(x)\n        optimizer.zero_grad()\n",
     )
     refused(
         HEAD + text.replace("F.cross_entropy(model(x), y)", "F.mse_loss(model(x), old)"),
@@ -256,7 +318,13 @@ collect()
 def distance(x):
     return F.mse_loss(model(x), bank[0][:8])
 """
-    text = HEAD + kept + TRAIN.replace("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y) + distance(x)")
+    text = (
+        HEAD
+        + kept
+        + TRAIN.replace(
+            "F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y) + distance(x)"
+        )
+    )
     refused(text, "combines it with a tensor that may need gradients")
     with pytest.raises(RuntimeError, match="[Ii]nference"):
         run(text.replace("no_grad", "inference_mode"))
@@ -264,7 +332,8 @@ def distance(x):
 
 def test_changed_in_place_afterwards() -> None:
     text = EVALUATE.replace(
-        ".item()\n    return total / len(loader.dataset)", "\n    total /= len(loader.dataset)\n    return total.item()"
+        ".item()\n    return total / len(loader.dataset)",
+        "\n    total /= len(loader.dataset)\n    return total.item()",
     )
     refused(HEAD + text + TRAIN + CALL, "changed in place")
     scope = {}
@@ -275,7 +344,8 @@ def test_changed_in_place_afterwards() -> None:
 
 def test_the_next_turn_of_a_loop_uses_it() -> None:
     text = TRAIN.replace(
-        "    model.train()\n", "    model.train()\n    if epoch:\n        losses.append(F.mse_loss(model(data.tensors[0]), soft).item())\n"
+        "    model.train()\n",
+        "    model.train()\n    if epoch:\n        losses.append(F.mse_loss(model(data.tensors[0]), soft).item())\n",
     )
     text += "    with torch.no_grad():\n        soft = model(data.tensors[0].to(device))\n"
     done = apply("no-grad-eval", HEAD + text)
@@ -296,7 +366,9 @@ class Net(nn.Module):
         return self.inner(x) * self.scale
 
 """
-    text = HEAD.replace("model = nn.Sequential", module + "model = Net().to(device)\nother = nn.Sequential")
+    text = HEAD.replace(
+        "model = nn.Sequential", module + "model = Net().to(device)\nother = nn.Sequential"
+    )
     first = "print(evaluate(model, test_loader))\n"
     refused(text + EVALUATE + first + TRAIN + CALL, "`self.scale` keeps a tensor")
     check(text + EVALUATE + TRAIN + CALL, "inference_mode")  # training has made the table before
@@ -328,7 +400,10 @@ class Net(nn.Module):
 
 """
     for result in ("self.kept", "self.kept[None]", "self.kept.view(1, -1)"):
-        text = HEAD.replace("model = nn.Sequential", helper.format(result=result) + "model = Net().to(device)\nother = nn.Sequential")
+        text = HEAD.replace(
+            "model = nn.Sequential",
+            helper.format(result=result) + "model = Net().to(device)\nother = nn.Sequential",
+        )
         text += EVALUATE + "print(evaluate(model, test_loader))\n" + TRAIN
         refused(text + CALL, "keeps a tensor")
         with pytest.raises(RuntimeError, match="[Ii]nference"):
@@ -336,8 +411,14 @@ class Net(nn.Module):
 
 
 def test_remembered_results() -> None:
-    text = "import functools\n" + HEAD + "@functools.lru_cache\ndef weights(n):\n    return torch.ones(n)\n"
-    text += EVALUATE.replace("model(x.to(device))", "model(x.to(device)) * weights(3)") + TRAIN + CALL
+    text = (
+        "import functools\n"
+        + HEAD
+        + "@functools.lru_cache\ndef weights(n):\n    return torch.ones(n)\n"
+    )
+    text += (
+        EVALUATE.replace("model(x.to(device))", "model(x.to(device)) * weights(3)") + TRAIN + CALL
+    )
     refused(text, "remembers its results")
 
 
@@ -357,7 +438,10 @@ class Cached(torch.utils.data.Dataset):
 
 """
     refused(
-        HEAD.replace("data = TensorDataset", dataset + "data = Cached()\nunused = TensorDataset") + EVALUATE + TRAIN + CALL,
+        HEAD.replace("data = TensorDataset", dataset + "data = Cached()\nunused = TensorDataset")
+        + EVALUATE
+        + TRAIN
+        + CALL,
         "also for training",
     )
 
@@ -383,44 +467,70 @@ def test_a_loop_over_batches() -> None:
         .replace("            ", "        ")
     )
     done = check(HEAD + text + TRAIN + CALL, "with torch.inference_mode():")
-    assert "    # all of them\n    with torch.inference_mode():\n        for x, y in loader:\n            out" in done.text
+    assert (
+        "    # all of them\n    with torch.inference_mode():\n        for x, y in loader:\n            out"
+        in done.text
+    )
 
 
 def test_a_function_without_a_loop() -> None:
     text = "def predict(model, rows):\n    model.eval()\n    return model(rows.to(device)).argmax(1).tolist()\n"
-    check(HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]))\n", "@torch.inference_mode()")
+    check(
+        HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]))\n",
+        "@torch.inference_mode()",
+    )
 
 
 def test_a_function_that_returns_a_tensor_gets_no_grad() -> None:
     """Where callers train with it; a result that they only read does no harm."""
     text = "def predict(model, rows):\n    model.eval()\n    return model(rows.to(device))\n"
-    check(HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]).mean().item())\n", "@torch.inference_mode()")
-    soft = TRAIN.replace("        optimizer.zero_grad()\n", "        soft = predict(model, x).detach()\n        optimizer.zero_grad()\n")
-    check(HEAD + text + soft.replace("F.cross_entropy(model(x), y)", "F.mse_loss(model(x), soft)"), "@torch.no_grad()")
+    check(
+        HEAD + text + TRAIN + "    losses.append(predict(model, data.tensors[0]).mean().item())\n",
+        "@torch.inference_mode()",
+    )
+    soft = TRAIN.replace(
+        "        optimizer.zero_grad()\n",
+        "        soft = predict(model, x).detach()\n        optimizer.zero_grad()\n",
+    )
+    check(
+        HEAD + text + soft.replace("F.cross_entropy(model(x), y)", "F.mse_loss(model(x), soft)"),
+        "@torch.no_grad()",
+    )
     changed = "    soft = predict(model, data.tensors[0])\n    soft += 1\n    losses.append(soft.mean().item())\n"
     check(HEAD + text + TRAIN + changed, "@torch.no_grad()")
 
 
 def test_statements_after_the_update() -> None:
-    text = TRAIN.replace("    for x, y in loader:\n        x, y =", "    for x, y in [data.tensors]:\n        x, y =")
+    text = TRAIN.replace(
+        "    for x, y in loader:\n        x, y =", "    for x, y in [data.tensors]:\n        x, y ="
+    )
     text += "        out = model(x)\n        losses.append(F.cross_entropy(out, y).item())\n"
     check(HEAD + text, "with torch.inference_mode():")
 
 
 def test_a_pass_that_shares_its_name_with_the_trained_one() -> None:
-    text = TRAIN.replace("loss = F.cross_entropy(model(x), y)", "output = model(x)\n        loss = F.cross_entropy(output, y)")
+    text = TRAIN.replace(
+        "loss = F.cross_entropy(model(x), y)",
+        "output = model(x)\n        loss = F.cross_entropy(output, y)",
+    )
     text += "        if epoch:\n            model.eval()\n            output = model(x)\n"
     text += "        losses.append(F.cross_entropy(output, y).item())\n"
     check(HEAD + text, "with torch.inference_mode():")
 
 
 def test_seldom_ones_are_left_alone() -> None:
-    untouched(HEAD + TRAIN + "        if len(losses) % 5 == 0:\n            sample = model(x)\n            print(sample.mean().item())\n")
+    untouched(
+        HEAD
+        + TRAIN
+        + "        if len(losses) % 5 == 0:\n            sample = model(x)\n            print(sample.mean().item())\n"
+    )
 
 
 def test_generators_get_no_decorator() -> None:
     text = "def predictions(model, rows):\n    for row in rows.split(8):\n        yield model(row).argmax(1).tolist()\n"
-    untouched(HEAD + text + TRAIN + "    losses.append(list(predictions(model, data.tensors[0])))\n")
+    untouched(
+        HEAD + text + TRAIN + "    losses.append(list(predictions(model, data.tensors[0])))\n"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ gradients that are needed
@@ -490,13 +600,20 @@ def test_a_function_that_is_also_trained_with_under_autocast() -> None:
 
 
 def test_an_evaluation_within_the_autocast_block_of_training_keeps_no_grad() -> None:
-    inside = "            with torch.no_grad():\n                losses.append(forward(x, y).item())\n"
-    text = HEAD + SHARED.replace("            loss = forward(x, y)\n", inside + "            loss = forward(x, y)\n")
+    inside = (
+        "            with torch.no_grad():\n                losses.append(forward(x, y).item())\n"
+    )
+    text = HEAD + SHARED.replace(
+        "            loss = forward(x, y)\n", inside + "            loss = forward(x, y)\n"
+    )
     refused(text, "the autocast block around it")
     called = "            losses.append(probe(x, y))\n"
     text = HEAD + "@torch.no_grad()\ndef probe(x, y):\n    return forward(x, y).item()\n" + SHARED
     refused(
-        text.replace("            loss = forward(x, y)\n", called + "            loss = forward(x, y)\n"), "the autocast block around it"
+        text.replace(
+            "            loss = forward(x, y)\n", called + "            loss = forward(x, y)\n"
+        ),
+        "the autocast block around it",
     )
 
 
@@ -518,7 +635,9 @@ def test_results_that_are_asked_for_their_graph(after: str) -> None:
     text = HEAD + "out = model(torch.ones(4, 4).to(device))\n" + after + "\n" + TRAIN
     run(text)
     done = apply("no-grad-eval", text)
-    assert not done.fixes and ("looks at the gradient" in done.refusals or "reads gradients" in done.refusals)
+    assert not done.fixes and (
+        "looks at the gradient" in done.refusals or "reads gradients" in done.refusals
+    )
 
 
 def test_models_that_ask_for_the_mode() -> None:
@@ -546,7 +665,10 @@ out = model(torch.ones(4, 4).to(device)).sum().item()
 
 def test_parameters_may_be_asked() -> None:
     ask = "count = sum(p.numel() for p in model.parameters() if p.requires_grad)\n"
-    check(HEAD + ask + "out = model(torch.ones(4, 4).to(device)).sum().item()\n" + TRAIN, "with torch.inference_mode():")
+    check(
+        HEAD + ask + "out = model(torch.ones(4, 4).to(device)).sum().item()\n" + TRAIN,
+        "with torch.inference_mode():",
+    )
 
 
 # ------------------------------------------------------------------------------------------------ ways to autograd that are easily missed
@@ -563,7 +685,10 @@ def outs():
     [
         ("[*[outs()]]", "(model(x) * kept[0][:len(x)]).sum()"),
         ("TensorDataset(outs())", "(model(x) * kept[0:len(x)][0]).sum()"),
-        ("nn.Embedding.from_pretrained(outs(), freeze=False)", "(model(x) - kept.weight[:len(x)]).sum()"),
+        (
+            "nn.Embedding.from_pretrained(outs(), freeze=False)",
+            "(model(x) - kept.weight[:len(x)]).sum()",
+        ),
         ("F.relu(outs(), inplace=True)", "0"),
         ("F.dropout(outs(), 0.5, True, True)", "0"),
         ("torch.clamp_(outs(), 0, 1)", "0"),
@@ -573,23 +698,43 @@ def outs():
     ],
 )
 def test_ways_to_autograd(made: str, used: str) -> None:
-    untouched(HEAD + OUTS + f"kept = {made}\n" + TRAIN.replace("(model(x), y)", f"(model(x), y) + {used}"))
+    untouched(
+        HEAD + OUTS + f"kept = {made}\n" + TRAIN.replace("(model(x), y)", f"(model(x), y) + {used}")
+    )
 
 
 def test_masks_that_are_made_in_the_place_itself() -> None:
-    for mask in ("out.max(1).values > 0", "(p := torch.max(out, 1).values) > 0", "(out.sort(1).values[:, 0] > 0) * 1.0"):
+    for mask in (
+        "out.max(1).values > 0",
+        "(p := torch.max(out, 1).values) > 0",
+        "(out.sort(1).values[:, 0] > 0) * 1.0",
+    ):
         block = f"with torch.no_grad():\n    out = model(data.tensors[0].to(device))\n    kept = {mask}\n"
-        untouched(HEAD + block + TRAIN.replace("(model(x), y)", "(model(x), y) + (model(x)[:, 0] * kept[:len(x)]).sum()"))
+        untouched(
+            HEAD
+            + block
+            + TRAIN.replace(
+                "(model(x), y)", "(model(x), y) + (model(x)[:, 0] * kept[:len(x)]).sum()"
+            )
+        )
 
 
 def test_a_result_in_a_dict_that_is_changed_in_place() -> None:
-    outs = OUTS.replace("return model(data.tensors[0].to(device))", "return {'a': model(data.tensors[0].to(device)).sum()}")
+    outs = OUTS.replace(
+        "return model(data.tensors[0].to(device))",
+        "return {'a': model(data.tensors[0].to(device)).sum()}",
+    )
     for body in ("d['a'] /= 2", "for k in d:\n    d[k] /= 2"):
         untouched(HEAD + outs + TRAIN + f"d = outs()\n{body}\nlosses.append(d['a'].item())\n")
-    check(HEAD + outs + TRAIN + "d = outs()\nlosses.append(d['a'].item())\n", "@torch.inference_mode()")
+    check(
+        HEAD + outs + TRAIN + "d = outs()\nlosses.append(d['a'].item())\n",
+        "@torch.inference_mode()",
+    )
 
 
 def test_hooks_may_keep_what_a_model_makes() -> None:
     hook = "acts = {}\nmodel[0].register_forward_hook(lambda m, i, o: acts.setdefault('a', o.detach()))\n"
-    used = TRAIN.replace("(model(x), y)", "(model(x), y) + (acts['a'] * model[0].weight.sum()).mean()")
+    used = TRAIN.replace(
+        "(model(x), y)", "(model(x), y) + (acts['a'] * model[0].weight.sum()).mean()"
+    )
     refused(HEAD + hook + EVALUATE + "evaluate(model, test_loader)\n" + used, "the hook of line")

@@ -38,7 +38,9 @@ BOTH = "x, y = x.to(device), y.to(device)"
 
 
 def script(move: str = BOTH, device: str = AUTO, loader: str = "", more: str = "") -> str:
-    return HEAD.format(move=move.replace("\n", "\n        "), device=device, loader=loader, more=more)
+    return HEAD.format(
+        move=move.replace("\n", "\n        "), device=device, loader=loader, more=more
+    )
 
 
 def made(**parts: str) -> Applied:
@@ -67,25 +69,51 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--device", default="cuda")
 args = parser.parse_args()
 """
-    done = apply(RULE, options + script(move="x = x.to(args.device)\ny = y.to(args.device)", device="args.device"))
-    assert done.lines == [f"{v} = {v}.to(args.device, non_blocking=torch.cuda.is_available())" for v in "xy"]
+    done = apply(
+        RULE,
+        options + script(move="x = x.to(args.device)\ny = y.to(args.device)", device="args.device"),
+    )
+    assert done.lines == [
+        f"{v} = {v}.to(args.device, non_blocking=torch.cuda.is_available())" for v in "xy"
+    ]
 
 
 @pytest.mark.parametrize(
     ("move", "expected"),
     [
-        ("x, y = x.cuda(), y.cuda()", ["x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)"]),
-        ("x, y = x.cuda(0), y.cuda(0)", ["x, y = x.cuda(0, non_blocking=True), y.cuda(0, non_blocking=True)"]),
-        ("x, y = [t.to(device) for t in (x, y)]", ["x, y = [t.to(device, non_blocking=True) for t in (x, y)]"]),
-        ("x, y = map(lambda t: t.to(device), (x, y))", ["x, y = map(lambda t: t.to(device, non_blocking=True), (x, y))"]),
-        ("if device.type == 'cuda':\n    x, y = x.cuda(), y.cuda()", ["x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)"]),
+        (
+            "x, y = x.cuda(), y.cuda()",
+            ["x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)"],
+        ),
+        (
+            "x, y = x.cuda(0), y.cuda(0)",
+            ["x, y = x.cuda(0, non_blocking=True), y.cuda(0, non_blocking=True)"],
+        ),
+        (
+            "x, y = [t.to(device) for t in (x, y)]",
+            ["x, y = [t.to(device, non_blocking=True) for t in (x, y)]"],
+        ),
+        (
+            "x, y = map(lambda t: t.to(device), (x, y))",
+            ["x, y = map(lambda t: t.to(device, non_blocking=True), (x, y))"],
+        ),
+        (
+            "if device.type == 'cuda':\n    x, y = x.cuda(), y.cuda()",
+            ["x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)"],
+        ),
         (
             "x = x.to(device=device, dtype=torch.float32)\ny = y.to(device)",
-            ["x = x.to(device=device, dtype=torch.float32, non_blocking=True)", "y = y.to(device, non_blocking=True)"],
+            [
+                "x = x.to(device=device, dtype=torch.float32, non_blocking=True)",
+                "y = y.to(device, non_blocking=True)",
+            ],
         ),
         (
             "x = torch.autograd.Variable(x.type(torch.cuda.FloatTensor))\ny = y.cuda()",
-            ["x = torch.autograd.Variable(x.type(torch.cuda.FloatTensor, non_blocking=True))", "y = y.cuda(non_blocking=True)"],
+            [
+                "x = torch.autograd.Variable(x.type(torch.cuda.FloatTensor, non_blocking=True))",
+                "y = y.cuda(non_blocking=True)",
+            ],
         ),
     ],
 )
@@ -100,13 +128,17 @@ def test_dict_batches_and_helpers() -> None:
 
 
 def test_inside_calls() -> None:
-    text = script().replace(BOTH, "pass").replace("model(x), y", "model(x.to(device)), y.to(device)")
+    text = (
+        script().replace(BOTH, "pass").replace("model(x), y", "model(x.to(device)), y.to(device)")
+    )
     call = "nn.functional.mse_loss(model(x.to(device, non_blocking=True)), y.to(device, non_blocking=True))"
     assert f"loss={call}".replace(" ", "") == "".join(apply(RULE, text).lines).replace(" ", "")
 
 
 def test_copy_into_a_buffer_on_the_device() -> None:
-    done = made(more="held = torch.empty(8, 4).cuda()", move="held.copy_(x)\nx = held\ny = y.cuda()")
+    done = made(
+        more="held = torch.empty(8, 4).cuda()", move="held.copy_(x)\nx = held\ny = y.cuda()"
+    )
     assert done.lines == ["held.copy_(x, non_blocking=True)", "y = y.cuda(non_blocking=True)"]
 
 
@@ -126,7 +158,10 @@ def test_nothing_to_do(move: str) -> None:
 
 
 def test_copies_outside_of_loops_are_left_alone() -> None:
-    assert made(move="pass", more="first, _ = next(iter(loader))\nfirst = first.to(device)").findings == ()
+    assert (
+        made(move="pass", more="first, _ = next(iter(loader))\nfirst = first.to(device)").findings
+        == ()
+    )
 
 
 def test_nothing_on_a_cpu() -> None:
@@ -150,7 +185,9 @@ class Nested:
 def collate(rows):
     return Nested(torch.stack([x for x, _ in rows])), torch.stack([y for _, y in rows])
 """
-    text = script(move="x, y = x.to(device), y.to(device)\nx = x.tensor", loader=", collate_fn=collate")
+    text = script(
+        move="x, y = x.to(device), y.to(device)\nx = x.tensor", loader=", collate_fn=collate"
+    )
     done = apply(RULE, text.replace("torch.manual_seed", nested + "\ntorch.manual_seed", 1))
     assert "x.to(device), y.to(device, non_blocking=True)" in done.text
 
@@ -162,7 +199,9 @@ def test_unknown_batches() -> None:
 
 def test_a_helper_that_also_copies_back() -> None:
     helper = "def put(t, where):\n    return t.to(where)\n"
-    done = made(more=helper, move='x, y = put(x, device), put(y, device)\nback = put(model(x), "cpu")')
+    done = made(
+        more=helper, move='x, y = put(x, device), put(y, device)\nback = put(model(x), "cpu")'
+    )
     assert not done.fixes and "may be on a GPU" in done.refusals
 
 
@@ -172,7 +211,9 @@ def test_batches_that_are_changed_afterwards() -> None:
         assert "in place afterwards" in done.refusals, change
     assert made(move="x.mul_(2)\n" + BOTH).fixes  # before the copy
     assert made(move=BOTH + "\nx.mul_(2)").fixes  # the copy itself
-    assert made(move="a, b = x.to(device), y.to(device)\nseen = (x + 1) / 2\nseen.clamp_(0, 1)\nx, y = a, b").fixes  # something else
+    assert made(
+        move="a, b = x.to(device), y.to(device)\nseen = (x + 1) / 2\nseen.clamp_(0, 1)\nx, y = a, b"
+    ).fixes  # something else
 
 
 def test_batches_that_a_framework_moves() -> None:
@@ -195,7 +236,10 @@ PREPARED = "from accelerate import Accelerator\naccelerator = Accelerator()\nloa
 def placed(move: str, more: str = PREPARED) -> Applied:
     """The rewrite; both texts compute the same with a class that stands in for Accelerate's."""
     done = made(move=move, more=more)
-    texts = [t.replace("from accelerate import Accelerator\n", ACCELERATOR) for t in (done.before, done.text)]
+    texts = [
+        t.replace("from accelerate import Accelerator\n", ACCELERATOR)
+        for t in (done.before, done.text)
+    ]
     assert run(texts[0])["losses"] == run(texts[1])["losses"]
     return done
 
@@ -216,10 +260,13 @@ def test_copies_to_where_the_batch_is_go(move: str, line: str) -> None:
 
 
 def test_a_dict_of_what_is_there_already() -> None:
-    text = script(move="batch = {k: v.to(accelerator.device) for k, v in batch.items()}\nx, y = batch['x'], batch['y']", more=PREPARED)
-    text = text.replace("dataset = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))", "dataset = Rows()").replace(
-        "for x, y in loader", "for batch in loader"
+    text = script(
+        move="batch = {k: v.to(accelerator.device) for k, v in batch.items()}\nx, y = batch['x'], batch['y']",
+        more=PREPARED,
     )
+    text = text.replace(
+        "dataset = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))", "dataset = Rows()"
+    ).replace("for x, y in loader", "for batch in loader")
     text = text.replace(
         "torch.manual_seed(0)",
         "class Rows(torch.utils.data.Dataset):\n    def __len__(self):\n        return 24\n    def __getitem__(self, i):\n        return {'x': torch.ones(4) * i, 'y': torch.ones(1)}\n\ntorch.manual_seed(0)",
@@ -227,7 +274,10 @@ def test_a_dict_of_what_is_there_already() -> None:
     )
     done = apply(RULE, text)
     assert ".items()" not in done.text and done.fixes
-    texts = [t.replace("from accelerate import Accelerator\n", ACCELERATOR) for t in (done.before, done.text)]
+    texts = [
+        t.replace("from accelerate import Accelerator\n", ACCELERATOR)
+        for t in (done.before, done.text)
+    ]
     assert run(texts[0])["losses"] == run(texts[1])["losses"]
 
 
@@ -236,10 +286,19 @@ def test_a_dict_of_what_is_there_already() -> None:
     [
         ("x, y = x.to(device), y.to(device)", PREPARED),  # another device, perhaps
         ("x = x.to(accelerator.device, torch.float64)\nx = x.float()", PREPARED),
-        ("x = x.to(accelerator.device)", PREPARED.replace("Accelerator()", "Accelerator(device_placement=False)")),
-        ("x = x.to(accelerator.device)", PREPARED.replace("loader = acc", "prepared = acc")),  # the loop goes over the other one
+        (
+            "x = x.to(accelerator.device)",
+            PREPARED.replace("Accelerator()", "Accelerator(device_placement=False)"),
+        ),
+        (
+            "x = x.to(accelerator.device)",
+            PREPARED.replace("loader = acc", "prepared = acc"),
+        ),  # the loop goes over the other one
         ("x = x.to(accelerator.device)", PREPARED + "\nloader = DataLoader(dataset, batch_size=4)"),
-        ("x = x.to(accelerator.device)", PREPARED.replace("loader = acc", "if len(dataset) > 3:\n    loader = acc")),
+        (
+            "x = x.to(accelerator.device)",
+            PREPARED.replace("loader = acc", "if len(dataset) > 3:\n    loader = acc"),
+        ),
         ("x = x.to(other.device)", PREPARED + "\nother = Accelerator()"),
     ],
 )
@@ -265,9 +324,10 @@ loader = DataLoader(dataset, batch_size=8)
 """
     done = apply(
         RULE,
-        script(move="x, y = batch['B' if flip else 'A'].to(device), batch['A' if flip else 'B'].to(device)", more=data).replace(
-            "for x, y in", "for batch in"
-        ),
+        script(
+            move="x, y = batch['B' if flip else 'A'].to(device), batch['A' if flip else 'B'].to(device)",
+            more=data,
+        ).replace("for x, y in", "for batch in"),
     )
     assert done.text.count("non_blocking=True") == 2
     assert run(done.text)["losses"] == run(done.before)["losses"]
@@ -341,12 +401,16 @@ def crop(image, target):
 """
 
 
-def test_targets_of_a_batch_that_is_turned_around_by_zip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_targets_of_a_batch_that_is_turned_around_by_zip(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A package of the project called as a library is (datasets), keys that are one of several, one element replaced."""
     text = DETECTION
     files = {"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS}
     done = apply(RULE, text, files=files)
-    assert done.lines == ["targets = [{k: v.to(device, non_blocking=True) for k, v in t.items()} for t in targets]"]
+    assert done.lines == [
+        "targets = [{k: v.to(device, non_blocking=True) for k, v in t.items()} for t in targets]"
+    ]
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -356,11 +420,23 @@ def test_targets_of_a_batch_that_is_turned_around_by_zip(monkeypatch: pytest.Mon
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-@pytest.mark.parametrize("change", ["batch[1] = [Held(t) for t in batch[1]]", "batch[int(len(batch) > 1)] = [Held(t) for t in batch[1]]"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "batch[1] = [Held(t) for t in batch[1]]",
+        "batch[int(len(batch) > 1)] = [Held(t) for t in batch[1]]",
+    ],
+)
 def test_targets_that_are_replaced_are_no_tensors(change: str) -> None:
     held = "class Held(dict):\n    def items(self):\n        return [(k, Box()) for k in self]\n\nclass Box:\n    def to(self, device):\n        return self\n"
-    text = DETECTION.replace("# more", held).replace("    return tuple(batch)", f"    {change}\n    return tuple(batch)")
-    done = apply(RULE, text, files={"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS})
+    text = DETECTION.replace("# more", held).replace(
+        "    return tuple(batch)", f"    {change}\n    return tuple(batch)"
+    )
+    done = apply(
+        RULE,
+        text,
+        files={"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS},
+    )
     assert not done.fixes
 
 

@@ -22,7 +22,11 @@ PLAIN = "DataLoader(Files(), batch_size=4, shuffle=True)"
 def loader_workers(text: str, cores: int, **environment: str) -> Any:
     """What the helper in a rewritten script gives on a machine with so many cores."""
     tree = ast.parse(text)
-    definition = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("loader_workers"))
+    definition = next(
+        n
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef) and n.name.startswith("loader_workers")
+    )
 
     class Os:
         environ = environment
@@ -64,7 +68,9 @@ def test_a_guarded_script_gets_workers_however_they_are_started() -> None:
 
 
 @pytest.mark.parametrize("default", ["fork", "spawn", "forkserver"])
-def test_an_unguarded_script_gets_workers_where_they_are_forked(default: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unguarded_script_gets_workers_where_they_are_forked(
+    default: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = apply(RULE, script(PLAIN, guard=False)).text
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: None)
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: [default, "other"])
@@ -74,19 +80,34 @@ def test_an_unguarded_script_gets_workers_where_they_are_forked(default: str, mo
 
 
 @pytest.mark.parametrize(
-    "reader", ["cv2.imread", "scipy.misc.imread", "scipy.io.loadmat", "matplotlib.image.imread", "tifffile.imread", "numpy.load"]
+    "reader",
+    [
+        "cv2.imread",
+        "scipy.misc.imread",
+        "scipy.io.loadmat",
+        "matplotlib.image.imread",
+        "tifffile.imread",
+        "numpy.load",
+    ],
 )
 def test_functions_that_read_files(reader: str) -> None:
     module, _, name = reader.rpartition(".")
-    dataset = FILES.replace("torch.load(self.paths[index])", f"torch.as_tensor({name}(self.paths[index]))")
+    dataset = FILES.replace(
+        "torch.load(self.paths[index])", f"torch.as_tensor({name}(self.paths[index]))"
+    )
     assert apply(RULE, script(PLAIN, dataset=f"from {module} import {name}\n" + dataset)).fixes
 
 
-@pytest.mark.parametrize("draw", ["scipy.stats.norm.rvs(size=4)", "skimage.util.random_noise(x)", "os.urandom(4)"])
+@pytest.mark.parametrize(
+    "draw", ["scipy.stats.norm.rvs(size=4)", "skimage.util.random_noise(x)", "os.urandom(4)"]
+)
 def test_functions_that_draw_in_libraries_that_mostly_do_not(draw: str) -> None:
     module = draw.partition("(")[0].rpartition(".")[0] if "norm" not in draw else "scipy.stats"
     dataset = FILES.replace("return x, x.sum()", f"{draw}\n        return x, x.sum()")
-    assert "what an item of Files draws is not known" in apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset)).refusals
+    assert (
+        "what an item of Files draws is not known"
+        in apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset)).refusals
+    )
 
 
 def test_asking_for_the_start_method_does_not_settle_it() -> None:
@@ -98,7 +119,10 @@ def test_asking_for_the_start_method_does_not_settle_it() -> None:
 
 @pytest.mark.parametrize(
     "loader",
-    ["DataLoader(Files(), batch_size=4, collate_fn=lambda items: items)", "DataLoader(Local(), batch_size=4)"],
+    [
+        "DataLoader(Files(), batch_size=4, collate_fn=lambda items: items)",
+        "DataLoader(Local(), batch_size=4)",
+    ],
 )
 def test_what_cannot_be_pickled_is_only_forked(loader: str) -> None:
     more = textwrap.dedent("class Local(Files):\n    pass") if "Local" in loader else ""
@@ -120,7 +144,11 @@ def test_modules_under_other_names() -> None:
 
 # ------------------------------------------------------------------------------------------------ where the number is decided
 def test_one_helper_for_several_loaders() -> None:
-    text = script(PLAIN, more="val = DataLoader(Files(8), batch_size=8)", epoch="for x, y in val:\n    model(x)")
+    text = script(
+        PLAIN,
+        more="val = DataLoader(Files(8), batch_size=8)",
+        epoch="for x, y in val:\n    model(x)",
+    )
     found = apply(RULE, text)
     assert found.text.count("def loader_workers") == 1
     assert found.text.count("num_workers=loader_workers()") == 2
@@ -134,20 +162,33 @@ def test_a_small_number_is_raised_and_never_lowered(few: int) -> None:
 
 @pytest.mark.parametrize("workers", ["4", "os.cpu_count()", "count()", "16"])
 def test_other_numbers_are_somebody_s_choice(workers: str) -> None:
-    text = script(f"DataLoader(Files(), batch_size=4, num_workers={workers})", dataset="import os\nfrom x import count\n" + FILES)
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers={workers})",
+        dataset="import os\nfrom x import count\n" + FILES,
+    )
     assert not apply(RULE, text).findings
 
 
 def test_a_number_given_by_position() -> None:
-    assert "None, None, max(2, loader_workers()))" in apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)")).text
+    assert (
+        "None, None, max(2, loader_workers()))"
+        in apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)")).text
+    )
 
 
 def test_a_dict() -> None:
     more = "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    extra = {'num_workers': 1, 'persistent_workers': True}\n    options.update(extra)"
     found = apply(RULE, script("DataLoader(Files(), **options)", more=more))
-    assert "extra = {'num_workers': max(1, loader_workers()), 'persistent_workers': True}" in found.text.replace('"', "'")
     assert (
-        found.fixes[0].node.lineno == found.before.splitlines().index("        extra = {'num_workers': 1, 'persistent_workers': True}") + 1
+        "extra = {'num_workers': max(1, loader_workers()), 'persistent_workers': True}"
+        in found.text.replace('"', "'")
+    )
+    assert (
+        found.fixes[0].node.lineno
+        == found.before.splitlines().index(
+            "        extra = {'num_workers': 1, 'persistent_workers': True}"
+        )
+        + 1
     )
 
 
@@ -160,10 +201,14 @@ args = parser.parse_args()
 
 
 @pytest.mark.parametrize(
-    ("default", "expected"), [(0, "loader_workers()"), (1, "max(1, loader_workers())"), (2, "max(2, loader_workers())")]
+    ("default", "expected"),
+    [(0, "loader_workers()"), (1, "max(1, loader_workers())"), (2, "max(2, loader_workers())")],
 )
 def test_the_default_of_an_option(default: int, expected: str) -> None:
-    text = script("DataLoader(Files(), batch_size=4, num_workers=int(args.workers))", dataset=FILES + ARGS.format(default=default))
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=int(args.workers))",
+        dataset=FILES + ARGS.format(default=default),
+    )
     found = apply(RULE, text)
     assert f"default={expected})" in found.text
     assert "num_workers=int(args.workers)" in found.text
@@ -179,7 +224,11 @@ def test_an_option_that_is_read_for_something_else() -> None:
 
 def test_an_option_that_is_also_compared_and_printed() -> None:
     more = 'if args.workers > 0:\n    print(f"{args.workers} workers")'
-    text = script("DataLoader(Files(), batch_size=4, num_workers=args.workers)", dataset=FILES + ARGS.format(default=1), more=more)
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=args.workers)",
+        dataset=FILES + ARGS.format(default=1),
+        more=more,
+    )
     assert "default=max(1, loader_workers())" in apply(RULE, text).text
 
 
@@ -198,22 +247,36 @@ def test_a_parameter_that_the_caller_gives() -> None:
 
 def test_a_factory_in_another_file() -> None:
     factory = "from torch.utils.data import DataLoader\n\ndef make(data):\n    return DataLoader(data, batch_size=4, shuffle=True)\n"
-    found = apply(RULE, script("make(Files())", dataset="from factory import make\n" + FILES), files={"factory.py": factory})
+    found = apply(
+        RULE,
+        script("make(Files())", dataset="from factory import make\n" + FILES),
+        files={"factory.py": factory},
+    )
     assert "num_workers=loader_workers()" in found.texts["factory.py"]
     assert "def loader_workers" in found.texts["factory.py"]
     assert "loader_workers" not in found.text
 
 
 def test_a_constant_at_the_top() -> None:
-    text = script("DataLoader(Files(), batch_size=4, num_workers=WORKERS)", dataset="WORKERS = 2\n" + FILES)
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=WORKERS)", dataset="WORKERS = 2\n" + FILES
+    )
     assert "WORKERS = max(2, loader_workers())" in apply(RULE, text).text
 
 
 # ------------------------------------------------------------------------------------------------ what is left alone
 def files(item: str = "return x, x.sum()", init: str = "", more: str = "", before: str = "") -> str:
     """The dataset of files with other code in it."""
-    text = before + FILES.replace("        return x, x.sum()\n", textwrap.indent(item, "        ") + "\n")
-    return text.replace("range(n)]\n", "range(n)]\n" + (textwrap.indent(init, "        ") + "\n" if init else "")) + more
+    text = before + FILES.replace(
+        "        return x, x.sum()\n", textwrap.indent(item, "        ") + "\n"
+    )
+    return (
+        text.replace(
+            "range(n)]\n",
+            "range(n)]\n" + (textwrap.indent(init, "        ") + "\n" if init else ""),
+        )
+        + more
+    )
 
 
 ITERABLE = """
@@ -260,7 +323,11 @@ class Files(IterableDataset):
 def test_what_is_left_alone(text: str, reason: str) -> None:
     found = apply(RULE, text)
     assert reason in found.refusals
-    assert not any("Files" in ast.unparse(f.node) or "args" in ast.unparse(f.node) for f in found.fixes if isinstance(f.node, ast.Call))
+    assert not any(
+        "Files" in ast.unparse(f.node) or "args" in ast.unparse(f.node)
+        for f in found.fixes
+        if isinstance(f.node, ast.Call)
+    )
 
 
 def test_a_sampler_that_training_steers() -> None:
@@ -275,22 +342,32 @@ class Hard(Sampler):
         return iter(self.order)
 """
     more = "sampler = Hard()"
-    plain = script("DataLoader(Files(), batch_size=4, sampler=sampler)", dataset=FILES + sampler, more=more)
+    plain = script(
+        "DataLoader(Files(), batch_size=4, sampler=sampler)", dataset=FILES + sampler, more=more
+    )
     assert "num_workers=loader_workers()" in apply(RULE, plain).text
     steered = script(
-        "DataLoader(Files(), batch_size=4, sampler=sampler)", dataset=FILES + sampler, more=more, epoch="sampler.order = [1, 0]"
+        "DataLoader(Files(), batch_size=4, sampler=sampler)",
+        dataset=FILES + sampler,
+        more=more,
+        epoch="sampler.order = [1, 0]",
     )
     assert "changes the sampler from outside" in apply(RULE, steered).refusals
 
 
 def test_an_iterable_that_shares_its_work() -> None:
-    text = script("DataLoader(Files(), batch_size=4)", dataset=ITERABLE.format(first="info = get_worker_info()"))
+    text = script(
+        "DataLoader(Files(), batch_size=4)",
+        dataset=ITERABLE.format(first="info = get_worker_info()"),
+    )
     assert "num_workers=loader_workers()" in apply(RULE, text).text
 
 
 def test_processes_of_the_script_share_the_cores() -> None:
     text = (
-        script(PLAIN).replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n").replace("def main():", "def main(rank):")
+        script(PLAIN)
+        .replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
+        .replace("def main():", "def main(rank):")
     )
     assert "processes of its own" in apply(RULE, text).refusals
 
@@ -298,25 +375,42 @@ def test_processes_of_the_script_share_the_cores() -> None:
 def test_random_items_are_sampling_and_sums_are_rounding() -> None:
     random = script(PLAIN, dataset=files("return x + torch.rand(4), x.sum()"))
     assert apply(RULE, random).fixes[0].effect is Effect.SAMPLING
-    assert apply(RULE, script(PLAIN, dataset=files("return x - x.mean(), x[0]"))).fixes[0].effect is Effect.ROUNDING
-    assert apply(RULE, script(PLAIN, dataset=files("return x, x[0]"))).fixes[0].effect is Effect.EXACT
+    assert (
+        apply(RULE, script(PLAIN, dataset=files("return x - x.mean(), x[0]"))).fixes[0].effect
+        is Effect.ROUNDING
+    )
+    assert (
+        apply(RULE, script(PLAIN, dataset=files("return x, x[0]"))).fixes[0].effect is Effect.EXACT
+    )
 
 
 def test_items_that_seed_are_sampling() -> None:
     """In the main process, they would also seed what training draws."""
-    assert apply(RULE, script(PLAIN, dataset=files("torch.manual_seed(index)\nreturn x, x[0]"))).fixes[0].effect is Effect.SAMPLING
+    assert (
+        apply(RULE, script(PLAIN, dataset=files("torch.manual_seed(index)\nreturn x, x[0]")))
+        .fixes[0]
+        .effect
+        is Effect.SAMPLING
+    )
 
 
 def test_a_collate_function_that_draws() -> None:
     collate = "def collate(items):\n    x = torch.stack([i[0] for i in items])\n    return x + torch.rand(4), x[:, 0]\n"
-    text = script("DataLoader(Files(), batch_size=4, collate_fn=collate)", dataset=files("return x, x[0]") + collate)
+    text = script(
+        "DataLoader(Files(), batch_size=4, collate_fn=collate)",
+        dataset=files("return x, x[0]") + collate,
+    )
     assert apply(RULE, text).fixes[0].effect is Effect.SAMPLING
 
 
 # ------------------------------------------------------------------------------------------------ state that workers would not share
-def labelled(item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = "") -> str:
+def labelled(
+    item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = ""
+) -> str:
     """A dataset of files that is given something from outside."""
-    return files(item, more=more, before=before).replace("n=16):", "labels=None, n=16):\n        self.labels = labels")
+    return files(item, more=more, before=before).replace(
+        "n=16):", "labels=None, n=16):\n        self.labels = labels"
+    )
 
 
 def stepping(step: str, **given: Any) -> str:
@@ -324,18 +418,28 @@ def stepping(step: str, **given: Any) -> str:
     given.setdefault("loader", "DataLoader(Files(labels), batch_size=4)")
     text = script(
         given.pop("loader"),
-        dataset=given.pop("dataset", None) or labelled(given.pop("item", "return x * self.labels[index], x.sum()")),
+        dataset=given.pop("dataset", None)
+        or labelled(given.pop("item", "return x * self.labels[index], x.sum()")),
         **given,
     )
-    return text.replace("            optimizer.step()\n", "            optimizer.step()\n" + textwrap.indent(step, " " * 12) + "\n")
+    return text.replace(
+        "            optimizer.step()\n",
+        "            optimizer.step()\n" + textwrap.indent(step, " " * 12) + "\n",
+    )
 
 
 def collating(collate: str, name: str = "collate", **given: Any) -> str:
-    return script(f"DataLoader(Files(), batch_size=4, collate_fn={name})", dataset=FILES + textwrap.dedent(collate), **given)
+    return script(
+        f"DataLoader(Files(), batch_size=4, collate_fn={name})",
+        dataset=FILES + textwrap.dedent(collate),
+        **given,
+    )
 
 
 def item(code: str, **given: str) -> str:
-    return script("DataLoader(Files(), batch_size=4)", dataset=files(code + "\nreturn x, x.sum()", **given))
+    return script(
+        "DataLoader(Files(), batch_size=4)", dataset=files(code + "\nreturn x, x.sum()", **given)
+    )
 
 
 STACKED = "torch.stack([x for x, _ in items]), torch.stack([y for _, y in items])"
@@ -414,7 +518,10 @@ CHANGED_BY_ITEMS = {
 def test_what_items_change_is_not_copied(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
-    assert re.search(r"fetching an item changes .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+", found.refusals)
+    assert re.search(
+        r"fetching an item changes .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+",
+        found.refusals,
+    )
 
 
 ITEMS_OF_THEIR_OWN = {
@@ -456,7 +563,9 @@ class Hard(torch.utils.data.Sampler):
 """
 LAZY = SAMPLER.format(indices="for _ in self.weights:\n            yield max(self.weights)")
 AT_ONCE = SAMPLER.format(indices="return iter(torch.multinomial(self.weights, 16).tolist())")
-TELLING = SAMPLER.format(indices="for i in range(16):\n            self.last = i\n            yield i")
+TELLING = SAMPLER.format(
+    indices="for i in range(16):\n            self.last = i\n            yield i"
+)
 HARD = "DataLoader(Files([1] * 16), batch_size=4, sampler=Hard(weights))"
 RELABEL = "    def relabel(self, loss):\n        self.labels[0] = loss.item()\n"
 CALLBACK = "class Callback:\n    def __init__(self, labels):\n        self.labels = labels\n    def on_batch(self, loss):\n        self.labels[0] = loss.item()\n"
@@ -519,7 +628,8 @@ def test_what_is_changed_while_items_are_fetched_ahead(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"line \d+ (changes|writes) .*(ahead|would not see)|a model that is trained|line \d+ reads, and workers", found.refusals
+        r"line \d+ (changes|writes) .*(ahead|would not see)|a model that is trained|line \d+ reads, and workers",
+        found.refusals,
     )
 
 
@@ -554,12 +664,20 @@ def test_a_sampler_that_draws_as_it_goes_draws_earlier() -> None:
     )
     for sampler, effect in ((drawing, Effect.SAMPLING), (shuffling, Effect.EXACT)):
         dataset = "import random\n" + files("return x, x[0]") + sampler
-        assert apply(RULE, script("DataLoader(Files(), batch_size=4, sampler=Hard(1))", dataset=dataset)).fixes[0].effect is effect
+        assert (
+            apply(
+                RULE, script("DataLoader(Files(), batch_size=4, sampler=Hard(1))", dataset=dataset)
+            )
+            .fixes[0]
+            .effect
+            is effect
+        )
 
 
 def test_a_tensor_beside_files_is_no_dataset_in_memory() -> None:
     text = script(
-        "DataLoader(Files(), batch_size=4)", dataset=files("return x, self.labels[index]", init="self.labels = torch.arange(16) % 4")
+        "DataLoader(Files(), batch_size=4)",
+        dataset=files("return x, self.labels[index]", init="self.labels = torch.arange(16) % 4"),
     )
     assert "num_workers=loader_workers()" in apply(RULE, text).text
 
@@ -568,13 +686,24 @@ def test_a_tensor_beside_files_is_no_dataset_in_memory() -> None:
     "text",
     [
         stepping(
-            "pass", more="global SIZE\nSIZE = 2", loader="DataLoader(Files(), batch_size=4)", dataset=labelled("return x * SIZE, x.sum()")
+            "pass",
+            more="global SIZE\nSIZE = 2",
+            loader="DataLoader(Files(), batch_size=4)",
+            dataset=labelled("return x * SIZE, x.sum()"),
         ),
         stepping(
-            "pass", more="CONFIG['a'] = 2\n" + LIST, dataset=labelled("return x * CONFIG['a'], x.sum()", before="CONFIG = {'a': 1}\n")
+            "pass",
+            more="CONFIG['a'] = 2\n" + LIST,
+            dataset=labelled("return x * CONFIG['a'], x.sum()", before="CONFIG = {'a': 1}\n"),
         ),
-        stepping("pass", more="Files.gain = 3\n" + LIST, dataset=labelled("return x * self.gain, x.sum()", more="    gain = 1\n")),
-        stepping("pass", more=LIST, dataset=labelled("return x * SIZE, x.sum()")).replace("    main()\n", "    SIZE = 2\n    main()\n"),
+        stepping(
+            "pass",
+            more="Files.gain = 3\n" + LIST,
+            dataset=labelled("return x * self.gain, x.sum()", more="    gain = 1\n"),
+        ),
+        stepping("pass", more=LIST, dataset=labelled("return x * SIZE, x.sum()")).replace(
+            "    main()\n", "    SIZE = 2\n    main()\n"
+        ),
     ],
     ids=["a global", "a dict", "a class", "below the guard"],
 )
@@ -584,13 +713,16 @@ def test_what_only_this_process_has_set_needs_a_fork(text: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ the same numbers
-def test_workers_do_not_change_what_the_main_process_draws(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_do_not_change_what_the_main_process_draws(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     for i in range(16):
         torch.save(torch.full((4,), float(i)), f"{i}.pt")
     text = script(PLAIN, dataset=files("return x, x[0]")).replace(
-        "optimizer.step()", "optimizer.step()\n            losses.append((loss.item(), torch.rand(1).item()))"
+        "optimizer.step()",
+        "optimizer.step()\n            losses.append((loss.item(), torch.rand(1).item()))",
     )
     text = text.replace("def main():\n", "losses = []\n\ndef main():\n    torch.manual_seed(0)\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
@@ -607,17 +739,30 @@ def test_workers_do_not_change_what_the_main_process_draws(tmp_path: Any, monkey
     [
         script(
             "DataLoader(Files(), batch_size=4, shuffle=True)",
-            dataset="GAIN = [1.0]\n" + files("out = {}\nout['x'] = x * GAIN[0]\nreturn out['x'] + self.paths.index(f'{index}.pt'), x[0]"),
+            dataset="GAIN = [1.0]\n"
+            + files(
+                "out = {}\nout['x'] = x * GAIN[0]\nreturn out['x'] + self.paths.index(f'{index}.pt'), x[0]"
+            ),
             epoch="GAIN[0] = epoch\nloader.dataset.paths.reverse()",
         ),
-        stepping("weights[0] *= 2", more="weights = torch.ones(16)", loader=HARD, dataset=labelled(more=AT_ONCE)),
+        stepping(
+            "weights[0] *= 2",
+            more="weights = torch.ones(16)",
+            loader=HARD,
+            dataset=labelled(more=AT_ONCE),
+        ),
         script(
-            "DataLoader(Files(), batch_size=4)", dataset=files("return x, self.labels[index]", init="self.labels = torch.arange(16.0) % 4")
+            "DataLoader(Files(), batch_size=4)",
+            dataset=files(
+                "return x, self.labels[index]", init="self.labels = torch.arange(16.0) % 4"
+            ),
         ),
     ],
     ids=["changed between epochs", "indices drawn at once", "a tensor beside files"],
 )
-def test_the_same_items_come_from_workers(text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_items_come_from_workers(
+    text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     for i in range(16):
@@ -640,6 +785,14 @@ def test_an_image_set_that_is_chosen_by_its_name() -> None:
     choice = "datasets.__dict__[input()]('data', train=True, transform=transforms.Compose([transforms.ToTensor()]))"
     head = "from torchvision import datasets, transforms\n"
     found = apply(RULE, script(f"DataLoader({choice}, batch_size=4, num_workers=1)", dataset=head))
-    assert "loader = DataLoader(" in found.text and "num_workers=max(1, loader_workers())" in found.text
+    assert (
+        "loader = DataLoader(" in found.text
+        and "num_workers=max(1, loader_workers())" in found.text
+    )
     unknown = choice.replace("transforms.ToTensor()", "transforms.ToTensor(), secret.flip()")
-    assert apply(RULE, script(f"DataLoader({unknown}, batch_size=4, num_workers=1)", dataset=head + "import secret\n")).refusals
+    assert apply(
+        RULE,
+        script(
+            f"DataLoader({unknown}, batch_size=4, num_workers=1)", dataset=head + "import secret\n"
+        ),
+    ).refusals

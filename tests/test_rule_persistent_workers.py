@@ -28,7 +28,12 @@ def rewritten(text: str, *rules: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         (root / "train.py").write_text(text)
-        made = Plan.make(read_script(root / "train.py", root), Options(), [all_rules()[name] for name in rules], Effect.RECIPE).texts()
+        made = Plan.make(
+            read_script(root / "train.py", root),
+            Options(),
+            [all_rules()[name] for name in rules],
+            Effect.RECIPE,
+        ).texts()
         return next(iter(made.values()), text)
 
 
@@ -48,11 +53,17 @@ def rewritten(text: str, *rules: str) -> str:
 )  # fmt: skip
 def test_what_it_says(workers: str, expected: str) -> None:
     text = script(
-        f"DataLoader(Files(), batch_size=4, num_workers={workers})", dataset="import os\n" + FILES, more='n = int(os.environ["N"])'
+        f"DataLoader(Files(), batch_size=4, num_workers={workers})",
+        dataset="import os\n" + FILES,
+        more='n = int(os.environ["N"])',
     )
     found = apply(RULE, text)
     keyword = next(
-        k for n in ast.walk(ast.parse(found.text)) if isinstance(n, ast.Call) for k in n.keywords if k.arg == "persistent_workers"
+        k
+        for n in ast.walk(ast.parse(found.text))
+        if isinstance(n, ast.Call)
+        for k in n.keywords
+        if k.arg == "persistent_workers"
     )
     assert ast.unparse(keyword.value) == ast.unparse(ast.parse(expected, mode="eval").body)
 
@@ -60,31 +71,52 @@ def test_what_it_says(workers: str, expected: str) -> None:
 def test_beside_the_workers_in_a_dict() -> None:
     more = "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    options.update({'num_workers': 2, 'pin_memory': True})"
     found = apply(RULE, script("DataLoader(Files(), **options)", more=more))
-    (call,) = [n for n in ast.walk(ast.parse(found.text)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "options.update"]
-    assert ast.unparse(call) == "options.update({'num_workers': 2, 'pin_memory': True, 'persistent_workers': True})"
+    (call,) = [
+        n
+        for n in ast.walk(ast.parse(found.text))
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "options.update"
+    ]
+    assert (
+        ast.unparse(call)
+        == "options.update({'num_workers': 2, 'pin_memory': True, 'persistent_workers': True})"
+    )
 
 
 def test_beside_an_item_assignment() -> None:
-    more = "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    options['num_workers'] = 2"
+    more = (
+        "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    options['num_workers'] = 2"
+    )
     found = apply(RULE, script("DataLoader(Files(), **options)", more=more))
-    assert "        options['num_workers'] = 2\n        options['persistent_workers'] = True\n" in found.text.replace('"', "'")
+    assert (
+        "        options['num_workers'] = 2\n        options['persistent_workers'] = True\n"
+        in found.text.replace('"', "'")
+    )
 
 
 def test_a_number_for_each_way() -> None:
     more = "if torch.cuda.is_available():\n    options = {'num_workers': 4}\nelse:\n    options = {'num_workers': 0}"
-    text = apply(RULE, script("DataLoader(Files(), batch_size=4, **options)", more=more)).text.replace('"', "'")
+    text = apply(
+        RULE, script("DataLoader(Files(), batch_size=4, **options)", more=more)
+    ).text.replace('"', "'")
     assert "{'num_workers': 4, 'persistent_workers': True}" in text
     assert "{'num_workers': 0}" in text
 
 
 @pytest.mark.parametrize("workers", ["0", "None"])
 def test_without_workers_it_would_be_an_error(workers: str) -> None:
-    assert not apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={workers})")).fixes
+    assert not apply(
+        RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={workers})")
+    ).fixes
 
 
-@pytest.mark.parametrize("given", ["persistent_workers=True", "persistent_workers=False", "**{'persistent_workers': True}"])
+@pytest.mark.parametrize(
+    "given",
+    ["persistent_workers=True", "persistent_workers=False", "**{'persistent_workers': True}"],
+)
 def test_nothing_where_it_is_there(given: str) -> None:
-    assert not apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers=4, {given})")).findings
+    assert not apply(
+        RULE, script(f"DataLoader(Files(), batch_size=4, num_workers=4, {given})")
+    ).findings
 
 
 # ------------------------------------------------------------------------------------------------ together with num-workers
@@ -93,7 +125,9 @@ ALONE = script("DataLoader(Files(), batch_size=4)")
 
 def test_with_the_workers_of_another_rule() -> None:
     text = rewritten(ALONE, RULE, "num-workers")
-    assert "num_workers=loader_workers(), persistent_workers=loader_workers() > 0" in " ".join(text.split()).replace("( ", "(")
+    assert "num_workers=loader_workers(), persistent_workers=loader_workers() > 0" in " ".join(
+        text.split()
+    ).replace("( ", "(")
     assert text.count("def loader_workers") == 1
 
 
@@ -103,7 +137,11 @@ def test_not_without_them() -> None:
 
 @pytest.mark.parametrize(
     "loader",
-    ["DataLoader(Files(), batch_size=4)", "DataLoader(Files(), batch_size=4, num_workers=1)", "DataLoader(Files(), **{'num_workers': 2})"],
+    [
+        "DataLoader(Files(), batch_size=4)",
+        "DataLoader(Files(), batch_size=4, num_workers=1)",
+        "DataLoader(Files(), **{'num_workers': 2})",
+    ],
 )
 def test_one_after_the_other_is_both_at_once(loader: str) -> None:
     text = script(loader)
@@ -118,7 +156,9 @@ def test_in_a_shared_dict_where_only_one_loader_is_used_again() -> None:
     )
     made = " ".join(rewritten(text, RULE, "num-workers").split())
     assert "num_workers': loader_workers()" in made.replace('"', "'")
-    assert "loader = DataLoader(Files(), persistent_workers=loader_workers() > 0, **options)" in made
+    assert (
+        "loader = DataLoader(Files(), persistent_workers=loader_workers() > 0, **options)" in made
+    )
 
 
 # ------------------------------------------------------------------------------------------------ how often
@@ -134,12 +174,21 @@ def test_a_loader_that_is_made_again_in_every_epoch() -> None:
 def test_an_iterator_that_is_made_again() -> None:
     more = f"loader = {PLAIN}\nbatches = iter(loader)"
     step = "try:\n    x, y = next(batches)\nexcept StopIteration:\n    batches = iter(loader)\n    x, y = next(batches)"
-    assert "persistent_workers=True" in apply(RULE, script("", more=more, epoch=step, over="[(x, y)]")).text
+    assert (
+        "persistent_workers=True"
+        in apply(RULE, script("", more=more, epoch=step, over="[(x, y)]")).text
+    )
 
 
 def test_an_endless_loop_in_a_generator() -> None:
     cycle = "def cycle(loader):\n    while True:\n        for batch in loader:\n            yield batch\n"
-    text = script("", dataset=FILES + cycle, more=f"batches = cycle({PLAIN})", epoch="x, y = next(batches)", over="[(x, y)]")
+    text = script(
+        "",
+        dataset=FILES + cycle,
+        more=f"batches = cycle({PLAIN})",
+        epoch="x, y = next(batches)",
+        over="[(x, y)]",
+    )
     assert "persistent_workers=True" in apply(RULE, text).text
 
 
@@ -170,14 +219,21 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
     assert not found.fixes
 
 
-def labelled(item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = "") -> str:
+def labelled(
+    item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = ""
+) -> str:
     """A dataset of files that is given something from outside."""
-    text = FILES.replace("n=16):", "labels=None, n=16):\n        self.labels = labels").replace("return x, x.sum()", item)
+    text = FILES.replace("n=16):", "labels=None, n=16):\n        self.labels = labels").replace(
+        "return x, x.sum()", item
+    )
     return before + text + more
 
 
 def between(
-    epoch: str, more: str = "labels = [1.0] * 16", dataset: str = "", loader: str = "DataLoader(Files(labels), num_workers=4)"
+    epoch: str,
+    more: str = "labels = [1.0] * 16",
+    dataset: str = "",
+    loader: str = "DataLoader(Files(labels), num_workers=4)",
 ) -> str:
     return script(loader, dataset=dataset or labelled(), more=more, epoch=epoch)
 
@@ -228,7 +284,10 @@ CHANGED_BETWEEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("after", "kept"), [("    else:\n        labels[0] = 2.0\n", True), ("    labels[0] = 2.0\n", False)])
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [("    else:\n        labels[0] = 2.0\n", True), ("    labels[0] = 2.0\n", False)],
+)
 def test_only_what_may_run_after_the_loader_changes_something(after: str, kept: bool) -> None:
     text = between("pass")
     head, loop, rest = text.partition("    for epoch in range(3):")
@@ -242,7 +301,8 @@ def test_what_living_workers_would_not_see(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"line \d+ changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained", found.refusals
+        r"line \d+ changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained",
+        found.refusals,
     )
 
 
@@ -250,8 +310,15 @@ def test_what_living_workers_would_not_see(text: str) -> None:
     "text",
     [
         between("pass", more="labels = [1.0] * 16\nlabels[0] = 2\nlabels.append(3)"),
-        between("losses.append(epoch)\nstate['epoch'] = epoch", more="labels = [1.0] * 16\nlosses = []\nstate = {}"),
-        between("weights[0] = epoch", "weights = [1.0] * 16", loader="DataLoader(Files([1] * 16), num_workers=4, sampler=list(weights))"),
+        between(
+            "losses.append(epoch)\nstate['epoch'] = epoch",
+            more="labels = [1.0] * 16\nlosses = []\nstate = {}",
+        ),
+        between(
+            "weights[0] = epoch",
+            "weights = [1.0] * 16",
+            loader="DataLoader(Files([1] * 16), num_workers=4, sampler=list(weights))",
+        ),
     ],
     ids=["before", "other things", "of the sampler"],
 )
@@ -260,12 +327,21 @@ def test_what_is_no_matter_to_workers(text: str) -> None:
 
 
 def test_what_is_set_before_the_first_epoch_is_seen() -> None:
-    assert "persistent_workers=True" in apply(RULE, script("DataLoader(data, num_workers=4)", more="data = Files()\ndata.stage = 1")).text
+    assert (
+        "persistent_workers=True"
+        in apply(
+            RULE, script("DataLoader(data, num_workers=4)", more="data = Files()\ndata.stage = 1")
+        ).text
+    )
 
 
 def test_a_sampler_s_epoch_is_no_matter() -> None:
     more = "data = Files()\nsampler = torch.utils.data.DistributedSampler(data, 1, 0)"
-    text = script("DataLoader(data, num_workers=4, sampler=sampler)", more=more, epoch="sampler.set_epoch(epoch)")
+    text = script(
+        "DataLoader(data, num_workers=4, sampler=sampler)",
+        more=more,
+        epoch="sampler.set_epoch(epoch)",
+    )
     assert "persistent_workers=True" in apply(RULE, text).text
 
 
@@ -284,9 +360,11 @@ def test_a_dict_that_also_feeds_the_loader_of_another_function(made: str, kept: 
     stage = FILES.replace("return x, x.sum()", "return x * self.stage, x.sum()").replace(
         "self.paths =", "self.stage = 2\n        self.paths ="
     )
-    text = script("DataLoader(Files(), **options)", more="options = {'num_workers': 2}\ndata = Files(8)", dataset=stage).replace(
-        "\n\nif __name__", f"        test(model, options, data)\n\n\n{test}\n\nif __name__"
-    )
+    text = script(
+        "DataLoader(Files(), **options)",
+        more="options = {'num_workers': 2}\ndata = Files(8)",
+        dataset=stage,
+    ).replace("\n\nif __name__", f"        test(model, options, data)\n\n\n{test}\n\nif __name__")
     done = apply(RULE, text)
     assert ("persistent_workers" in done.text) is kept
     assert kept or "which is not to keep its workers" in done.refusals
@@ -298,7 +376,9 @@ def test_every_epoch_still_sees_every_item(tmp_path: Any, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     for i in range(16):
         torch.save(torch.full((4,), float(i)), f"{i}.pt")
-    text = script("DataLoader(Files(), batch_size=4, shuffle=True, num_workers=2)", epoch="seen.append([])")
+    text = script(
+        "DataLoader(Files(), batch_size=4, shuffle=True, num_workers=2)", epoch="seen.append([])"
+    )
     text = text.replace("optimizer.step()", "seen[-1] += x[:, 0].tolist()").replace(
         "def main():\n", "seen = []\n\ndef main():\n    torch.manual_seed(0)\n"
     )
@@ -308,18 +388,32 @@ def test_every_epoch_still_sees_every_item(tmp_path: Any, monkeypatch: pytest.Mo
         scope: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(source, "train.py", "exec"), scope)
         seen.append(scope["seen"])
-    assert [sorted(epoch) for epoch in seen[1]] == [sorted(epoch) for epoch in seen[0]] == [[float(i) for i in range(16)]] * 3
+    assert (
+        [sorted(epoch) for epoch in seen[1]]
+        == [sorted(epoch) for epoch in seen[0]]
+        == [[float(i) for i in range(16)]] * 3
+    )
     assert seen[0][0] == seen[1][0]
 
 
-def test_living_workers_see_what_was_changed_before(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_living_workers_see_what_was_changed_before(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     for i in range(16):
         torch.save(torch.full((4,), float(i)), f"{i}.pt")
-    text = between("pass", "labels = [1.0] * 16\nlabels[0] = 3", loader="DataLoader(Files(labels), batch_size=4, num_workers=2)")
-    text = text.replace("labels[0] = 3", "labels[0] = 3\n    SCALE[0] = 2").replace("self.labels[index]", "self.labels[index] * SCALE[0]")
-    text = text.replace("optimizer.step()", "seen.append(x.tolist())").replace("def main():\n", "SCALE = [1]\nseen = []\n\ndef main():\n")
+    text = between(
+        "pass",
+        "labels = [1.0] * 16\nlabels[0] = 3",
+        loader="DataLoader(Files(labels), batch_size=4, num_workers=2)",
+    )
+    text = text.replace("labels[0] = 3", "labels[0] = 3\n    SCALE[0] = 2").replace(
+        "self.labels[index]", "self.labels[index] * SCALE[0]"
+    )
+    text = text.replace("optimizer.step()", "seen.append(x.tolist())").replace(
+        "def main():\n", "SCALE = [1]\nseen = []\n\ndef main():\n"
+    )
     made = apply(RULE, text).text
     assert "persistent_workers=True" in made
     seen = []
@@ -332,14 +426,20 @@ def test_living_workers_see_what_was_changed_before(tmp_path: Any, monkeypatch: 
 
 def test_an_object_that_items_read_something_else_of() -> None:
     """Options that the dataset keeps: the line that sets one of them runs after a first pass over the loader."""
-    dataset = FILES.replace("def __init__(self, n=16):\n", "def __init__(self, args, n=16):\n        self.args = args\n")
+    dataset = FILES.replace(
+        "def __init__(self, n=16):\n", "def __init__(self, args, n=16):\n        self.args = args\n"
+    )
     dataset = dataset.replace("return x, x.sum()", "return x * self.args.scale, x.sum()")
     dataset = (
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--scale', type=int, default=1)\nargs = parser.parse_args()\n"
         + dataset
     )
     for name, fixes in (("start", 1), ("scale", 0)):
-        text = script("DataLoader(Files(args), batch_size=4, num_workers=4)", dataset=dataset, epoch=f"args.{name} = epoch")
+        text = script(
+            "DataLoader(Files(args), batch_size=4, num_workers=4)",
+            dataset=dataset,
+            epoch=f"args.{name} = epoch",
+        )
         found = apply(RULE, text)
         assert len(found.fixes) == fixes, found.refusals
     assert "would not see it" in found.refusals

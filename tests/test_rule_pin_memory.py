@@ -16,10 +16,18 @@ def lines(text: str) -> list[str]:
 
 
 def test_the_device_decides() -> None:
-    assert lines(script(PLAIN)) == ['loader = DataLoader(Files(), batch_size=4, pin_memory=device.type == "cuda")']
+    assert lines(script(PLAIN)) == [
+        'loader = DataLoader(Files(), batch_size=4, pin_memory=device.type == "cuda")'
+    ]
 
 
-@pytest.mark.parametrize("device", ['"cuda:0" if torch.cuda.is_available() else "cpu"', '0 if torch.cuda.is_available() else "cpu"'])
+@pytest.mark.parametrize(
+    "device",
+    [
+        '"cuda:0" if torch.cuda.is_available() else "cpu"',
+        '0 if torch.cuda.is_available() else "cpu"',
+    ],
+)
 def test_a_device_that_is_no_object_has_no_type(device: str) -> None:
     assert lines(script(PLAIN, device=f"device = {device}")) == [
         "loader = DataLoader(Files(), batch_size=4, pin_memory=torch.cuda.is_available())"
@@ -28,18 +36,34 @@ def test_a_device_that_is_no_object_has_no_type(device: str) -> None:
 
 def test_a_device_that_is_made_later_is_not_used() -> None:
     text = script("", more=f"loader = DataLoader(Files(), batch_size=4)\n{DEVICE}", device="pass")
-    assert lines(text) == ["loader = DataLoader(Files(), batch_size=4, pin_memory=torch.cuda.is_available())"]
+    assert lines(text) == [
+        "loader = DataLoader(Files(), batch_size=4, pin_memory=torch.cuda.is_available())"
+    ]
 
 
 def test_torch_under_another_name() -> None:
-    text = script(PLAIN, device='device = "cuda" if th.cuda.is_available() else "cpu"').replace("import torch\n", "import torch as th\n")
-    assert "pin_memory=th.cuda.is_available()" in apply(RULE, text.replace("torch.load", "th.load").replace("torch.optim", "th.optim")).text
+    text = script(PLAIN, device='device = "cuda" if th.cuda.is_available() else "cpu"').replace(
+        "import torch\n", "import torch as th\n"
+    )
+    assert (
+        "pin_memory=th.cuda.is_available()"
+        in apply(
+            RULE, text.replace("torch.load", "th.load").replace("torch.optim", "th.optim")
+        ).text
+    )
 
 
 def test_cuda_calls_without_a_device() -> None:
-    text = script(PLAIN, device="pass").replace("x.to(device), y.to(device)", "x.cuda(), y.cuda()").replace(".to(device)", ".cuda()")
+    text = (
+        script(PLAIN, device="pass")
+        .replace("x.to(device), y.to(device)", "x.cuda(), y.cuda()")
+        .replace(".to(device)", ".cuda()")
+    )
     (line,) = lines(text)
-    assert line in (f"loader = {PLAIN[:-1]}, pin_memory={value})" for value in ("True", "torch.cuda.is_available()"))
+    assert line in (
+        f"loader = {PLAIN[:-1]}, pin_memory={value})"
+        for value in ("True", "torch.cuda.is_available()")
+    )
 
 
 def test_one_entry_for_a_shared_dict() -> None:
@@ -54,24 +78,33 @@ def test_one_entry_for_a_shared_dict() -> None:
 
 
 def test_a_dict_that_also_feeds_a_loader_of_strings_stays_as_it_is() -> None:
-    names = (
-        "class Names(Dataset):\n    def __len__(self):\n        return 3\n    def __getitem__(self, index):\n        return 'abc'[index]\n"
-    )
+    names = "class Names(Dataset):\n    def __len__(self):\n        return 3\n    def __getitem__(self, index):\n        return 'abc'[index]\n"
     more = "kwargs = dict(batch_size=4)\nnames = DataLoader(Names(), **kwargs)"
-    text = script("DataLoader(Files(), **kwargs)", dataset=FILES + names, more=more, epoch="for name in names:\n    print(name)")
+    text = script(
+        "DataLoader(Files(), **kwargs)",
+        dataset=FILES + names,
+        more=more,
+        epoch="for name in names:\n    print(name)",
+    )
     found = apply(RULE, text)
-    assert found.lines == ['loader = DataLoader(Files(), pin_memory=device.type == "cuda", **kwargs)']
+    assert found.lines == [
+        'loader = DataLoader(Files(), pin_memory=device.type == "cuda", **kwargs)'
+    ]
     assert "never moved" in found.refusals
 
 
-@pytest.mark.parametrize("given", ["pin_memory=True", "pin_memory=torch.cuda.is_available()", "**{'pin_memory': True}"])
+@pytest.mark.parametrize(
+    "given", ["pin_memory=True", "pin_memory=torch.cuda.is_available()", "**{'pin_memory': True}"]
+)
 def test_nothing_where_it_is_there(given: str) -> None:
     assert not apply(RULE, script(f"DataLoader(Files(), batch_size=4, {given})")).findings
 
 
 def test_nothing_where_it_is_there_under_a_condition() -> None:
     more = "kwargs = {}\nif torch.cuda.is_available():\n    kwargs = {'pin_memory': True}"
-    assert not apply(RULE, script("DataLoader(Files(), batch_size=4, **kwargs)", more=more)).findings
+    assert not apply(
+        RULE, script("DataLoader(Files(), batch_size=4, **kwargs)", more=more)
+    ).findings
 
 
 def test_nothing_for_the_cpu() -> None:
@@ -106,7 +139,10 @@ def test_batches_that_are_collated_on_the_device() -> None:
 
 def test_a_buffer_on_the_device() -> None:
     text = script(PLAIN, more="buffer = torch.zeros(4, 4).to(device)")
-    text = text.replace("x, y = x.to(device), y.to(device)", "buffer.copy_(x)\n            x, y = buffer, buffer.sum(1)")
+    text = text.replace(
+        "x, y = x.to(device), y.to(device)",
+        "buffer.copy_(x)\n            x, y = buffer, buffer.sum(1)",
+    )
     assert "pin_memory" in apply(RULE, text).text
 
 
@@ -127,9 +163,14 @@ def test_loaders_of_lightning() -> None:
 
     L.Trainer(max_epochs=3).fit(Model(), Data())
     """
-    assert 'CIFAR10("data"), batch_size=32, pin_memory=torch.cuda.is_available()' in apply(RULE, text).text
+    assert (
+        'CIFAR10("data"), batch_size=32, pin_memory=torch.cuda.is_available()'
+        in apply(RULE, text).text
+    )
 
 
 def test_a_loader_that_nothing_uses_is_nobody_s_business() -> None:
-    unused = "\ndef mean_and_std():\n    return [x.mean() for x in DataLoader(Files(), batch_size=9)]\n"
+    unused = (
+        "\ndef mean_and_std():\n    return [x.mean() for x in DataLoader(Files(), batch_size=9)]\n"
+    )
     assert "batch_size=9)]" in apply(RULE, script(PLAIN, dataset=FILES + unused)).text

@@ -22,7 +22,10 @@ def test_advice_where_workers_read_files() -> None:
         script("DataLoader(Files(), batch_size=4)"),
         script("DataLoader(Files(), batch_size=4, num_workers=0)"),
         script("DataLoader(Files(), batch_size=4, num_workers=4, prefetch_factor=2)"),
-        script("DataLoader(TensorDataset(a), batch_size=4, num_workers=4)", more="a = torch.randn(8, 4)"),
+        script(
+            "DataLoader(TensorDataset(a), batch_size=4, num_workers=4)",
+            more="a = torch.randn(8, 4)",
+        ),
         script("", epoch="loader = DataLoader(Files(), batch_size=4, num_workers=4)"),
         script("DataLoader(Files(), num_workers=4)", dataset=FILES, over="[]"),
     ],

@@ -53,9 +53,18 @@ FALSE = "optimizer.zero_grad(set_to_none=False)"
 LOSS = "loss = model(x).pow(2).mean()"
 
 
-def made(zero: str = FALSE, net: str = NET, optimizer: str = ADAM, loss: str = LOSS, after: str = "pass") -> Applied:
+def made(
+    zero: str = FALSE, net: str = NET, optimizer: str = ADAM, loss: str = LOSS, after: str = "pass"
+) -> Applied:
     parts = {"zero": zero, "loss": loss, "after": after}
-    return apply(RULE, SCRIPT.format(net=net.strip(), optimizer=optimizer, **{k: v.replace("\n", "\n    ") for k, v in parts.items()}))
+    return apply(
+        RULE,
+        SCRIPT.format(
+            net=net.strip(),
+            optimizer=optimizer,
+            **{k: v.replace("\n", "\n    ") for k, v in parts.items()},
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,9 +73,18 @@ def made(zero: str = FALSE, net: str = NET, optimizer: str = ADAM, loss: str = L
         (FALSE, ["optimizer.zero_grad(set_to_none=True)"]),
         ("optimizer.zero_grad(False)", ["optimizer.zero_grad(True)"]),
         ("model.zero_grad(set_to_none=False)", ["model.zero_grad(set_to_none=True)"]),
-        ("for p in model.parameters():\n    if p.grad is not None:\n        p.grad.detach_()\n        p.grad.zero_()", ["p.grad = None"]),
-        ("for p in model.parameters():\n    if p.grad is not None:\n        p.grad.data.zero_()", ["p.grad = None"]),
-        ("for w in model.parameters():\n    if w.grad is not None:\n        w.grad.data.fill_(0)", ["w.grad = None"]),
+        (
+            "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.detach_()\n        p.grad.zero_()",
+            ["p.grad = None"],
+        ),
+        (
+            "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.data.zero_()",
+            ["p.grad = None"],
+        ),
+        (
+            "for w in model.parameters():\n    if w.grad is not None:\n        w.grad.data.fill_(0)",
+            ["w.grad = None"],
+        ),
         ("for p in model.parameters():\n    p.grad = torch.zeros_like(p)", ["p.grad = None"]),
     ],
 )
@@ -102,19 +120,38 @@ def changed(old: str, new: str) -> str:
     ("net", "why"),
     [
         (changed("return self.head(h)", "return self.head[0](h)"), "takes part"),
-        (changed("x = torch.relu(layer(x)) + x", "if torch.rand(1) > 0.5:\n                x = layer(x)"), "leave a layer out"),
+        (
+            changed(
+                "x = torch.relu(layer(x)) + x",
+                "if torch.rand(1) > 0.5:\n                x = layer(x)",
+            ),
+            "leave a layer out",
+        ),
         (changed("for layer in self.layers:", "for layer in self.layers[1:]:"), "takes part"),
         (changed("h = self.mix(self.norm(x))", "h = x"), "takes part"),
         (changed("return h * self.scale", "return h"), "scale takes part"),
         (changed("return self.head(h)", "return self.head(h), h")[:-1], "several values"),
         (changed("self.norm(x))", "self.norm(x).detach())"), "takes part"),
-        (changed("h = self.mix", "if x.sum() > 0:\n            return x\n        h = self.mix"), "end in one place"),
-        (changed("self.norm = nn.LayerNorm(4)", "self.norm = nn.AdaptiveLogSoftmaxWithLoss(4, 9, [2])"), "which parameters"),
+        (
+            changed("h = self.mix", "if x.sum() > 0:\n            return x\n        h = self.mix"),
+            "end in one place",
+        ),
+        (
+            changed(
+                "self.norm = nn.LayerNorm(4)",
+                "self.norm = nn.AdaptiveLogSoftmaxWithLoss(4, 9, [2])",
+            ),
+            "which parameters",
+        ),
         (changed("self.head(h)", "self.head(h)[:, :0] if False else self.head(h)"), "takes part"),
     ],
 )
 def test_layers_that_may_be_left_out(net: str, why: str) -> None:
-    loss = "out = model(x)\nloss = (out[0] if isinstance(out, tuple) else out).pow(2).mean()" if "several" in why else LOSS
+    loss = (
+        "out = model(x)\nloss = (out[0] if isinstance(out, tuple) else out).pow(2).mean()"
+        if "several" in why
+        else LOSS
+    )
     done = made(net=net, loss=loss)
     assert not done.fixes and why in done.refusals
 
@@ -122,10 +159,20 @@ def test_layers_that_may_be_left_out(net: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"loss": "loss = model(x).pow(2).mean()\nif step % 2:\n    loss = x.sum() * model.scale.sum()"}, "takes part"),
+        (
+            {
+                "loss": "loss = model(x).pow(2).mean()\nif step % 2:\n    loss = x.sum() * model.scale.sum()"
+            },
+            "takes part",
+        ),
         ({"loss": "h = model(x)\nloss = (model(x).mean() - h.detach()).pow(2).mean()"}, "detaches"),
         ({"loss": "model.head.requires_grad_(step % 2 == 0)\n" + LOSS}, "on and off"),
-        ({"loss": "if step % 2 == 0:\n    out = model(x)\nelse:\n    out = model.head(x)\nloss = out.pow(2).mean()"}, "takes part"),
+        (
+            {
+                "loss": "if step % 2 == 0:\n    out = model(x)\nelse:\n    out = model.head(x)\nloss = out.pow(2).mean()"
+            },
+            "takes part",
+        ),
         ({"zero": FALSE + "\nprint(model.scale.grad)"}, "reads a gradient"),
         ({"after": "model.share_memory()"}, "addresses"),
         ({"after": "graph = torch.cuda.CUDAGraph()"}, "addresses"),
@@ -139,8 +186,12 @@ def test_steps_in_which_it_matters(parts: dict[str, str], why: str) -> None:
 def test_plain_sgd_moves_nothing_with_zeros() -> None:
     net = changed("return self.head(h)", "return self.head[0](h)")
     assert made(net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1)").fixes
-    assert not made(net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)").fixes
-    assert not made(net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-4)").fixes
+    assert not made(
+        net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)"
+    ).fixes
+    assert not made(
+        net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-4)"
+    ).fixes
 
 
 def test_reading_after_the_backward_is_fine() -> None:
@@ -152,7 +203,9 @@ def test_reading_after_the_backward_is_fine() -> None:
 
 
 def test_what_is_not_known() -> None:
-    text = SCRIPT.format(net="from elsewhere import Net", optimizer=ADAM, zero=FALSE, loss=LOSS, after="pass")
+    text = SCRIPT.format(
+        net="from elsewhere import Net", optimizer=ADAM, zero=FALSE, loss=LOSS, after="pass"
+    )
     done = apply(RULE, text)
     assert not done.fixes and done.refusals
     alone = """
@@ -191,5 +244,7 @@ def test_two_places_that_clear_in_turn(clear: str, applied: bool) -> None:
     )
     assert bool(done.fixes) is applied
     if applied:
-        assert "set_to_none=False" not in done.text and "zero" not in "".join(done.lines).replace("zero_grad", "")
+        assert "set_to_none=False" not in done.text and "zero" not in "".join(done.lines).replace(
+            "zero_grad", ""
+        )
         assert run(done.before)["losses"] == run(done.text)["losses"]

@@ -118,16 +118,27 @@ def refused(text: str, **files: str) -> str:
 )  # fmt: skip
 def test_schedulers(made: str, wanted: str):
     text = done(script(f"scheduler = {made}\n")).text
-    assert wanted.replace(" ", "") in "".join(text.split()).replace(",)", ")").replace(",]", "]"), text
+    assert wanted.replace(" ", "") in "".join(text.split()).replace(",)", ")").replace(",]", "]"), (
+        text
+    )
 
 
 def test_past_the_end_of_the_cosine():
-    done(script("scheduler = CosineAnnealingLR(optimizer, 4)\n").replace("EPOCHS = 6", "EPOCHS = 11"), epochs=11)
+    done(
+        script("scheduler = CosineAnnealingLR(optimizer, 4)\n").replace(
+            "EPOCHS = 6", "EPOCHS = 11"
+        ),
+        epochs=11,
+    )
 
 
 def test_groups_with_rates_of_their_own():
-    head = HEAD.replace("model.parameters()", '[{"params": [model.weight]}, {"params": [model.bias], "lr": 0.01}]')
-    done(script("scheduler = LambdaLR(optimizer, [lambda e: 0.9**e, lambda e: 0.5**e])\n", head=head))
+    head = HEAD.replace(
+        "model.parameters()", '[{"params": [model.weight]}, {"params": [model.bias], "lr": 0.01}]'
+    )
+    done(
+        script("scheduler = LambdaLR(optimizer, [lambda e: 0.9**e, lambda e: 0.5**e])\n", head=head)
+    )
 
 
 def test_children_in_variables():
@@ -137,7 +148,10 @@ main = CosineAnnealingLR(optimizer, T_max=EPOCHS - 2)
 scheduler = SequentialLR(optimizer, schedulers=[warmup, main], milestones=[2])
 """
     text = done(script(made)).text
-    assert "steps_per_epoch = len(loader)\nwarmup = LinearLR(optimizer, start_factor=0.1, total_iters=2 * steps_per_epoch)" in text
+    assert (
+        "steps_per_epoch = len(loader)\nwarmup = LinearLR(optimizer, start_factor=0.1, total_iters=2 * steps_per_epoch)"
+        in text
+    )
 
 
 def test_milestones_in_a_variable():
@@ -173,7 +187,10 @@ def test_pointless(made: str):
     ],
 )  # fmt: skip
 def test_functions(function: str, how: str):
-    assert f"lambda step: {how}" in done(script(f"{function}\nscheduler = LambdaLR(optimizer, f)\n")).text
+    assert (
+        f"lambda step: {how}"
+        in done(script(f"{function}\nscheduler = LambdaLR(optimizer, f)\n")).text
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,7 +249,9 @@ def test_one_window_is_one_epoch():
 
 
 def test_accumulation_length_in_a_variable():
-    text = accumulating("(i + 1) % ACCUM == 0 or i + 1 == batches").replace("\nfor epoch", "\nbatches = len(loader)\nfor epoch")
+    text = accumulating("(i + 1) % ACCUM == 0 or i + 1 == batches").replace(
+        "\nfor epoch", "\nbatches = len(loader)\nfor epoch"
+    )
     assert CEIL in done(text).text
 
 
@@ -279,9 +298,12 @@ def test_after_the_update_of_a_scaler():
 
 
 def test_batches_through_a_progress_bar():
-    loop = "from tqdm import tqdm\n" + LOOP.replace("in loader", "in (bar := tqdm(loader))").replace(
-        "(bar := tqdm(loader))", "bar"
-    ).replace("    for x", "    bar = tqdm(enumerate(loader), total=len(loader), disable=True)\n    for _, (x").replace(", y in", ", y) in")
+    loop = "from tqdm import tqdm\n" + LOOP.replace(
+        "in loader", "in (bar := tqdm(loader))"
+    ).replace("(bar := tqdm(loader))", "bar").replace(
+        "    for x",
+        "    bar = tqdm(enumerate(loader), total=len(loader), disable=True)\n    for _, (x",
+    ).replace(", y in", ", y) in")
     assert "T_max=EPOCHS * len(loader)" in done(script(loop=loop)).text
 
 
@@ -313,28 +335,42 @@ main(EPOCHS)
 def test_through_functions():
     text = done(script("", FUNCTIONS)).text
     assert "def train(model, batches, optimizer, sched):" in text
-    assert "def update(loss, optimizer, sched):\n    loss.backward()\n    optimizer.step()\n    sched.step()\n" in text
+    assert (
+        "def update(loss, optimizer, sched):\n    loss.backward()\n    optimizer.step()\n    sched.step()\n"
+        in text
+    )
     assert "update(F.cross_entropy(model(x), y), optimizer, sched=sched)" in text
     assert "CosineAnnealingLR(opt, T_max=epochs * len(train_loader))" in text
 
 
 def test_a_parameter_that_is_there():
     text = (
-        FUNCTIONS.replace("def update(loss, optimizer):", "def update(loss, optimizer, schedule=None):")
+        FUNCTIONS.replace(
+            "def update(loss, optimizer):", "def update(loss, optimizer, schedule=None):"
+        )
         .replace("y), optimizer)", "y), optimizer, schedule)")
         .replace("batches, optimizer):", "batches, optimizer, schedule):")
         .replace("train_loader, opt)", "train_loader, opt, sched)")
     )
     made = done(script("", text))
-    assert "    optimizer.step()\n    schedule.step()\n" in made.text and "schedule=schedule" not in made.text
+    assert (
+        "    optimizer.step()\n    schedule.step()\n" in made.text
+        and "schedule=schedule" not in made.text
+    )
 
 
 def test_made_in_a_function_that_has_no_loader():
-    text = FUNCTIONS.replace("lr_scheduler.CosineAnnealingLR(opt, T_max=epochs)", "schedule(opt, epochs)").replace(
-        "def main", "def schedule(optimizer, epochs):\n    return lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)\n\ndef main"
+    text = FUNCTIONS.replace(
+        "lr_scheduler.CosineAnnealingLR(opt, T_max=epochs)", "schedule(opt, epochs)"
+    ).replace(
+        "def main",
+        "def schedule(optimizer, epochs):\n    return lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)\n\ndef main",
     )
     text = done(script("", text)).text
-    assert "def schedule(optimizer, epochs, train_loader):" in text and "sched = schedule(opt, epochs, train_loader=train_loader)" in text
+    assert (
+        "def schedule(optimizer, epochs, train_loader):" in text
+        and "sched = schedule(opt, epochs, train_loader=train_loader)" in text
+    )
     assert "CosineAnnealingLR(optimizer, T_max=epochs * len(train_loader))" in text
 
 
@@ -388,13 +424,19 @@ Trainer(EPOCHS).fit()
 def test_a_class():
     text = done(script("", TRAINER)).text
     assert "T_max=self.epochs * len(self.loader)" in text
-    assert "        self.opt.step()\n        if self.scheduler is not None:\n            self.scheduler.step()\n" in text
+    assert (
+        "        self.opt.step()\n        if self.scheduler is not None:\n            self.scheduler.step()\n"
+        in text
+    )
     assert text.count("self.scheduler is not None") == 1
 
 
 def test_a_class_that_makes_its_loader_later():
     text = script(
-        "", TRAINER.replace("        self._data()\n", "").replace("T_max=self.epochs)\n", "T_max=self.epochs)\n        self._data()\n")
+        "",
+        TRAINER.replace("        self._data()\n", "").replace(
+            "T_max=self.epochs)\n", "T_max=self.epochs)\n        self._data()\n"
+        ),
     )
     assert "make it first" in refused(text)
 
@@ -437,7 +479,10 @@ else:
     scheduler = CosineAnnealingLR(optimizer, T_max=EPOCHS)
 """
     text = done(script(made)).text
-    assert "StepLR(optimizer, step_size=2 * steps_per_epoch)" in text and "T_max=EPOCHS * steps_per_epoch" in text
+    assert (
+        "StepLR(optimizer, step_size=2 * steps_per_epoch)" in text
+        and "T_max=EPOCHS * steps_per_epoch" in text
+    )
     assert "steps_per_epoch = len(loader)\nif kind" in text
 
 
@@ -454,7 +499,10 @@ else:
 """
     loop = LOOP.replace("    scheduler.step()", "    if scheduler:\n        scheduler.step()")
     text = done(script(made, loop)).text
-    assert "steps_per_epoch = len(loader)\nif kind" in text and "        if scheduler is not None:\n            scheduler.step()" in text
+    assert (
+        "steps_per_epoch = len(loader)\nif kind" in text
+        and "        if scheduler is not None:\n            scheduler.step()" in text
+    )
 
 
 REFERENCE = """
@@ -489,12 +537,22 @@ main(KIND, WARM)
 """
 
 
-@pytest.mark.parametrize(("kind", "warm"), [("steps", 2), ("cosine", 2), ("power", 3), ("cosine", 0), ("power", 0)])
+@pytest.mark.parametrize(
+    ("kind", "warm"), [("steps", 2), ("cosine", 2), ("power", 3), ("cosine", 0), ("power", 0)]
+)
 def test_a_choice_of_schedulers_alone_or_after_a_warm_up(kind: str, warm: int):
     """As in torchvision's reference scripts; the training function has something else under the name of the scheduler."""
-    made = apply(RULE, script("", REFERENCE.replace("KIND", "sys.argv[1]").replace("WARM", "int(sys.argv[2])")))
-    old, new = (t.replace("sys.argv[1]", repr(kind)).replace("int(sys.argv[2])", str(warm)) for t in (made.before, made.text))
-    assert made.fixes and "def train(model, optimizer, lr_schedule=None, *, scheduler):" in made.text
+    made = apply(
+        RULE,
+        script("", REFERENCE.replace("KIND", "sys.argv[1]").replace("WARM", "int(sys.argv[2])")),
+    )
+    old, new = (
+        t.replace("sys.argv[1]", repr(kind)).replace("int(sys.argv[2])", str(warm))
+        for t in (made.before, made.text)
+    )
+    assert (
+        made.fixes and "def train(model, optimizer, lr_schedule=None, *, scheduler):" in made.text
+    )
     before, after = rates_of(old), rates_of(new)
     assert difference(before, after, 6) == "" and before != after
 
@@ -527,7 +585,10 @@ main(EPOCHS)
 """
     made = done(script("", text))
     assert "def train(net, loader, a, b, first, second):" in made.text
-    assert "        a.step()\n        first.step()\n        b.step()\n        second.step()\n" in made.text
+    assert (
+        "        a.step()\n        first.step()\n        b.step()\n        second.step()\n"
+        in made.text
+    )
 
 
 def test_two_optimizers_with_a_scheduler_each():
@@ -542,7 +603,10 @@ sched2 = ExponentialLR(opt2, gamma=0.8)
         "        optimizer.step()\n        opt2.zero_grad()\n        F.cross_entropy(other(x), y).backward()\n        opt2.step()\n",
     )
     text = done(script(made, loop + "    sched2.step()\n")).text
-    assert "        optimizer.step()\n        scheduler.step()\n" in text and "        opt2.step()\n        sched2.step()\n" in text
+    assert (
+        "        optimizer.step()\n        scheduler.step()\n" in text
+        and "        opt2.step()\n        sched2.step()\n" in text
+    )
 
 
 def test_folds():
@@ -579,18 +643,30 @@ def test_in_other_files():
     def make(optimizer, epochs):
         return CosineAnnealingLR(optimizer, T_max=epochs)
     """
-    loop = "\nfor epoch in range(EPOCHS):\n    train(model, loader, optimizer)\n    scheduler.step()\n"
+    loop = (
+        "\nfor epoch in range(EPOCHS):\n    train(model, loader, optimizer)\n    scheduler.step()\n"
+    )
     made = done(
-        script("from engine import train\nfrom build import make\nscheduler = make(optimizer, EPOCHS)\n", loop), engine=engine, build=build
+        script(
+            "from engine import train\nfrom build import make\nscheduler = make(optimizer, EPOCHS)\n",
+            loop,
+        ),
+        engine=engine,
+        build=build,
     )
     assert "def train(model, loader, optimizer, scheduler):" in made.texts["engine.py"]
     assert "scheduler.step()" in made.texts["engine.py"] and "scheduler.step()" not in made.text
-    assert "T_max=epochs * len(loader)" in made.texts["build.py"] and "make(optimizer, EPOCHS, loader=loader)" in made.text
+    assert (
+        "T_max=epochs * len(loader)" in made.texts["build.py"]
+        and "make(optimizer, EPOCHS, loader=loader)" in made.text
+    )
 
 
 def test_accumulation_through_functions():
     text = (
-        FUNCTIONS.replace("def train(model, batches, optimizer):", "def train(model, batches, optimizer, config):")
+        FUNCTIONS.replace(
+            "def train(model, batches, optimizer):", "def train(model, batches, optimizer, config):"
+        )
         .replace("    for x, y in batches:", "    for i, (x, y) in enumerate(batches):")
         .replace(
             "        optimizer.zero_grad()\n        update(F.cross_entropy(model(x), y), optimizer)",
@@ -613,7 +689,8 @@ def test_accumulation_through_functions():
 def test_what_is_shown_before_the_step():
     text = script(
         loop=LOOP.replace(
-            "    scheduler.step()", "    print(optimizer.param_groups[0]['lr'])\n    scheduler.step()\n    print(scheduler.get_last_lr())"
+            "    scheduler.step()",
+            "    print(optimizer.param_groups[0]['lr'])\n    scheduler.step()\n    print(scheduler.get_last_lr())",
         )
     )
     assert "shows is then the next epoch's" in done(text).fixes[0].message
@@ -677,7 +754,10 @@ def test_refused(text: str, why: str):
 
 
 def test_by_hand():
-    loop = LOOP.replace("    scheduler.step()", "    for group in optimizer.param_groups:\n        group['lr'] = 0.1 * 0.9 ** epoch")
+    loop = LOOP.replace(
+        "    scheduler.step()",
+        "    for group in optimizer.param_groups:\n        group['lr'] = 0.1 * 0.9 ** epoch",
+    )
     assert "set by hand here" in refused(script("", loop))
 
 
@@ -690,7 +770,10 @@ def advice(text: str) -> str:
 
 def test_epochs_that_are_counted_in_batches():
     text = script(loop=LOOP.replace(EACH, "        scheduler.step()"))
-    assert "`T_max=EPOCHS` is the number of epochs, but the step on line 24 of train.py is made in every iteration" in advice(text)
+    assert (
+        "`T_max=EPOCHS` is the number of epochs, but the step on line 24 of train.py is made in every iteration"
+        in advice(text)
+    )
     assert advice(text.replace("T_max=EPOCHS", "T_max=EPOCHS * len(loader)")) == ""
 
 
@@ -698,13 +781,26 @@ def test_batches_that_are_counted_in_epochs():
     one = "scheduler = lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, steps_per_epoch=len(loader), epochs=EPOCHS)\n"
     assert "once an epoch" in advice(script(one))
     assert advice(script(one).replace("    scheduler.step()", "        scheduler.step()")) == ""
-    assert "once an epoch" in advice(script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=len(loader) * EPOCHS")))
-    assert advice(script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=EPOCHS"))) == ""
+    assert "once an epoch" in advice(
+        script(
+            one.replace(
+                "steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=len(loader) * EPOCHS"
+            )
+        )
+    )
+    assert (
+        advice(
+            script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=EPOCHS"))
+        )
+        == ""
+    )
 
 
 def test_a_horizon_in_batches_that_is_stepped_once_an_epoch():
     text = script("total = EPOCHS * len(loader)\n" + MADE.replace("T_max=EPOCHS", "T_max=total"))
-    assert "`T_max=total` counts batches" in advice(text) and "counts batches already" in refused(text)
+    assert "`T_max=total` counts batches" in advice(text) and "counts batches already" in refused(
+        text
+    )
 
 
 def test_the_plot_is_up_to_date():
@@ -721,13 +817,21 @@ each_fixture = pytest.mark.parametrize("fixture", MINE, ids=lambda fixture: fixt
 
 def plan_for(fixture: Fixture, target: str = "cuda", names: tuple[str, ...] = ()) -> Plan:
     """With these rules, or with all that are on by default and this one."""
-    return planned(script_of(fixture), target, Effect.RECIPE, names or [*(rule.name for rule in select()), RULE])
+    return planned(
+        script_of(fixture),
+        target,
+        Effect.RECIPE,
+        names or [*(rule.name for rule in select()), RULE],
+    )
 
 
 @each_fixture
 def test_a_fixture_has_the_rates_of_the_original_at_the_ends_of_epochs(fixture: Fixture):
     plan = plan_for(fixture, names=(RULE,))
-    before, after = rates_in(fixture.folder, {}, fixture.args), rates_in(fixture.folder, contents(plan), fixture.args)
+    before, after = (
+        rates_in(fixture.folder, {}, fixture.args),
+        rates_in(fixture.folder, contents(plan), fixture.args),
+    )
     assert difference(before, after, EPOCHS[fixture.name]) == "" and before != after
 
 
@@ -735,14 +839,19 @@ def test_a_fixture_has_the_rates_of_the_original_at_the_ends_of_epochs(fixture: 
 def test_every_choice_of_a_schedule(choice: str):
     fixture = next(f for f in MINE if f.name == "scheduled_files")
     args = ("--schedule", choice)
-    before, after = rates_in(fixture.folder, {}, args), rates_in(fixture.folder, contents(plan_for(fixture, names=(RULE,))), args)
+    before, after = (
+        rates_in(fixture.folder, {}, args),
+        rates_in(fixture.folder, contents(plan_for(fixture, names=(RULE,))), args),
+    )
     assert difference(before, after, 4) == "" and (before == after) == (choice == "steps")
 
 
 def test_no_schedule():
     fixture = next(f for f in MINE if f.name == "scheduled_trainer")
     args = ("--gamma", "1")
-    assert rates_in(fixture.folder, {}, args) == rates_in(fixture.folder, contents(plan_for(fixture, names=(RULE,))), args)
+    assert rates_in(fixture.folder, {}, args) == rates_in(
+        fixture.folder, contents(plan_for(fixture, names=(RULE,))), args
+    )
 
 
 @each_fixture
@@ -763,7 +872,11 @@ def test_beside_all_other_rules(fixture: Fixture, target: str):
     assert alone == rates_in(fixture.folder, contents(whole), fixture.args)
 
 
-@pytest.mark.parametrize("fixture", [f for f in ALL if f.name in EPOCHS or f.name == "scheduler_resume"], ids=lambda fixture: fixture.name)
+@pytest.mark.parametrize(
+    "fixture",
+    [f for f in ALL if f.name in EPOCHS or f.name == "scheduler_resume"],
+    ids=lambda fixture: fixture.name,
+)
 @pytest.mark.parametrize("change", metamorphic.CHANGES, ids=lambda change: change.__name__)
 def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
     sources = script_of(fixture).sources
@@ -771,7 +884,12 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
 
     def found(texts: Mapping[object, str]) -> list[tuple[str, str]]:
         overlay = {source.path: source.encode(texts[source.path]) for source in sources}
-        plan = planned(read_script(fixture.entry, fixture.folder, overlay=overlay), "cuda", Effect.RECIPE, (RULE,))
+        plan = planned(
+            read_script(fixture.entry, fixture.folder, overlay=overlay),
+            "cuda",
+            Effect.RECIPE,
+            (RULE,),
+        )
         return sorted((f.status, metamorphic.place(f.node)) for f in plan.findings)
 
     assert found(before) == found(after) != []

@@ -141,11 +141,20 @@ def one_line(done: Applied) -> str:
     [
         ("pl.Trainer()", f"pl.Trainer({BF16})"),
         ("pl.Trainer(precision=None)", ""),
-        ("pl.Trainer(strategy='ddp', accelerator='gpu')", f"pl.Trainer(strategy='ddp', accelerator='gpu', {BF16})"),
+        (
+            "pl.Trainer(strategy='ddp', accelerator='gpu')",
+            f"pl.Trainer(strategy='ddp', accelerator='gpu', {BF16})",
+        ),
         ("pl.Trainer(gradient_clip_val=1.0)", f"pl.Trainer(gradient_clip_val=1.0, {BF16})"),
         ("pl.Trainer(**dict(max_epochs=1))", f"dict(max_epochs=1, {BF16})"),
-        ("pl.Trainer(**{'max_epochs': 1})", '"precision": "bf16-mixed" if has_bf16() else "32-true"'),
-        ("pl.Trainer(max_epochs=1, gpus=1, strategy='ddp')", 'precision="bf16" if has_bf16() else 32'),
+        (
+            "pl.Trainer(**{'max_epochs': 1})",
+            '"precision": "bf16-mixed" if has_bf16() else "32-true"',
+        ),
+        (
+            "pl.Trainer(max_epochs=1, gpus=1, strategy='ddp')",
+            'precision="bf16" if has_bf16() else 32',
+        ),
     ],
 )
 def test_lightning_is_asked_for_bfloat16(call: str, wanted: str) -> None:
@@ -174,7 +183,13 @@ def test_lightning_is_asked_for_bfloat16(call: str, wanted: str) -> None:
 )
 def test_lightning_is_left_alone(call: str, reason: str) -> None:
     done = lightning(
-        call, ("loader = ", "import json\noptions = json.load(open('options.json')) if '**' in " + repr(call) + " else None\nloader = ")
+        call,
+        (
+            "loader = ",
+            "import json\noptions = json.load(open('options.json')) if '**' in "
+            + repr(call)
+            + " else None\nloader = ",
+        ),
     )
     assert not done.fixes, done.text
     assert reason in done.refusals and bool(reason) is bool(done.refusals)
@@ -183,17 +198,47 @@ def test_lightning_is_left_alone(call: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("pair", "reason"),
     [
-        (("F.cross_entropy(self.layer(x), y)", "nn.BCELoss()(torch.sigmoid(self.layer(x)), y.float())"), "BCELoss"),
         (
-            ("        super().__init__()\n", "        super().__init__()\n        self.automatic_optimization = False\n"),
+            (
+                "F.cross_entropy(self.layer(x), y)",
+                "nn.BCELoss()(torch.sigmoid(self.layer(x)), y.float())",
+            ),
+            "BCELoss",
+        ),
+        (
+            (
+                "        super().__init__()\n",
+                "        super().__init__()\n        self.automatic_optimization = False\n",
+            ),
             "it steps its optimizers itself (line",
         ),
-        (("return F.cross_entropy(self.layer(x), y)", "return F.cross_entropy(self.layer(torch.linalg.inv(x)), y)"), "linear algebra"),
+        (
+            (
+                "return F.cross_entropy(self.layer(x), y)",
+                "return F.cross_entropy(self.layer(torch.linalg.inv(x)), y)",
+            ),
+            "linear algebra",
+        ),
         (("self.layer = nn.Sequential(", "self.layer = unknown_layers("), "is not known"),
-        (("self.layer = nn.Sequential(", "import pointops\n        self.layer = pointops.Encoder("), "gives tensors to pointops.Encoder"),
+        (
+            (
+                "self.layer = nn.Sequential(",
+                "import pointops\n        self.layer = pointops.Encoder(",
+            ),
+            "gives tensors to pointops.Encoder",
+        ),
         (("F.cross_entropy(self.layer(x), y)", "foreign(self.layer(x), y)"), "is not known"),
-        (("trainer.fit(Net(), loader)", "trainer.fit(Net().double(), loader)"), "float64 by choice"),
-        (("return F.cross", "with torch.no_grad():\n            self.layer(x)\n        return F.cross"), "with and without gradients"),
+        (
+            ("trainer.fit(Net(), loader)", "trainer.fit(Net().double(), loader)"),
+            "float64 by choice",
+        ),
+        (
+            (
+                "return F.cross",
+                "with torch.no_grad():\n            self.layer(x)\n        return F.cross",
+            ),
+            "with and without gradients",
+        ),
     ],
 )
 def test_code_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> None:
@@ -204,7 +249,11 @@ def test_code_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> None
 def test_one_place_in_several_ways() -> None:
     """A call that is reached with and without the argument must not get it twice."""
     made = "def make(**options):\n    return pl.Trainer(**options)\n\nloader = "
-    done = lightning("make(max_epochs=1)", ("loader = ", made), ("trainer.fit(", "make(precision='16-mixed')\ntrainer.fit("))
+    done = lightning(
+        "make(max_epochs=1)",
+        ("loader = ", made),
+        ("trainer.fit(", "make(precision='16-mixed')\ntrainer.fit("),
+    )
     assert not done.fixes
     assert "precision" in lightning("make(max_epochs=1)", ("loader = ", made)).text
 
@@ -215,18 +264,30 @@ def test_one_place_in_several_ways() -> None:
         ("self.kept.append(logits.cpu().numpy())", True),
         ("self.kept.append(logits.float().cpu().numpy())", False),
         ("self.kept.append(logits.argmax(1).cpu().numpy())", False),
-        ("self.kept.append(logits)\n\n    def on_validation_epoch_end(self):\n        torch.cat(self.kept).cpu().numpy()", True),
+        (
+            "self.kept.append(logits)\n\n    def on_validation_epoch_end(self):\n        torch.cat(self.kept).cpu().numpy()",
+            True,
+        ),
     ],
 )
 def test_numpy_has_no_bfloat16(kept: str, refused: bool) -> None:
     step = f"    def validation_step(self, batch, batch_idx):\n        logits = self.layer(batch[0])\n        {kept}\n\n    def configure_optimizers"
-    done = lightning(MADE, ("    def configure_optimizers", step), ("        self.layer", "        self.kept = []\n        self.layer"))
-    assert ("NumPy" in done.refusals) is refused and bool(done.fixes) is not refused, (done.refusals, done.text)
+    done = lightning(
+        MADE,
+        ("    def configure_optimizers", step),
+        ("        self.layer", "        self.kept = []\n        self.layer"),
+    )
+    assert ("NumPy" in done.refusals) is refused and bool(done.fixes) is not refused, (
+        done.refusals,
+        done.text,
+    )
 
 
 def test_arguments_of_the_old_command_line() -> None:
     parser = "import argparse\nparser = pl.Trainer.add_argparse_args(argparse.ArgumentParser())\nloader = "
-    done = lightning("pl.Trainer.from_argparse_args(parser.parse_args())", PL, ("loader = ", parser))
+    done = lightning(
+        "pl.Trainer.from_argparse_args(parser.parse_args())", PL, ("loader = ", parser)
+    )
     assert not done.fixes and "run it with --precision bf16" in done.advice
 
 
@@ -250,7 +311,10 @@ def test_the_spelling_is_that_of_the_version(requirement: str, call: str, wanted
 
 
 def test_old_hooks_tell_the_version() -> None:
-    hook = ("    def configure_optimizers", "    def validation_epoch_end(self, outputs):\n        pass\n\n    def configure_optimizers")
+    hook = (
+        "    def configure_optimizers",
+        "    def validation_epoch_end(self, outputs):\n        pass\n\n    def configure_optimizers",
+    )
     done = lightning("pl.Trainer(max_epochs=1, enable_progress_bar=False)", PL, hook)
     assert 'precision="bf16" if has_bf16() else 32' in one_line(done)
 
@@ -258,7 +322,10 @@ def test_old_hooks_tell_the_version() -> None:
 @pytest.mark.parametrize(
     ("declared", "advice"),
     [
-        ("'--precision', default='32'", "run it with --precision bf16-mixed where the GPU has bfloat16"),
+        (
+            "'--precision', default='32'",
+            "run it with --precision bf16-mixed where the GPU has bfloat16",
+        ),
         ("'-p', '--precision', default=None", "run it with --precision bf16-mixed"),
         ("'--precision', type=int, default=32", "let --precision take bf16-mixed"),
         ("'--precision', choices=['32', '16'], default='32'", "let --precision take bf16-mixed"),
@@ -287,7 +354,10 @@ def test_lightning_and_tf32(call: str, more: tuple[tuple[str, str], ...], found:
     done = apply("tf32 trainer-args", changed(LIGHTNING, (MADE, call), *more))
     assert ('torch.set_float32_matmul_precision("high")' in done.text) is found
     if found:
-        assert done.text.index("set_float32") < done.text.index("pl.Trainer(") and "if torch.cuda.is_available():" in done.lines
+        assert (
+            done.text.index("set_float32") < done.text.index("pl.Trainer(")
+            and "if torch.cuda.is_available():" in done.lines
+        )
 
 
 CONV = (
@@ -311,7 +381,9 @@ IMAGES = ("torch.randn(32, 64)", "torch.randn(32, 1, 8, 8)")
 )
 def test_lightning_and_benchmark(call: str, more: tuple[tuple[str, str], ...], status: str) -> None:
     done = lightning(call, CONV, IMAGES, *more)
-    assert [f.status for f in done.findings if "rule of thumb" in f.message] == [status] * bool(status)
+    assert [f.status for f in done.findings if "rule of thumb" in f.message] == [status] * bool(
+        status
+    )
     assert ("benchmark=True" in done.text.partition("pl.Trainer(")[2]) is (status == "fix")
     assert "benchmark" not in "".join(lightning(MADE).lines), "there are no convolutions"
 
@@ -349,7 +421,11 @@ CLI(Net)
 @pytest.mark.parametrize(
     ("pairs", "wanted", "fixes"),
     [
-        ((), 'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16() else "32-true", "benchmark": True})', 1),
+        (
+            (),
+            'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16() else "32-true", "benchmark": True})',
+            1,
+        ),
         ((("CLI(Net)", "CLI(Net, trainer_defaults={'max_epochs': 1})"),), '"benchmark": True', 2),
         ((("CLI(Net)", "CLI(Net, trainer_defaults={'precision': 32})"),), '"benchmark": True', 1),
         ((("CLI(Net)", "CLI(Net, trainer_defaults=dict(max_epochs=1))"),), "benchmark=True", 2),
@@ -361,13 +437,37 @@ CLI(Net)
             "",
             0,
         ),
-        ((("pass", "parser.set_defaults({'trainer.max_epochs': 2})"),), '"trainer.benchmark": True', 2),
-        ((("pass", "parser.set_defaults({'trainer.precision': 32, 'trainer.benchmark': False})"),), "", 0),
+        (
+            (("pass", "parser.set_defaults({'trainer.max_epochs': 2})"),),
+            '"trainer.benchmark": True',
+            2,
+        ),
+        (
+            (
+                (
+                    "pass",
+                    "parser.set_defaults({'trainer.precision': 32, 'trainer.benchmark': False})",
+                ),
+            ),
+            "",
+            0,
+        ),
         ((("def add_arguments_to_parser(self, parser):", "def __init__(self, model):"),), "", 0),
-        ((("CLI(Net)", "CLI(Net, trainer_defaults={'strategy': 'deepspeed', 'benchmark': True})"),), "", 0),
+        (
+            (
+                (
+                    "CLI(Net)",
+                    "CLI(Net, trainer_defaults={'strategy': 'deepspeed', 'benchmark': True})",
+                ),
+            ),
+            "",
+            0,
+        ),
     ],
 )
-def test_defaults_of_the_lightning_cli(pairs: tuple[tuple[str, str], ...], wanted: str, fixes: int) -> None:
+def test_defaults_of_the_lightning_cli(
+    pairs: tuple[tuple[str, str], ...], wanted: str, fixes: int
+) -> None:
     done = apply(RULE, changed(CLI, *pairs))
     assert len(done.fixes) == fixes and wanted in one_line(done), done.text
 
@@ -387,13 +487,22 @@ SAMPLES = """    def on_train_epoch_end(self):
         (("on_train_epoch_end", "on_validation_epoch_end"), ""),
         (("on_train_epoch_end", "on_before_zero_grad"), ""),
         (("        print(", "        shown.sum().backward()\n        print("), ""),
-        (("        print(", "        torch.autograd.grad(shown.sum(), self.example)\n        print("), ""),
+        (
+            (
+                "        print(",
+                "        torch.autograd.grad(shown.sum(), self.example)\n        print(",
+            ),
+            "",
+        ),
     ],
 )
 def test_hooks_that_run_with_gradients_on(pair: tuple[str, str], wanted: str) -> None:
     hook = changed(SAMPLES, pair)
     example = "        self.example = torch.randn(4, 64)\n        self.layer"
-    done = apply("no-grad-eval", changed(LIGHTNING, ("    def configure_optimizers", hook), ("        self.layer", example)))
+    done = apply(
+        "no-grad-eval",
+        changed(LIGHTNING, ("    def configure_optimizers", hook), ("        self.layer", example)),
+    )
     assert (wanted in done.lines) if wanted else not done.fixes, done.text
 
 
@@ -407,8 +516,13 @@ def test_fabric_is_told_what_to_do() -> None:
 # ------------------------------------------------------------------------------------------------ Hugging Face
 def test_the_trainer_of_hugging_face() -> None:
     done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')")
-    assert "bf16=has_bf16()" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(done)
-    assert 'optim="adamw_torch_fused"' in one_line(done) and "from transformers.utils import is_torch_tf32_available" in done.lines
+    assert "bf16=has_bf16()" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(
+        done
+    )
+    assert (
+        'optim="adamw_torch_fused"' in one_line(done)
+        and "from transformers.utils import is_torch_tf32_available" in done.lines
+    )
     assert len({f.message for f in done.fixes}) == 3 and "read out of memory" in done.refusals
 
 
@@ -419,8 +533,16 @@ def test_the_trainer_of_hugging_face() -> None:
         ("TrainingArguments('out', bf16=False)", "bf16=has", ""),
         ("TrainingArguments('out', tf32=False)", "tf32=is", ""),
         ("TrainingArguments('out', use_cpu=True)", "has_bf16", "it trains on the CPU"),
-        ("TrainingArguments('out', deepspeed='zero.json', optim='adamw_torch')", "has_bf16", "deepspeed= is given"),
-        ("TrainingArguments('out', deepspeed='zero.json', optim='adamw_torch')", "fused", "deepspeed= is given"),
+        (
+            "TrainingArguments('out', deepspeed='zero.json', optim='adamw_torch')",
+            "has_bf16",
+            "deepspeed= is given",
+        ),
+        (
+            "TrainingArguments('out', deepspeed='zero.json', optim='adamw_torch')",
+            "fused",
+            "deepspeed= is given",
+        ),
         ("TrainingArguments('out', optim='adafactor')", "fused", ""),
         ("TrainingArguments('out')", "optim", ""),
         ("TrainingArguments(**options)", "has_bf16", "options may be given already"),
@@ -428,7 +550,13 @@ def test_the_trainer_of_hugging_face() -> None:
 )
 def test_what_the_arguments_say_already(call: str, absent: str, reason: str) -> None:
     done = hugging_face(
-        call, ("args = ", "import json\noptions = json.load(open('options.json')) if '**' in " + repr(call) + " else {}\nargs = ")
+        call,
+        (
+            "args = ",
+            "import json\noptions = json.load(open('options.json')) if '**' in "
+            + repr(call)
+            + " else {}\nargs = ",
+        ),
     )
     assert absent not in "".join(done.lines), done.text
     assert reason in done.refusals
@@ -451,17 +579,34 @@ def test_the_default_optimizer_depends_on_the_version(requirement: str, wanted: 
 @pytest.mark.parametrize(
     ("pair", "reason"),
     [
-        (("model=Net(), args=args", "model=Net(), args=args, optimizers=(torch.optim.SGD([], 1), None)"), "an optimizer of its own"),
+        (
+            (
+                "model=Net(), args=args",
+                "model=Net(), args=args, optimizers=(torch.optim.SGD([], 1), None)",
+            ),
+            "an optimizer of its own",
+        ),
         (("model=Net()", "model_init=Net"), "model_init"),
         (("model=Net()", "model=load('net')"), "what it trains is not known"),
-        (("nn.functional.mse_loss(self.layers(x), x)", "nn.functional.binary_cross_entropy(self.layers(x), x)"), "binary_cross_entropy"),
-        (("nn.functional.mse_loss(self.layers(x), x)", "load(self.layers(x), x)"), "gives tensors to"),
+        (
+            (
+                "nn.functional.mse_loss(self.layers(x), x)",
+                "nn.functional.binary_cross_entropy(self.layers(x), x)",
+            ),
+            "binary_cross_entropy",
+        ),
+        (
+            ("nn.functional.mse_loss(self.layers(x), x)", "load(self.layers(x), x)"),
+            "gives tensors to",
+        ),
         (("args=args, ", ""), "no TrainingArguments"),
     ],
 )
 def test_what_the_trainer_is_given(pair: tuple[str, str], reason: str) -> None:
     head = "import torch\n" if "load(" not in pair[1] else "import torch\nfrom zoo import load\n"
-    done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')", pair, ("import torch\n", head))
+    done = hugging_face(
+        "TrainingArguments(output_dir='out', optim='adamw_torch')", pair, ("import torch\n", head)
+    )
     assert reason in done.refusals, done.refusals
 
 
@@ -477,37 +622,69 @@ def test_models_with_adapters(loaded: str, reason: str) -> None:
     head = "import torch\nfrom peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM\n"
     made = f"model=get_peft_model(AutoModelForCausalLM.from_pretrained({loaded}), LoraConfig(r=8))"
     done = hugging_face("TrainingArguments('out')", ("import torch\n", head), ("model=Net()", made))
-    assert ("bf16=has_bf16()" in one_line(done)) is not bool(reason) and reason in done.refusals, done.refusals
+    assert ("bf16=has_bf16()" in one_line(done)) is not bool(reason) and reason in done.refusals, (
+        done.refusals
+    )
 
 
 def test_workers_of_the_trainer() -> None:
     rows = changed(HF, (HF[HF.index("\nclass Rows") : HF.index("\nclass Net")], FILES))
     done = apply(RULE, rows)
     words = one_line(done)
-    assert "dataloader_num_workers=loader_workers()" in words and "dataloader_persistent_workers=loader_workers() > 0" in words
+    assert (
+        "dataloader_num_workers=loader_workers()" in words
+        and "dataloader_persistent_workers=loader_workers() > 0" in words
+    )
     effects = {f.message: f.effect for f in done.fixes}
-    assert sorted(e for m, e in effects.items() if "batches" in m or "worker" in m) == [Effect.EXACT, Effect.SAMPLING]
+    assert sorted(e for m, e in effects.items() if "batches" in m or "worker" in m) == [
+        Effect.EXACT,
+        Effect.SAMPLING,
+    ]
     once = apply(RULE, changed(rows, ("num_train_epochs=2", "num_train_epochs=1")))
     assert "dataloader_num_workers" in once.text and "persistent" not in once.text
     given = apply(RULE, changed(rows, ("num_train_epochs=2", "dataloader_num_workers=4")))
-    assert "dataloader_persistent_workers=True" in given.text and "loader_workers()" not in given.text
+    assert (
+        "dataloader_persistent_workers=True" in given.text and "loader_workers()" not in given.text
+    )
     old = apply(RULE, rows, files={"requirements.txt": "transformers<4.36"})
-    assert "persistent" not in old.text and "dataloader_persistent_workers is there since 4.36" in old.refusals
+    assert (
+        "persistent" not in old.text
+        and "dataloader_persistent_workers is there since 4.36" in old.refusals
+    )
     own = apply(
         RULE,
-        changed(rows, ("trainer = Trainer(", "class Own(Trainer):\n    def get_train_dataloader(self):\n        pass\n\ntrainer = Own(")),
+        changed(
+            rows,
+            (
+                "trainer = Trainer(",
+                "class Own(Trainer):\n    def get_train_dataloader(self):\n        pass\n\ntrainer = Own(",
+            ),
+        ),
     )
-    assert "dataloader_num_workers" not in own.text and "get_train_dataloader() is the project's own" in own.refusals
+    assert (
+        "dataloader_num_workers" not in own.text
+        and "get_train_dataloader() is the project's own" in own.refusals
+    )
 
 
 def test_datasets_and_models_of_other_files_are_read() -> None:
     head, rest = HF[: HF.index("\nclass Rows")], HF[HF.index("\nclass Rows") :]
     classes, main = rest[: rest.index("\nargs = ")], rest[rest.index("\nargs = ") :]
-    data = head + changed(classes, (classes[classes.index("\nclass Rows") : classes.index("\nclass Net")], FILES))
+    data = head + changed(
+        classes, (classes[classes.index("\nclass Rows") : classes.index("\nclass Net")], FILES)
+    )
     drawn = data.replace("return {", "torch.rand(1)\n        return {")
     text = head + "from parts import Net, Rows\n" + main
-    assert [f.effect for f in apply(RULE, text, files={"parts.py": data}).fixes if "main process" in f.message] == [Effect.EXACT]
-    assert [f.effect for f in apply(RULE, text, files={"parts.py": drawn}).fixes if "main process" in f.message] == [Effect.SAMPLING]
+    assert [
+        f.effect
+        for f in apply(RULE, text, files={"parts.py": data}).fixes
+        if "main process" in f.message
+    ] == [Effect.EXACT]
+    assert [
+        f.effect
+        for f in apply(RULE, text, files={"parts.py": drawn}).fixes
+        if "main process" in f.message
+    ] == [Effect.SAMPLING]
     banned = data.replace("mse_loss(", "binary_cross_entropy(")
     assert "binary_cross_entropy" in apply(RULE, text, files={"parts.py": banned}).refusals
 
@@ -533,9 +710,19 @@ def parsed(*pairs: tuple[str, str]) -> Applied:
 
 def test_fields_of_the_projects_own_arguments() -> None:
     done = parsed()
-    assert 'optim: str = "adamw_torch_fused"' in done.lines and "tf32: bool = field(default=is_torch_tf32_available())" in done.lines
-    assert "run it with --bf16 True where the GPU has bfloat16" in done.advice and "bf16" not in "".join(done.lines)
-    assert not [line for line in parsed(("    width: int", "    tf32: bool = False\n    width: int")).lines if "tf32" in line]
+    assert (
+        'optim: str = "adamw_torch_fused"' in done.lines
+        and "tf32: bool = field(default=is_torch_tf32_available())" in done.lines
+    )
+    assert (
+        "run it with --bf16 True where the GPU has bfloat16" in done.advice
+        and "bf16" not in "".join(done.lines)
+    )
+    assert not [
+        line
+        for line in parsed(("    width: int", "    tf32: bool = False\n    width: int")).lines
+        if "tf32" in line
+    ]
     assert "bf16" not in parsed(("    width: int", "    fp16: bool = True\n    width: int")).advice
 
 
@@ -548,7 +735,9 @@ def test_only_the_command_line() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ Accelerate
-LAUNCHED = 'mixed_precision=os.environ.get("ACCELERATE_MIXED_PRECISION", "bf16" if has_bf16() else "no")'
+LAUNCHED = (
+    'mixed_precision=os.environ.get("ACCELERATE_MIXED_PRECISION", "bf16" if has_bf16() else "no")'
+)
 
 
 def test_accelerate_is_asked_for_bfloat16() -> None:
@@ -579,16 +768,32 @@ def test_accelerate_is_left_alone(call: str, absent: str, reason: str) -> None:
 
 
 def test_a_configuration_that_is_there() -> None:
-    head = ("from accelerate import Accelerator", "from accelerate import Accelerator, DataLoaderConfiguration")
-    done = accelerated("Accelerator(mixed_precision='no', dataloader_config=DataLoaderConfiguration(even_batches=False))", head)
+    head = (
+        "from accelerate import Accelerator",
+        "from accelerate import Accelerator, DataLoaderConfiguration",
+    )
+    done = accelerated(
+        "Accelerator(mixed_precision='no', dataloader_config=DataLoaderConfiguration(even_batches=False))",
+        head,
+    )
     assert "DataLoaderConfiguration(even_batches=False, non_blocking=True)" in one_line(done)
-    assert not accelerated("Accelerator(mixed_precision='no', dataloader_config=DataLoaderConfiguration(non_blocking=False))", head).fixes
-    assert "DataLoaderConfiguration" not in accelerated("Accelerator()", **{"requirements.txt": "accelerate==0.27.2"}).text
+    assert not accelerated(
+        "Accelerator(mixed_precision='no', dataloader_config=DataLoaderConfiguration(non_blocking=False))",
+        head,
+    ).fixes
+    assert (
+        "DataLoaderConfiguration"
+        not in accelerated("Accelerator()", **{"requirements.txt": "accelerate==0.27.2"}).text
+    )
 
 
 @pytest.mark.parametrize(
     ("default", "wanted"),
-    [("None", "mixed_precision=args.mixed_precision or os.environ.get"), ("'no'", "advice"), ("'fp16'", "")],
+    [
+        ("None", "mixed_precision=args.mixed_precision or os.environ.get"),
+        ("'no'", "advice"),
+        ("'fp16'", ""),
+    ],
 )
 def test_accelerate_on_the_command_line(default: str, wanted: str) -> None:
     parser = "import argparse\nparser = argparse.ArgumentParser()\n"
@@ -606,7 +811,10 @@ def test_accelerate_on_the_command_line(default: str, wanted: str) -> None:
     [
         (("nn.Sequential(nn.Linear", "unknown(nn.Linear"), "not known"),
         (
-            ("accelerator.backward(loss)", "accelerator.backward(torch.autograd.grad(loss, x, create_graph=True)[0].sum())"),
+            (
+                "accelerator.backward(loss)",
+                "accelerator.backward(torch.autograd.grad(loss, x, create_graph=True)[0].sum())",
+            ),
             "differentiates gradients",
         ),
     ],
@@ -645,11 +853,26 @@ for _ in range(3):
 @pytest.mark.parametrize(
     ("pair", "advice"),
     [
-        (("", ""), ["run it with --amp where the GPU has tensor cores", "run it with --channels-last"]),
-        (('"--amp", action="store_true"', '"--amp", action="store_true", default=True'), ["run it with --channels-last"]),
-        (("scaler = None\n", "scaler = torch.amp.GradScaler('cuda')\n"), ["run it with --channels-last"]),
-        (("if args.channels_last:\n    ", ""), ["run it with --amp where the GPU has tensor cores"]),
-        (("if args.channels_last:", "if not args.channels_last:"), ["run it with --amp where the GPU has tensor cores"]),
+        (
+            ("", ""),
+            ["run it with --amp where the GPU has tensor cores", "run it with --channels-last"],
+        ),
+        (
+            ('"--amp", action="store_true"', '"--amp", action="store_true", default=True'),
+            ["run it with --channels-last"],
+        ),
+        (
+            ("scaler = None\n", "scaler = torch.amp.GradScaler('cuda')\n"),
+            ["run it with --channels-last"],
+        ),
+        (
+            ("if args.channels_last:\n    ", ""),
+            ["run it with --amp where the GPU has tensor cores"],
+        ),
+        (
+            ("if args.channels_last:", "if not args.channels_last:"),
+            ["run it with --amp where the GPU has tensor cores"],
+        ),
     ],
 )
 def test_techniques_that_are_options(pair: tuple[str, str], advice: list[str]) -> None:
@@ -681,28 +904,39 @@ def pretend(monkeypatch: pytest.MonkeyPatch, major: int) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *emulated: major >= 8)
 
 
-@pytest.mark.parametrize(("major", "precision"), [(0, "32-true"), (7, "32-true"), (8, "bf16-mixed"), (9, "bf16-mixed")])
-def test_lightning_gets_what_the_hardware_has(standins: None, monkeypatch: pytest.MonkeyPatch, major: int, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("major", "precision"), [(0, "32-true"), (7, "32-true"), (8, "bf16-mixed"), (9, "bf16-mixed")]
+)
+def test_lightning_gets_what_the_hardware_has(
+    standins: None, monkeypatch: pytest.MonkeyPatch, major: int, precision: str
+) -> None:
     text = lightning(MADE).text
     pretend(monkeypatch, major)
     assert run(text)["trainer"].precision == precision
 
 
 @pytest.mark.parametrize(("major", "half"), [(0, False), (7, False), (8, True)])
-def test_hugging_face_gets_what_the_hardware_has(standins: None, monkeypatch: pytest.MonkeyPatch, major: int, half: bool) -> None:
+def test_hugging_face_gets_what_the_hardware_has(
+    standins: None, monkeypatch: pytest.MonkeyPatch, major: int, half: bool
+) -> None:
     text = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')").text
     pretend(monkeypatch, major)
     monkeypatch.setattr(torch.version, "cuda", "12.8")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("Properties", (), {"major": major}))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: type("Properties", (), {"major": major})
+    )
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     args = run(text)["args"]
     assert args.bf16 is half and args.tf32 is half and args.optim == "adamw_torch_fused"
 
 
 @pytest.mark.parametrize(
-    ("major", "launched", "precision"), [(0, "", "no"), (7, "", "no"), (8, "", "bf16"), (8, "no", "no"), (8, "fp16", "fp16")]
+    ("major", "launched", "precision"),
+    [(0, "", "no"), (7, "", "no"), (8, "", "bf16"), (8, "no", "no"), (8, "fp16", "fp16")],
 )
-def test_the_launcher_wins(standins: None, monkeypatch: pytest.MonkeyPatch, major: int, launched: str, precision: str) -> None:
+def test_the_launcher_wins(
+    standins: None, monkeypatch: pytest.MonkeyPatch, major: int, launched: str, precision: str
+) -> None:
     text = accelerated("Accelerator()").text
     if launched:
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
@@ -710,7 +944,9 @@ def test_the_launcher_wins(standins: None, monkeypatch: pytest.MonkeyPatch, majo
     assert run(text)["accelerator"].mixed_precision == precision
 
 
-@pytest.mark.parametrize(("target", "wanted"), [("cuda", "has_bf16()"), ("cpu", 'precision="bf16-mixed"')])
+@pytest.mark.parametrize(
+    ("target", "wanted"), [("cuda", "has_bf16()"), ("cpu", 'precision="bf16-mixed"')]
+)
 def test_on_the_cpu_there_is_nothing_to_ask(target: str, wanted: str) -> None:
     done = apply(RULE, LIGHTNING, target=target)
     assert wanted in done.text and ("has_bf16" in done.text) is (target == "cuda")
@@ -734,7 +970,12 @@ def really(fixture: Fixture, folder: Path, plan: Plan | None) -> subprocess.Comp
     words = ["fit"] if fixture.name == "lightning_cli" else []
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [sys.executable, "train.py", *words, *fixture.args], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "train.py", *words, *fixture.args],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
@@ -744,7 +985,13 @@ def test_with_the_real_package(fixture: Fixture, tmp_path: Path) -> None:
     package = PACKAGE[fixture.name.split("_")[0]]
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    before, after = (really(fixture, tmp_path / name, plan) for name, plan in (("before", None), ("after", plan_of(fixture, "cuda"))))
+    before, after = (
+        really(fixture, tmp_path / name, plan)
+        for name, plan in (("before", None), ("after", plan_of(fixture, "cuda")))
+    )
     assert before.returncode == after.returncode == 0, after.stderr[-2000:]
-    steps = [[line for line in ran.stdout.splitlines() if line.startswith(("done", "steps:"))] for ran in (before, after)]
+    steps = [
+        [line for line in ran.stdout.splitlines() if line.startswith(("done", "steps:"))]
+        for ran in (before, after)
+    ]
     assert steps[0] == steps[1]

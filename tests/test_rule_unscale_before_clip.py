@@ -34,11 +34,15 @@ def changed(old: str, new: str, text: str = SCALED) -> str:
 def test_a_forgotten_unscale_is_mended():
     done = apply(RULE, SCALED)
     assert done.lines == ["scaler.unscale_(optimizer)"]
-    plain = trained(script(LOOP.replace("    optimizer.step()", f"    {CLIP}\n    optimizer.step()")))
+    plain = trained(
+        script(LOOP.replace("    optimizer.step()", f"    {CLIP}\n    optimizer.step()"))
+    )
     broken, mended = trained(done.before), trained(done.text)
     start = trained(HEAD)
     assert (weights(mended) - weights(plain)).norm() < 1e-5
-    assert (weights(broken) - weights(start)).norm() < 0.1 * (weights(plain) - weights(start)).norm()
+    assert (weights(broken) - weights(start)).norm() < 0.1 * (
+        weights(plain) - weights(start)
+    ).norm()
     assert [f.message for f in done.fixes][0].startswith("a bug:")
 
 
@@ -51,10 +55,15 @@ def test_a_forgotten_unscale_is_mended():
             f"    scaler.unscale_(optimizer)\n    if i:\n        {CLIP}\n    scaler.step(optimizer)",
         ),
         changed(f"    {CLIP}\n", ""),
-        changed("scaler.scale(loss)", "loss").replace("scaler.step(optimizer)", "optimizer.step()").replace("scaler.update()", "pass"),
-        changed(f"    {CLIP}\n    scaler.step(optimizer)", f"    scaler.step(optimizer)\n    {CLIP}"),
+        changed("scaler.scale(loss)", "loss")
+        .replace("scaler.step(optimizer)", "optimizer.step()")
+        .replace("scaler.update()", "pass"),
         changed(
-            "    optimizer.zero_grad()", "    for p in model.parameters():\n        if p.grad is not None:\n            p.grad.zero_()"
+            f"    {CLIP}\n    scaler.step(optimizer)", f"    scaler.step(optimizer)\n    {CLIP}"
+        ),
+        changed(
+            "    optimizer.zero_grad()",
+            "    for p in model.parameters():\n        if p.grad is not None:\n            p.grad.zero_()",
         ).replace(f"    {CLIP}\n", ""),
     ],
 )
@@ -111,7 +120,8 @@ for i in range(6):
 
 def test_a_step_that_comes_more_rarely_is_refused():
     text = changed(
-        "    scaler.step(optimizer)\n    scaler.update()", "    if i % 2:\n        scaler.step(optimizer)\n        scaler.update()"
+        "    scaler.step(optimizer)\n    scaler.update()",
+        "    if i % 2:\n        scaler.step(optimizer)\n        scaler.update()",
     )
     assert "depends on a condition" in apply(RULE, text).refusals
 
@@ -129,13 +139,17 @@ def test_a_step_that_comes_more_rarely_is_refused():
     ],
 )
 def test_before_whatever_reads_gradients(read: str, before: str):
-    head = HEAD + "\ndef clip(net):\n    for p in net.parameters():\n        p.grad.data.mul_(0.5)\n"
+    head = (
+        HEAD + "\ndef clip(net):\n    for p in net.parameters():\n        p.grad.data.mul_(0.5)\n"
+    )
     text = head + LOOP.replace("    optimizer.step()", f"    {read}\n    optimizer.step()")
     done = amp(text, target="cpu", precision="fp16")
     assert f"    scaler.unscale_(optimizer)\n    {before}" in done.text
     assert {f.rule for f in done.fixes} == {"autocast", "grad-scaler", RULE}
     old, new = trained(done.before), trained(done.text)
-    assert close(old["losses"], new["losses"]) and torch.allclose(weights(old), weights(new), atol=0.02)
+    assert close(old["losses"], new["losses"]) and torch.allclose(
+        weights(old), weights(new), atol=0.02
+    )
 
 
 def test_the_scaler_unscales_also_where_this_rule_is_not_selected():
@@ -145,15 +159,23 @@ def test_the_scaler_unscales_also_where_this_rule_is_not_selected():
 
 
 def test_two_clips_before_one_step_are_one_unscale():
-    text = script(LOOP.replace("    optimizer.step()", f"    {CLIP}\n    {CLIP}\n    optimizer.step()"))
+    text = script(
+        LOOP.replace("    optimizer.step()", f"    {CLIP}\n    {CLIP}\n    optimizer.step()")
+    )
     assert amp(text).text.count("unscale_") == 1
 
 
 def test_reading_after_the_step_is_fine():
-    text = script(LOOP.replace("    optimizer.step()", "    optimizer.step()\n    norm = model.a.weight.grad.norm()"))
+    text = script(
+        LOOP.replace(
+            "    optimizer.step()", "    optimizer.step()\n    norm = model.a.weight.grad.norm()"
+        )
+    )
     done = amp(text, target="cpu", precision="fp16")
     assert "unscale_" not in done.text
-    assert float(trained(done.text)["norm"]) == pytest.approx(float(trained(done.before)["norm"]), rel=0.05)
+    assert float(trained(done.text)["norm"]) == pytest.approx(
+        float(trained(done.before)["norm"]), rel=0.05
+    )
 
 
 def test_each_optimizer_is_unscaled_before_its_own_clip():
@@ -184,7 +206,9 @@ SECOND = """    second = criterion(model((x + 0.1 * x.grad.sign()).detach()), y)
 
 
 def test_input_gradients_are_no_reason_to_unscale():
-    text = changed(f"    {CLIP}\n", SECOND).replace("X[i].to(device)", "X[i].to(device).requires_grad_()")
+    text = changed(f"    {CLIP}\n", SECOND).replace(
+        "X[i].to(device)", "X[i].to(device).requires_grad_()"
+    )
     done = apply(RULE, text)
     assert done.text == done.before and not done.refusals and not faked(done)
 
@@ -217,7 +241,10 @@ def test_what_does_not_depend_on_the_scale(read: str):
             f"    {CLIP}\n    scaler.step(optimizer)",
             f"    norm = {CLIP}\n    if not torch.isfinite(norm):\n        continue\n    scaler.step(optimizer)",
         ),
-        changed(f"    {CLIP}", f"    norm = {CLIP}\n    if i == 3:\n        optimizer.zero_grad()\n        continue"),
+        changed(
+            f"    {CLIP}",
+            f"    norm = {CLIP}\n    if i == 3:\n        optimizer.zero_grad()\n        continue",
+        ),
     ],
 )
 def test_refused_where_it_would_be_unscaled_twice(text: str):

@@ -41,7 +41,10 @@ def both(text: str, **given: object) -> Applied:
         warnings.simplefilter("ignore")
         before, after = run(text, **given), run(done.text, **given)
     assert before["losses"] == after["losses"]
-    assert all(bool((p == q).all()) for p, q in zip(before["model"].parameters(), after["model"].parameters(), strict=True))
+    assert all(
+        bool((p == q).all())
+        for p, q in zip(before["model"].parameters(), after["model"].parameters(), strict=True)
+    )
     return done
 
 
@@ -50,9 +53,15 @@ def both(text: str, **given: object) -> Applied:
     [
         ("inputs, targets = Variable(inputs), Variable(targets)", []),
         ("inputs = Variable(inputs)\ntargets = Variable(targets, requires_grad=False)", []),
-        ("inputs, targets = Variable(inputs.float()), Variable(data=targets)", ["inputs, targets = inputs.float(), targets"]),
+        (
+            "inputs, targets = Variable(inputs.float()), Variable(data=targets)",
+            ["inputs, targets = inputs.float(), targets"],
+        ),
         ("inputs = torch.autograd.Variable(inputs, volatile=False) * 2", ["inputs = inputs * 2"]),
-        ("x = Variable(torch.zeros(4, 4).fill_(2.0), False)\ninputs = inputs + x", ["x = torch.zeros(4, 4).fill_(2.0)"]),
+        (
+            "x = Variable(torch.zeros(4, 4).fill_(2.0), False)\ninputs = inputs + x",
+            ["x = torch.zeros(4, 4).fill_(2.0)"],
+        ),
         ("if True:\n    inputs = Variable(inputs)", ["pass"]),
     ],
 )
@@ -63,7 +72,10 @@ def test_a_variable_of_a_batch_is_the_batch(body: str, lines: list[str]) -> None
 
 
 def test_the_import_goes_with_the_last_use() -> None:
-    assert "import Variable" not in both(script("inputs, targets = Variable(inputs), Variable(targets)")).text
+    assert (
+        "import Variable"
+        not in both(script("inputs, targets = Variable(inputs), Variable(targets)")).text
+    )
 
 
 def test_what_has_a_graph_is_detached() -> None:
@@ -141,13 +153,27 @@ def test_isinstance_asks_for_a_tensor() -> None:
 
 # ------------------------------------------------------------------------------------------------ imports
 def test_a_use_as_a_value_keeps_the_import() -> None:
-    done = both(script("inputs, targets = map(Variable, (inputs, targets))\ninputs = Variable(inputs)"))
-    assert "import Variable" in done.text and "as a value" in done.refusals and "= Variable(" not in done.text
+    done = both(
+        script("inputs, targets = map(Variable, (inputs, targets))\ninputs = Variable(inputs)")
+    )
+    assert (
+        "import Variable" in done.text
+        and "as a value" in done.refusals
+        and "= Variable(" not in done.text
+    )
 
 
 def test_an_ignored_place_keeps_the_import() -> None:
-    done = both(script("inputs = Variable(inputs)  # autofast: ignore[variable-api]\ntargets = Variable(targets)"))
-    assert "import Variable" in done.text and "inputs = Variable(inputs)" in done.text and "Variable(targets)" not in done.text
+    done = both(
+        script(
+            "inputs = Variable(inputs)  # autofast: ignore[variable-api]\ntargets = Variable(targets)"
+        )
+    )
+    assert (
+        "import Variable" in done.text
+        and "inputs = Variable(inputs)" in done.text
+        and "Variable(targets)" not in done.text
+    )
 
 
 def test_other_names_of_the_import_stay() -> None:
@@ -156,29 +182,43 @@ def test_other_names_of_the_import_stay() -> None:
 
 
 def test_an_import_that_another_file_takes_from_here_stays() -> None:
-    files = {"tools.py": "from torch.autograd import Variable\n\ndef wrap(x):\n    return Variable(x)\n"}
+    files = {
+        "tools.py": "from torch.autograd import Variable\n\ndef wrap(x):\n    return Variable(x)\n"
+    }
     text = script("inputs = wrap(inputs)\ntargets = Variable(targets)").replace(
         "from torch.autograd import Variable", "from tools import Variable, wrap"
     )
     done = apply("variable-api", text, files=files)
-    assert "from torch.autograd import Variable" in done.texts["tools.py"] and "return x\n" in done.texts["tools.py"]
+    assert (
+        "from torch.autograd import Variable" in done.texts["tools.py"]
+        and "return x\n" in done.texts["tools.py"]
+    )
     assert "Variable(targets)" not in done.text
 
 
 def test_code_that_is_not_reached_stays_with_its_import() -> None:
     tools = "from torch.autograd import Variable\n\ndef used(x):\n    return Variable(x)\n\ndef unused(x):\n    return Variable(x)\n"
-    text = script("inputs = used(inputs)").replace("from torch.autograd import Variable", "from tools import used")
+    text = script("inputs = used(inputs)").replace(
+        "from torch.autograd import Variable", "from tools import used"
+    )
     done = apply("variable-api", text, files={"tools.py": tools})
-    assert done.texts["tools.py"] == tools.replace("return Variable(x)", "return x", 1) and not done.refusals
+    assert (
+        done.texts["tools.py"] == tools.replace("return Variable(x)", "return x", 1)
+        and not done.refusals
+    )
 
 
 def test_a_function_that_is_called_from_elsewhere_is_given_anything() -> None:
-    assert "return x.detach()" in both(script("inputs = Variable(inputs)", "def other(x):\n    return Variable(x)\n")).text
+    assert (
+        "return x.detach()"
+        in both(script("inputs = Variable(inputs)", "def other(x):\n    return Variable(x)\n")).text
+    )
 
 
 def test_another_class_of_that_name_is_not_meant() -> None:
     text = script("inputs = Variable(inputs).value").replace(
-        "from torch.autograd import Variable", "class Variable:\n    def __init__(self, value):\n        self.value = value"
+        "from torch.autograd import Variable",
+        "class Variable:\n    def __init__(self, value):\n        self.value = value",
     )
     assert not apply("variable-api", text).findings
 
@@ -191,7 +231,14 @@ def test_arguments_that_are_not_spelled_out(call: str) -> None:
 
 # ------------------------------------------------------------------------------------------------ loss.data[0]
 @pytest.mark.parametrize(
-    "made", ["loss", "(loss + loss) / 2", "model(inputs).mean()", "torch.sum(model(inputs))", "F.mse_loss(inputs, inputs * 2)"]
+    "made",
+    [
+        "loss",
+        "(loss + loss) / 2",
+        "model(inputs).mean()",
+        "torch.sum(model(inputs))",
+        "F.mse_loss(inputs, inputs * 2)",
+    ],
 )
 def test_the_number_of_a_loss(made: str) -> None:
     text = script("pass", f"value = {made}\nlosses.append(value.data[0])\n")
@@ -215,7 +262,10 @@ def test_the_number_of_a_loss(made: str) -> None:
     ],
 )
 def test_the_first_element_of_several_stays(made: str) -> None:
-    assert "value.data[0]" in both(script("pass", f"value = {made}\nlosses.append(value.data[0].sum().item())\n")).text
+    assert (
+        "value.data[0]"
+        in both(script("pass", f"value = {made}\nlosses.append(value.data[0].sum().item())\n")).text
+    )
 
 
 def test_a_loss_whose_reduction_is_set_later_stays() -> None:
@@ -234,20 +284,25 @@ def test_a_loss_whose_reduction_is_set_later_stays() -> None:
     ],
 )
 def test_reductions(old: str, new: str) -> None:
-    for call in (f"F.cross_entropy(model(inputs), targets, {old})", f"torch.nn.CrossEntropyLoss({old})(model(inputs), targets)"):
+    for call in (
+        f"F.cross_entropy(model(inputs), targets, {old})",
+        f"torch.nn.CrossEntropyLoss({old})(model(inputs), targets)",
+    ):
         done = both(script("pass", f"losses.append({call}.item())\n"))
         assert new in done.text and "size_average" not in done.text and "reduce=" not in done.text
 
 
 def test_no_reduction_at_all() -> None:
-    done = both(script("pass", "losses.append(F.mse_loss(inputs, inputs * 2, reduce=False).sum().item())\n"))
+    done = both(
+        script("pass", "losses.append(F.mse_loss(inputs, inputs * 2, reduce=False).sum().item())\n")
+    )
     assert 'reduction="none"' in done.text
 
 
 def test_a_reduction_that_is_not_known_stays() -> None:
-    text = script("pass", "losses.append(F.mse_loss(inputs, inputs * 2, size_average=flag).sum().item())\n").replace(
-        "losses = []", "import sys\nflag = len(sys.argv) > 0\nlosses = []"
-    )
+    text = script(
+        "pass", "losses.append(F.mse_loss(inputs, inputs * 2, size_average=flag).sum().item())\n"
+    ).replace("losses = []", "import sys\nflag = len(sys.argv) > 0\nlosses = []")
     done = both(text)
     assert not done.fixes and "not certain" in done.refusals
 
@@ -277,7 +332,9 @@ def test_a_sum_of_numbers_is_read_later() -> None:
     at_once = apply("variable-api loss-item-sync", text).text
     first = apply("variable-api", text).text
     assert "loss.data[0]" not in at_once and "loss.item()" in first
-    old = next(f for f in apply("variable-api loss-item-sync", text).findings if "data[0]" in f.message)
+    old = next(
+        f for f in apply("variable-api loss-item-sync", text).findings if "data[0]" in f.message
+    )
     assert old.status == "fix", "it is gone, whichever rule has taken the statement away"
     assert at_once == apply("loss-item-sync", first).text == apply("loss-item-sync", text).text
     assert run(at_once)["total"] == run(first)["total"]

@@ -20,14 +20,20 @@ NEVER = re.compile(r"\b(Stream|wait_stream|record_stream|scaled_dot_product_atte
 
 
 def test_every_corruption_has_its_tests():
-    rows = [line.split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"\| \d", line)]
+    rows = [
+        line.split(" | ")
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if re.match(r"\| \d", line)
+    ]
     assert [int(row[0].strip("| ")) for row in rows] == list(range(1, 26))
     for row in rows:
         named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row[-1])
         assert named, row[0]
         for file, test in named:
             tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-            assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, f"{row[0]}: {file}::{test}"
+            assert test in {
+                node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+            }, f"{row[0]}: {file}::{test}"
 
 
 @pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)

@@ -68,7 +68,9 @@ def test_ranks_train_as_one_process_does(tmp_path: Path, ranks: int):
     one = HARNESS.run(replace(job(tmp_path), before=same_order(ranks) if ranks > 1 else ""))
     assert one.ok, one.traceback
     assert world.losses == pytest.approx(one.losses, abs=1e-6)
-    assert world.files["model.pt"]["weight"] == pytest.approx(one.files["model.pt"]["weight"], abs=1e-6)
+    assert world.files["model.pt"]["weight"] == pytest.approx(
+        one.files["model.pt"]["weight"], abs=1e-6
+    )
     assert [bool(rank.stdout) for rank in world.ranks] == [True] + [False] * (ranks - 1)
     assert world.written == [["model.pt"]] + [[]] * (ranks - 1)
     padding = -22 % ranks

@@ -47,7 +47,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (top / "train.py").write_text(SCRIPT)
     monkeypatch.chdir(top)
     monkeypatch.setattr(command, "Runner", ForkRunner)
-    monkeypatch.setattr(command, "ask", lambda python: {"device": "cpu", "python": "3", "torch": "2", "gpu": "", "executable": python})
+    monkeypatch.setattr(
+        command,
+        "ask",
+        lambda python: {
+            "device": "cpu",
+            "python": "3",
+            "torch": "2",
+            "gpu": "",
+            "executable": python,
+        },
+    )
     return top
 
 
@@ -62,35 +72,77 @@ def words(text: str) -> str:
 
 def test_a_script_against_itself_is_identical_and_its_files_are_written(folder: Path):
     before = sorted(folder.iterdir())
-    done = verify("train.py", "train.py", "--json", "out.json", "--report", "out.html", "--time-budget", "5", "--", "3")
-    assert "losses and final weights equal bit for bit" in words(done.stdout), done.stdout + done.stderr
+    done = verify(
+        "train.py",
+        "train.py",
+        "--json",
+        "out.json",
+        "--report",
+        "out.html",
+        "--time-budget",
+        "5",
+        "--",
+        "3",
+    )
+    assert "losses and final weights equal bit for bit" in words(done.stdout), (
+        done.stdout + done.stderr
+    )
     read = json.loads((folder / "out.json").read_text())
-    assert read["parity"]["verdict"] == "identical" and read["speed"]["verdict"] in ("same", "unclear")
+    assert read["parity"]["verdict"] == "identical" and read["speed"]["verdict"] in (
+        "same",
+        "unclear",
+    )
     assert done.exit_code == (0 if read["speed"]["verdict"] == "same" else 1)
-    assert len(read["runs"][0]["records"][0]["steps"]["end"]) == 24 and read["original"]["command"] == "python train.py 3"
+    assert (
+        len(read["runs"][0]["records"][0]["steps"]["end"]) == 24
+        and read["original"]["command"] == "python train.py 3"
+    )
     assert (folder / "out.html").read_text().startswith("<!DOCTYPE html>")
-    assert sorted(set(folder.iterdir()) - set(before)) == [folder / "out.html", folder / "out.json"]  # no checkpoint
+    assert sorted(set(folder.iterdir()) - set(before)) == [
+        folder / "out.html",
+        folder / "out.json",
+    ]  # no checkpoint
 
 
 def test_the_rewritten_script_is_made_where_none_is_given(folder: Path):
     done = verify("train.py", "--select", "fused-optimizer", "--time-budget", "5", "--github")
-    assert "fused=True" in done.stdout and "fused-optimizer" in done.stdout, done.stdout + done.stderr
+    assert "fused=True" in done.stdout and "fused-optimizer" in done.stdout, (
+        done.stdout + done.stderr
+    )
     assert "different" not in done.stdout.lower().splitlines()[0]
     assert "no GPU was found" in words(done.stdout)
     assert (folder / "train.py").read_text() == SCRIPT
 
 
 def test_autofasts_own_output_is_recognised_by_its_text(folder: Path):
-    CliRunner().invoke(cli, ["rewrite", "train.py", "-o", "fast.py", "--target", "cpu", "--select", "fused-optimizer"])
-    done = verify("train.py", "fast.py", "--select", "fused-optimizer", "--time-budget", "5", "--json", "-")
+    CliRunner().invoke(
+        cli,
+        ["rewrite", "train.py", "-o", "fast.py", "--target", "cpu", "--select", "fused-optimizer"],
+    )
+    done = verify(
+        "train.py", "fast.py", "--select", "fused-optimizer", "--time-budget", "5", "--json", "-"
+    )
     read = json.loads(done.stdout)
     assert read["rules"] == ["fused-optimizer"] and read["parity"]["effect"] == "rounding"
 
 
 def test_what_each_rule_contributes_is_measured(folder: Path):
-    done = verify("train.py", "--select", "fused-optimizer,batched-dataset", "--by-rule", "--time-budget", "5", "--json", "-")
+    done = verify(
+        "train.py",
+        "--select",
+        "fused-optimizer,batched-dataset",
+        "--by-rule",
+        "--time-budget",
+        "5",
+        "--json",
+        "-",
+    )
     read = json.loads(done.stdout)
-    assert {one["rule"] for one in read["contributions"]} == set(read["rules"]) == {"fused-optimizer", "batched-dataset"}
+    assert (
+        {one["rule"] for one in read["contributions"]}
+        == set(read["rules"])
+        == {"fused-optimizer", "batched-dataset"}
+    )
     assert all(one["alone"]["pairs"] for one in read["contributions"])
 
 
@@ -114,7 +166,9 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
     done = verify("train.py", "train.py")
     assert done.exit_code == 2 and not done.stdout
     assert "Traceback" in done.stderr and "has no attribute 'stop'" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("autofast: train.py: the original script does not run: AttributeError")
+    assert done.stderr.splitlines()[-1].startswith(
+        "autofast: train.py: the original script does not run: AttributeError"
+    )
     (folder / "train.py").write_text("print('no training here')\n")
     done = verify("train.py", "train.py")
     assert done.exit_code == 2 and "without an optimizer step" in done.stderr
@@ -131,7 +185,10 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
         (["train.py", "--json", "kept.json"], "--force"),
         (["train.py", "--report", "-"], "name a file"),
         (["train.py", "train.py", "--launch", "torchrun 'x"], "--launch: no closing quotation"),
-        (["train.py", "train.py", "--launch-rewritten", "torchrun 'x"], "--launch-rewritten: no closing quotation"),
+        (
+            ["train.py", "train.py", "--launch-rewritten", "torchrun 'x"],
+            "--launch-rewritten: no closing quotation",
+        ),
         (["train.py", "--by-rule", "--launch-rewritten", "torchrun"], "leave one of the two out"),
         (["train.py", "--json", ".", "--force"], "is a folder; name a file in it"),
         (["train.py", "--json", "train.py", "--force"], "is the script itself"),
@@ -154,26 +211,44 @@ def test_wrong_input_is_one_line_and_exit_code_2(folder: Path, arguments: list[s
 
 
 def test_one_step_is_no_comparison_and_half_a_pass_is_said(folder: Path):
-    read = json.loads(verify("train.py", "train.py", "--steps", "1", "--time-budget", "5", "--json", "-").stdout)
-    assert read["parity"]["verdict"] == "unclear" and "only the first step" in read["parity"]["summary"]
+    read = json.loads(
+        verify("train.py", "train.py", "--steps", "1", "--time-budget", "5", "--json", "-").stdout
+    )
+    assert (
+        read["parity"]["verdict"] == "unclear"
+        and "only the first step" in read["parity"]["summary"]
+    )
     assert any("within the first pass over the training data" in line for line in read["warnings"])
-    read = json.loads(verify("train.py", "train.py", "--steps", "9", "--time-budget", "5", "--json", "-").stdout)
+    read = json.loads(
+        verify("train.py", "train.py", "--steps", "9", "--time-budget", "5", "--json", "-").stdout
+    )
     assert read["parity"]["verdict"] == "identical"
     assert not any("within the first pass" in line for line in read["warnings"])
 
 
-def test_a_rewritten_script_that_hangs_is_ended_and_said_to_hang(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_rewritten_script_that_hangs_is_ended_and_said_to_hang(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Without a limit of the user's: one that follows from the original's run."""
     monkeypatch.setattr("autofast.verify.series.LEAST_LIMIT", 0.0)
-    (folder / "wrong.py").write_text(SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save"))
+    (folder / "wrong.py").write_text(
+        SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save")
+    )
     done = verify("train.py", "wrong.py", "--time-budget", "1")
-    assert done.exit_code == 1 and done.stdout.startswith("Broken: wrong.py did not end within"), done.stdout
+    assert done.exit_code == 1 and done.stdout.startswith("Broken: wrong.py did not end within"), (
+        done.stdout
+    )
 
 
 def test_an_original_that_does_not_end_is_said_to_train(folder: Path):
-    (folder / "train.py").write_text(SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save"))
+    (folder / "train.py").write_text(
+        SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save")
+    )
     done = verify("train.py", "train.py", "--limit", "3")
-    assert done.exit_code == 2 and "after 32 optimizer steps; raise --limit, or lower --steps" in words(done.stderr)
+    assert (
+        done.exit_code == 2
+        and "after 32 optimizer steps; raise --limit, or lower --steps" in words(done.stderr)
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +260,9 @@ def test_an_original_that_does_not_end_is_said_to_train(folder: Path):
 )
 def test_what_a_run_may_not_do_is_said_with_a_way_out(folder: Path, change: str, hint: str):
     (folder.parent / "kept.txt").write_text("the user's")
-    (folder / "train.py").write_text(f"import torch\nOUTSIDE = {str(folder.parent / 'kept.txt')!r}\n{change}\n")
+    (folder / "train.py").write_text(
+        f"import torch\nOUTSIDE = {str(folder.parent / 'kept.txt')!r}\n{change}\n"
+    )
     done = verify("train.py", "train.py")
     assert done.exit_code == 2 and hint in done.stderr.splitlines()[-1], done.stderr
     assert (folder.parent / "kept.txt").read_text() == "the user's"

@@ -18,7 +18,9 @@ def test_rules_exist() -> None:
     bounds = {bound for rule in all_rules().values() for bound in rule.relieves}
     assert bounds == {"data", "transfer", "evaluation", "optimizer", "host", "device", "cpu"}
     for bound in bounds:  # no two rules are equally promising
-        ranks = sorted(rule.relieves[bound] for rule in all_rules().values() if bound in rule.relieves)
+        ranks = sorted(
+            rule.relieves[bound] for rule in all_rules().values() if bound in rule.relieves
+        )
         assert ranks == list(range(1, len(ranks) + 1)), bound
 
 

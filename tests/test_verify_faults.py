@@ -31,11 +31,21 @@ class Bench:
             for wish in wishes:
                 original = wish.arm == "original"
                 overlay = {} if original else {case.path: case.text().encode()}
-                again = sum(1 for run in runs if (run.arm, run.seed, run.detail) == (wish.arm, wish.seed, wish.detail))
-                key = (case.path, wish.seed, wish.detail, again) if original else (case.name, wish.seed, wish.detail, again)
+                again = sum(
+                    1
+                    for run in runs
+                    if (run.arm, run.seed, run.detail) == (wish.arm, wish.seed, wish.detail)
+                )
+                key = (
+                    (case.path, wish.seed, wish.detail, again)
+                    if original
+                    else (case.name, wish.seed, wish.detail, again)
+                )
                 if key not in self._known:
                     program = Program(wish.arm, case.path, overlay)
-                    self._known[key] = self.runner.run(program, seed=wish.seed, shift=wish.seed, detail=wish.detail, steps=0)
+                    self._known[key] = self.runner.run(
+                        program, seed=wish.seed, shift=wish.seed, detail=wish.detail, steps=0
+                    )
                 runs.append(self._known[key])
         return parity.judge(case.effect, runs, rules=case.rules, seeds=seeds)
 
@@ -54,7 +64,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def test_faults_are_flagged_and_sound_rewrites_are_not(bench: Bench, case: Case) -> None:
     found = bench.judge(case)
     failed = [f"{check.name}: {check.text}" for check in found.checks if check.passed is False]
-    assert (found.verdict in FINE) == case.sound, f"{found.verdict.value}: {found.summary}\n" + "\n".join(failed)
+    assert (found.verdict in FINE) == case.sound, (
+        f"{found.verdict.value}: {found.summary}\n" + "\n".join(failed)
+    )
     if not case.sound:
         assert failed and found.verdict is not Sameness.UNCLEAR
 

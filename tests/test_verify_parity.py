@@ -97,19 +97,30 @@ NOT_BY_RECIPE = {
 
 
 @pytest.mark.parametrize("effect, original, changes, rules", SOUND)
-def test_sound_pairs_pass(effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None) -> None:
+def test_sound_pairs_pass(
+    effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None
+) -> None:
     for base in range(3):
         found, runs = verification(effect, original, replace(original, **changes), rules, base)
         bad = [f"{c.name}: {c.text}" for c in found.checks if c.passed is False]
         assert not bad
-        assert found.verdict in GOOD or (found.verdict is Sameness.UNCLEAR and found.more_runs and len(runs) > 20)
-        assert found.summary and (found.verdict is Sameness.IDENTICAL) == (not changes and not original.noise)
+        assert found.verdict in GOOD or (
+            found.verdict is Sameness.UNCLEAR and found.more_runs and len(runs) > 20
+        )
+        assert found.summary and (found.verdict is Sameness.IDENTICAL) == (
+            not changes and not original.noise
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("effect, original, changes, rules", SOUND)
-def test_sound_pairs_pass_under_many_seeds(effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None) -> None:
-    found = [verification(effect, original, replace(original, **changes), rules, base)[0] for base in range(10, 40)]
+def test_sound_pairs_pass_under_many_seeds(
+    effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None
+) -> None:
+    found = [
+        verification(effect, original, replace(original, **changes), rules, base)[0]
+        for base in range(10, 40)
+    ]
     assert not [f.summary for f in found if f.verdict not in GOOD | {Sameness.UNCLEAR}]
     assert sum(f.verdict is Sameness.UNCLEAR for f in found) <= 2
 
@@ -127,7 +138,9 @@ def test_faults_are_flagged(fault: str, original: Script) -> None:
     ):
         if effect == "recipe" and fault in NOT_BY_RECIPE:
             continue
-        found, _ = verification(effect, original, replace(faulty(original, fault), **changes), base=2)
+        found, _ = verification(
+            effect, original, replace(faulty(original, fault), **changes), base=2
+        )
         assert found.verdict not in GOOD, f"{fault} passes as {effect}"
         if effect != "recipe":
             assert found.verdict in (Sameness.DIFFERENT, Sameness.BROKEN, Sameness.SUSPICIOUS)
@@ -140,15 +153,26 @@ def test_better_than_seeds_allow_is_suspicious() -> None:
 
 def test_runs_are_asked_for_until_they_decide() -> None:
     first = parity.wanted("sampling", [])
-    assert [(w.arm, w.seed, w.detail) for w in first] == [("original", 0, FULL), ("original", 0, FULL), ("rewritten", 0, FULL)]
+    assert [(w.arm, w.seed, w.detail) for w in first] == [
+        ("original", 0, FULL),
+        ("original", 0, FULL),
+        ("rewritten", 0, FULL),
+    ]
     assert all(w.reason for w in first)
-    runs = [train(replace(BASE, draws=2 * (w.arm != "original")), w.arm, w.seed, w.detail) for w in first]
+    runs = [
+        train(replace(BASE, draws=2 * (w.arm != "original")), w.arm, w.seed, w.detail)
+        for w in first
+    ]
     assert {(w.arm, w.seed, w.detail) for w in parity.wanted("sampling", runs)} == {
         (arm, s, SEEDED) for arm in ("original", "rewritten") for s in (1, 2, 3)
     }
     assert parity.wanted("sampling", runs, seeds=2) and not parity.wanted("sampling", runs, seeds=1)
     early = parity.judge("sampling", runs)
-    assert early.verdict is Sameness.UNCLEAR and early.more_runs == 3 and "3 more seeds" in early.summary
+    assert (
+        early.verdict is Sameness.UNCLEAR
+        and early.more_runs == 3
+        and "3 more seeds" in early.summary
+    )
     crashed = [*runs[:2], train(faulty(BASE, "crash"), "rewritten", 0, FULL)]
     assert parity.wanted("sampling", crashed) == []
     assert parity.judge("sampling", crashed).verdict is Sameness.BROKEN
@@ -173,7 +197,9 @@ def test_runs_that_cannot_be_made_are_not_asked_for_again() -> None:
             bad = w.detail.double or (w.arm, w.seed) == ("original", 2)
             runs.append(
                 train(
-                    faulty(BASE, "crash") if bad else replace(BASE, sums="forward" if w.arm == "original" else "reversed"),
+                    faulty(BASE, "crash")
+                    if bad
+                    else replace(BASE, sums="forward" if w.arm == "original" else "reversed"),
                     w.arm,
                     w.seed,
                     w.detail,
@@ -193,7 +219,17 @@ def simple(count: int = 6, **more: Any) -> Run:
     return run(
         record(
             [
-                step(i, 0.01, samples=4, batches=1, backwards=1, losses=(1.0 / (i + 1),), lr=(0.1,), grad_norm=1.0, update_norm=0.1)
+                step(
+                    i,
+                    0.01,
+                    samples=4,
+                    batches=1,
+                    backwards=1,
+                    losses=(1.0 / (i + 1),),
+                    lr=(0.1,),
+                    grad_norm=1.0,
+                    update_norm=0.1,
+                )
                 for i in range(count)
             ],
             **more,
@@ -247,9 +283,16 @@ def test_ranks_are_summed() -> None:
     short = replace(one, rank=1, steps=tuple(replace(s, samples=2) for s in one.steps))
     assert check(invariants.samples(two(run([one, one]), run([one, one])))).passed
     found = check(invariants.samples(two(run([one, one]), run([one, short]))))
-    assert found.passed is False and "6 training samples" in found.text and found.verdict is Sameness.BROKEN
     assert (
-        parity.judge("exact", [run([one, one])] * 2 + [run([one, replace(one, losses=(9.0,) * 6)], "rewritten")]).verdict
+        found.passed is False
+        and "6 training samples" in found.text
+        and found.verdict is Sameness.BROKEN
+    )
+    assert (
+        parity.judge(
+            "exact",
+            [run([one, one])] * 2 + [run([one, replace(one, losses=(9.0,) * 6)], "rewritten")],
+        ).verdict
         is Sameness.DIFFERENT
     )
 
@@ -258,18 +301,35 @@ def test_steps_that_a_scaler_leaves_out() -> None:
     """The first step is skipped, so a scheduler that waits for it is one step behind: no fault. Many skipped steps are."""
     rates = [0.1 * 0.9**i for i in range(8)]
     a = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i],)) for i in range(8)]))
-    b = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[max(0, i - 1)],), skipped=i == 0) for i in range(8)]))
+    b = run(
+        record(
+            [
+                step(
+                    i, 0.01, backwards=1, losses=(1.0,), lr=(rates[max(0, i - 1)],), skipped=i == 0
+                )
+                for i in range(8)
+            ]
+        )
+    )
     assert check(invariants.learning_rates(two(a, b, "rounding"))).passed
     assert check(invariants.steps(two(a, b, "rounding"))).passed
     assert check(invariants.steps(two(a, b, "exact"))).passed is False
-    ahead = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i] * 0.9,)) for i in range(8)]))
+    ahead = run(
+        record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i] * 0.9,)) for i in range(8)])
+    )
     found = check(invariants.learning_rates(two(a, ahead, "rounding")))
     assert found.passed is False and "0.09 at step 1, 0.1" in found.text
 
 
 def test_a_rate_that_follows_the_loss_is_not_held_against_it() -> None:
     a, other = simple(), simple()
-    other = replace(other, seed=1, records=(replace(other.record, steps=tuple(replace(s, lr=(0.05,)) for s in other.record.steps)),))
+    other = replace(
+        other,
+        seed=1,
+        records=(
+            replace(other.record, steps=tuple(replace(s, lr=(0.05,)) for s in other.record.steps)),
+        ),
+    )
     ev = gather("sampling", [a, a, replace(other, seed=0, arm="rewritten"), other])
     assert check(invariants.learning_rates(ev)).passed is None
 
@@ -279,8 +339,13 @@ def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoi
     old, new, other = (TensorPrint((2,), "float32", sha, 1.0, (0.1,) * 4) for sha in "abc")
     moved = TensorPrint((2,), "float32", "d", 1.0, (0.3,) * 4)
     a = simple(start={"0/l.w": old, "0/m.w": old}, model={"0/l.w": moved, "0/m.w": moved})
-    b = simple(start={"0/_orig_mod.l.w": old, "0/_orig_mod.m.w": old}, model={"0/_orig_mod.l.w": moved, "0/_orig_mod.m.w": moved})
-    assert check(invariants.movement(two(a, b))).passed and check(invariants.tensors(two(a, b))).passed
+    b = simple(
+        start={"0/_orig_mod.l.w": old, "0/_orig_mod.m.w": old},
+        model={"0/_orig_mod.l.w": moved, "0/_orig_mod.m.w": moved},
+    )
+    assert (
+        check(invariants.movement(two(a, b))).passed and check(invariants.tensors(two(a, b))).passed
+    )
     dead = simple(start={"0/l.w": old, "0/m.w": old}, model={"0/l.w": moved, "0/m.w": old})
     found = check(invariants.movement(two(a, dead)))
     assert found.passed is False and "1 of 2" in found.text
@@ -296,15 +361,27 @@ def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoi
         ({"model/l": "Tensor float32 (2,)", "epoch": "int", "scaler/scale": "float"}, True),
         ({"model/module.l": "Tensor float32 (2,)", "epoch": "int"}, False),
         ({"model/l": "Tensor float16 (2,)", "epoch": "int"}, False),
-        ({"model/l": "Tensor float32 (2,)", "model/bias": "Tensor float32 (2,)", "epoch": "int"}, False),
+        (
+            {"model/l": "Tensor float32 (2,)", "model/bias": "Tensor float32 (2,)", "epoch": "int"},
+            False,
+        ),
         ({"model/l": "Tensor float32 (2,)"}, False),
     ],
 )
 def test_checkpoints(saved: dict[str, str], passed: bool) -> None:
-    a = simple(checkpoints=(Checkpoint("a_17.pt", {"model/l": "Tensor float32 (2,)", "epoch": "int"}, True),))
+    a = simple(
+        checkpoints=(
+            Checkpoint("a_17.pt", {"model/l": "Tensor float32 (2,)", "epoch": "int"}, True),
+        )
+    )
     again = simple(checkpoints=(Checkpoint("a_18.pt", a.record.checkpoints[0].keys, True),))
     b = simple(checkpoints=(Checkpoint("a_19.pt", saved, True),))
-    assert check(parity_data.checkpoints(gather("exact", [a, again, replace(b, arm="rewritten")]))).passed is passed
+    assert (
+        check(
+            parity_data.checkpoints(gather("exact", [a, again, replace(b, arm="rewritten")]))
+        ).passed
+        is passed
+    )
     gone = check(parity_data.checkpoints(two(a, simple())))
     assert gone.passed is False and gone.verdict is Sameness.BROKEN
     broken = simple(checkpoints=(replace(a.record.checkpoints[0], loads=False, error="EOF"),))
@@ -315,8 +392,15 @@ def test_copies_of_a_random_generator() -> None:
     def passes(sums: tuple[float, ...]) -> Run:
         return simple(passes=(Pass(0, True, len(sums), 4 * len(sums), True, 2, sums),))
 
-    assert check(parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 6.0, 7.0, 8.0))))).passed
-    assert check(parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 5.0, 7.0, 7.0))))).passed is False
+    assert check(
+        parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 6.0, 7.0, 8.0))))
+    ).passed
+    assert (
+        check(
+            parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 5.0, 7.0, 7.0))))
+        ).passed
+        is False
+    )
 
 
 # what is printed
@@ -326,11 +410,19 @@ def test_copies_of_a_random_generator() -> None:
     "line, kind, kept",
     [
         ("Epoch 3/10, loss: 0.1234 (12.3 s)", "Epoch #/#, loss: # (# s)", ["3", "10", "0.1234"]),
-        ("[2026-11-21 15:00:01] step 5 lr 1e-05 time 0.12", "[# #] step # lr # time #", ["5", "1e-05"]),
+        (
+            "[2026-11-21 15:00:01] step 5 lr 1e-05 time 0.12",
+            "[# #] step # lr # time #",
+            ["5", "1e-05"],
+        ),
         ("acc nan, 250.0 images/sec, 3 GiB", "acc #, # images/sec, # GiB", ["nan"]),
         ("saved to run/train_fast.py.log layer1.weight", "saved to @.py.log layer1.weight", []),
         ("took 3.5s for 12 steps", "took #s for # steps", ["12"]),
-        ("| 3/9 batches | ms/batch 5.32 | loss 2.5", "| #/# batches | ms/batch # | loss #", ["3", "9", "2.5"]),
+        (
+            "| 3/9 batches | ms/batch 5.32 | loss 2.5",
+            "| #/# batches | ms/batch # | loss #",
+            ["3", "9", "2.5"],
+        ),
     ],
 )
 def test_lines(line: str, kind: str, kept: list[str]) -> None:
@@ -351,38 +443,73 @@ def printing(text: str) -> Run:
 
 def test_printed_text() -> None:
     a = printing("start\nepoch 1 loss 0.50 in 3.1 s\nepoch 2 loss 0.40 in 3.2 s\ndone\n")
-    assert check(parity_stdout.text_of(two(a, printing("start\nepoch 1 loss 0.5 in 9 s\nepoch 2 loss 0.4 in 8.2 s\ndone\n")))).passed
+    assert check(
+        parity_stdout.text_of(
+            two(a, printing("start\nepoch 1 loss 0.5 in 9 s\nepoch 2 loss 0.4 in 8.2 s\ndone\n"))
+        )
+    ).passed
     lost = check(parity_stdout.text_of(two(a, printing("start\ndone\n"))))
     assert lost.passed is False and "epoch" in lost.text
-    wrong = check(parity_stdout.numbers(two(a, printing("start\nepoch 1 loss 0.50 in 2 s\nepoch 2 loss 0.41 in 2 s\ndone\n"))))
+    wrong = check(
+        parity_stdout.numbers(
+            two(a, printing("start\nepoch 1 loss 0.50 in 2 s\nepoch 2 loss 0.41 in 2 s\ndone\n"))
+        )
+    )
     assert wrong.passed is False and "0.41 instead of 0.40" in wrong.text
 
 
 def test_words_that_a_model_makes() -> None:
     a = printing("step 1 loss 0.5\nO God, what then\ndone\n")
     for effect, passed in (("exact", False), ("rounding", None), ("sampling", None)):
-        other = check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\nO dog, what hten\ndone\n"), effect)))
+        other = check(
+            parity_stdout.text_of(
+                two(a, printing("step 1 loss 0.5\nO dog, what hten\ndone\n"), effect)
+            )
+        )
         assert other.passed is passed and "O God" in other.text
-        assert check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\ndone\n"), effect))).passed is False  # nothing in its place
         assert (
-            check(parity_stdout.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))).passed is False
+            check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\ndone\n"), effect))).passed
+            is False
+        )  # nothing in its place
+        assert (
+            check(
+                parity_stdout.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))
+            ).passed
+            is False
         )  # a line with numbers
-    moved = replace(two(a, printing("step 1 loss 0.5\ndone\n"), "rounding"), perturbed=printing("step 1 loss 0.5\nO cat\ndone\n"))
+    moved = replace(
+        two(a, printing("step 1 loss 0.5\ndone\n"), "rounding"),
+        perturbed=printing("step 1 loss 0.5\nO cat\ndone\n"),
+    )
     assert check(parity_stdout.text_of(moved)).passed  # rounding alone makes other words of it
 
 
 def test_the_meaning_of_the_printed_loss() -> None:
     losses = (1.0, 0.9, 0.7, 0.6, 0.5, 0.3)
-    mean, last = "epoch 1 loss 0.8667\nepoch 2 loss 0.4667\n", "epoch 1 loss 0.7000\nepoch 2 loss 0.3000\n"
+    mean, last = (
+        "epoch 1 loss 0.8667\nepoch 2 loss 0.4667\n",
+        "epoch 1 loss 0.7000\nepoch 2 loss 0.3000\n",
+    )
 
     def script(text: str) -> Run:
-        return replace(run(record([step(i, 0.01, losses=(x,), backwards=1) for i, x in enumerate(losses)])), stdout=text)
+        return replace(
+            run(record([step(i, 0.01, losses=(x,), backwards=1) for i, x in enumerate(losses)])),
+            stdout=text,
+        )
 
-    assert "mean of the losses" in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+    assert (
+        "mean of the losses"
+        in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+    )
     found = check(parity_stdout.meaning(two(script(mean), script(last), "sampling")))
     assert found.passed is False and "now the last loss" in found.text
     assert check(parity_stdout.meaning(two(script(last), script(mean), "sampling"))).passed is False
-    assert parity_stdout.meaning(two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")) is None
+    assert (
+        parity_stdout.meaning(
+            two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")
+        )
+        is None
+    )
 
 
 def test_long_lines_and_digests_are_read() -> None:
@@ -404,7 +531,10 @@ def test_a_number_without_digits_means_nothing() -> None:
     assert parity_stdout.meaning(two(script(1.0, 0.2), script(1.0, 0.8), "sampling")) is None
 
 
-@pytest.mark.parametrize(("count", "ending", "verdict"), [(1, "steps", "unclear"), (1, "end", "identical"), (2, "steps", "identical")])
+@pytest.mark.parametrize(
+    ("count", "ending", "verdict"),
+    [(1, "steps", "unclear"), (1, "end", "identical"), (2, "steps", "identical")],
+)
 def test_one_step_of_many_shows_nothing(count: int, ending: Any, verdict: str) -> None:
     made = simple(count, ending=ending, optimizers=("Adam",))
     found = parity.judge("exact", [made, made, replace(made, arm="rewritten")])
@@ -416,21 +546,47 @@ def test_what_is_printed_of_a_divided_loss() -> None:
     losses = [0.5, 0.45, 0.35, 0.3, 0.25, 0.15, 0.2, 0.1]
 
     def script(text: str) -> Run:
-        return replace(run(record([step(i, 0.01, losses=tuple(losses[2 * i : 2 * i + 2]), backwards=2) for i in range(4)])), stdout=text)
+        return replace(
+            run(
+                record(
+                    [
+                        step(i, 0.01, losses=tuple(losses[2 * i : 2 * i + 2]), backwards=2)
+                        for i in range(4)
+                    ]
+                )
+            ),
+            stdout=text,
+        )
 
-    mean, last = "epoch 1 loss 0.8000\nepoch 2 loss 0.3500\n", "epoch 1 loss 0.6000\nepoch 2 loss 0.2000\n"
-    assert "times 2" in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+    mean, last = (
+        "epoch 1 loss 0.8000\nepoch 2 loss 0.3500\n",
+        "epoch 1 loss 0.6000\nepoch 2 loss 0.2000\n",
+    )
+    assert (
+        "times 2" in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+    )
     assert check(parity_stdout.meaning(two(script(mean), script(last), "sampling"))).passed is False
     for effect in ("exact", "rounding", "sampling", "recipe", "unknown"):
         runs = [script(mean), script(mean), replace(script(last), arm="rewritten")]
-        assert parity.judge(effect, runs).verdict is Sameness.DIFFERENT and not parity.wanted(effect, runs)
+        assert parity.judge(effect, runs).verdict is Sameness.DIFFERENT and not parity.wanted(
+            effect, runs
+        )
 
 
 def test_settings_of_an_optimizer_may_change_their_kind() -> None:
-    a = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "float"}, True),))
+    a = simple(
+        checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "float"}, True),)
+    )
     b = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "bool", "opt/lr": "float"}, True),))
-    c = simple(checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "Tensor float32 []"}, True),))
-    assert check(parity_data.checkpoints(two(a, b))).passed and check(parity_data.checkpoints(two(a, c))).passed is False
+    c = simple(
+        checkpoints=(
+            Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "Tensor float32 []"}, True),
+        )
+    )
+    assert (
+        check(parity_data.checkpoints(two(a, b))).passed
+        and check(parity_data.checkpoints(two(a, c))).passed is False
+    )
 
 
 # what optimizers, batches and counters tell
@@ -444,23 +600,62 @@ def test_settings_of_optimizers() -> None:
         "0/first/0/nesterov": "False",
     }
     a = simple(optimizers=("AdamW",), settings=kept)
-    same = simple(optimizers=("AdamW",), settings={**kept, "0/first/0/betas": "0.9, 0.9990000001", "0/first/0/bias_correction": "True"})
+    same = simple(
+        optimizers=("AdamW",),
+        settings={
+            **kept,
+            "0/first/0/betas": "0.9, 0.9990000001",
+            "0/first/0/bias_correction": "True",
+        },
+    )
     assert check(invariants.settings(two(a, same))).passed
-    found = check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/0/weight_decay": "0.0"}))))
-    assert found.passed is False and found.text == "weight_decay 0.0 in group 0 at the first step, 0.05 in the original"
+    found = check(
+        invariants.settings(
+            two(
+                a, simple(optimizers=("AdamW",), settings={**kept, "0/first/0/weight_decay": "0.0"})
+            )
+        )
+    )
+    assert (
+        found.passed is False
+        and found.text == "weight_decay 0.0 in group 0 at the first step, 0.05 in the original"
+    )
     late = {**kept, "0/last/0/weight_decay": "0.1"}
-    assert check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed is False
-    assert check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/1/eps": "1.0"})))).passed is False
-    assert invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe")) is None
+    assert (
+        check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed
+        is False
+    )
+    assert (
+        check(
+            invariants.settings(
+                two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/1/eps": "1.0"}))
+            )
+        ).passed
+        is False
+    )
+    assert (
+        invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe")) is None
+    )
     assert invariants.settings(two(a, simple(optimizers=("AdamW",)))) is None
 
 
 def normed(*values: float) -> Run:
-    return run(record([step(i, 0.01, backwards=1, losses=(1.0,), grad_norm=x, optimizer=0) for i, x in enumerate(values)]))
+    return run(
+        record(
+            [
+                step(i, 0.01, backwards=1, losses=(1.0,), grad_norm=x, optimizer=0)
+                for i, x in enumerate(values)
+            ]
+        )
+    )
 
 
 def test_clipping_leaves_a_fingerprint() -> None:
-    free, clipped, tighter = normed(3.0, 2.0, 1.5, 0.9, 0.7), normed(1.0, 1.0, 1.0, 0.9, 0.7), normed(0.5, 0.5, 0.5, 0.5, 0.5)
+    free, clipped, tighter = (
+        normed(3.0, 2.0, 1.5, 0.9, 0.7),
+        normed(1.0, 1.0, 1.0, 0.9, 0.7),
+        normed(0.5, 0.5, 0.5, 0.5, 0.5),
+    )
     assert check(invariants.clipping(two(clipped, normed(1.0, 1.0, 0.999999, 0.8, 0.3)))).passed
     assert invariants.clipping(two(free, normed(3.1, 1.9, 1.4, 0.8, 0.7))) is None
     lost = check(invariants.clipping(two(clipped, free)))
@@ -473,21 +668,49 @@ def test_clipping_leaves_a_fingerprint() -> None:
 
 def test_counters() -> None:
     def counted(number: float, **more: Any) -> Run:
-        return simple(model={"0/bn.num_batches_tracked": TensorPrint((), "int64", str(number), number, (number,), True)}, **more)
+        return simple(
+            model={
+                "0/bn.num_batches_tracked": TensorPrint(
+                    (), "int64", str(number), number, (number,), True
+                )
+            },
+            **more,
+        )
 
     assert check(invariants.counters(two(counted(6), counted(6)))).passed
     assert check(invariants.counters(two(counted(6), counted(12)))).passed is False
-    assert invariants.counters(gather("exact", [counted(6), counted(7), replace(counted(12), arm="rewritten")])) is None
+    assert (
+        invariants.counters(
+            gather("exact", [counted(6), counted(7), replace(counted(12), arm="rewritten")])
+        )
+        is None
+    )
 
 
 def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
     def modes(training: float, evaluating: float | None, *shares: float) -> Run:
-        return run(record([step(0, 0.01, backwards=1, losses=(1.0,), training=training, evaluating=evaluating, modes=shares)]))
+        return run(
+            record(
+                [
+                    step(
+                        0,
+                        0.01,
+                        backwards=1,
+                        losses=(1.0,),
+                        training=training,
+                        evaluating=evaluating,
+                        modes=shares,
+                    )
+                ]
+            )
+        )
 
     a = modes(1.0, 0.0, 0.0, 1.0)
     assert check(invariants.training_mode(two(a, a))).passed
     assert check(invariants.training_mode(two(a, modes(1.0, 1.0, 1.0)))).passed is False
-    assert check(invariants.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, "evaluated with gradients"
+    assert check(invariants.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, (
+        "evaluated with gradients"
+    )
     assert check(invariants.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
     assert check(invariants.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
 
@@ -495,7 +718,16 @@ def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
 def drawn(images: list[list[float]], labels: list[list[float]], **more: Any) -> Run:
     """A run of passes over two items, images and labels."""
     passes = [
-        Pass(0, True, len(x), 4 * len(x), True, 0, tuple(p + q for p, q in zip(x, y, strict=True)), (tuple(x), tuple(y)))
+        Pass(
+            0,
+            True,
+            len(x),
+            4 * len(x),
+            True,
+            0,
+            tuple(p + q for p, q in zip(x, y, strict=True)),
+            (tuple(x), tuple(y)),
+        )
         for x, y in zip(images, labels, strict=True)
     ]
     return simple(passes=tuple(passes), **more)
@@ -505,7 +737,9 @@ def test_labels_tell_of_the_order_where_images_are_random() -> None:
     images = [[k + 0.37 * i + 0.01 * (7 * i * k % 5) for i in range(6)] for k in range(5)]
     labels = [[float((i * (k + 2) + k * k) % 11) for i in range(6)] for k in range(5)]
     a = drawn(images, labels)
-    assert check(parity_data.shuffled(two(a, drawn(images, labels[1:] + labels[:1]), "sampling"))).passed
+    assert check(
+        parity_data.shuffled(two(a, drawn(images, labels[1:] + labels[:1]), "sampling"))
+    ).passed
     lost = check(parity_data.shuffled(two(a, drawn(images, [labels[0]] * 5), "sampling")))
     assert lost.passed is False and "item 2" in lost.text
     coarse = [[1.0, 1.0, 1.0], [1.0, 0.0, 2.0]]
@@ -519,18 +753,30 @@ def test_random_items_that_became_fixed_or_drift() -> None:
     labels = [[1.0, 2.0, 3.0, 4.0]] * 6
     images = [[10.0 + 0.1 * ((5 * k + 3 * i) % 7) for i in range(4)] for k in range(6)]
     a, frozen = drawn(images, labels), drawn([images[0]] * 6, labels)
-    assert check(parity_data.drawn_anew(two(a, a, "sampling"))).passed and check(parity_data.level(two(a, a, "sampling"))).passed
+    assert (
+        check(parity_data.drawn_anew(two(a, a, "sampling"))).passed
+        and check(parity_data.level(two(a, a, "sampling"))).passed
+    )
     assert check(parity_data.drawn_anew(two(a, frozen, "sampling"))).passed is False
     later = drawn([images[1], *[images[0]] * 5], labels)
-    assert check(parity_data.drawn_anew(two(a, later, "sampling"))).passed is False, "a cache is filled in the first pass"
+    assert check(parity_data.drawn_anew(two(a, later, "sampling"))).passed is False, (
+        "a cache is filled in the first pass"
+    )
     drifting = drawn([[x - 3 * k for x in row] for k, row in enumerate(images)], labels)
     assert check(parity_data.level(two(a, drifting, "sampling"))).passed is False
 
 
 def test_batches_that_scatter_otherwise() -> None:
     def scattered(wide: float) -> Run:
-        return drawn([[wide * math.sin(37.0 * (k * 10 + i) ** 1.5) for i in range(10)] for k in range(6)], [[1.0] * 10] * 6)
+        return drawn(
+            [[wide * math.sin(37.0 * (k * 10 + i) ** 1.5) for i in range(10)] for k in range(6)],
+            [[1.0] * 10] * 6,
+        )
 
     assert check(parity_data.scatter(two(scattered(1.0), scattered(1.1), "sampling"))).passed
-    assert check(parity_data.scatter(two(scattered(1.0), scattered(3.0), "sampling"))).passed is False
-    assert check(parity_data.scatter(two(scattered(1.0), scattered(0.2), "sampling"))).passed is False
+    assert (
+        check(parity_data.scatter(two(scattered(1.0), scattered(3.0), "sampling"))).passed is False
+    )
+    assert (
+        check(parity_data.scatter(two(scattered(1.0), scattered(0.2), "sampling"))).passed is False
+    )

@@ -35,7 +35,9 @@ def test_plain(tmp_path: Path) -> None:
     light = run(tmp_path, "train.py", "--seed", "5")
     full = run(tmp_path, "train.py", "--seed", "5", detail=FULL)
     assert bare.code == light.code == full.code == 0
-    assert bare.stdout == light.stdout == full.stdout, "the probe changes nothing, to the last bit and the last random number"
+    assert bare.stdout == light.stdout == full.stdout, (
+        "the probe changes nothing, to the last bit and the last random number"
+    )
     record = check(light.record)
     assert record.ending == "end" and record.exit_code == 0
     assert list(record.losses) == light.printed == list(full.record.losses)
@@ -44,21 +46,43 @@ def test_plain(tmp_path: Path) -> None:
     assert [step.evaluation_samples for step in record.steps] == [0] * 4 + [20] + [0] * 3
     assert [step.lr for step in record.steps] == [(0.01,)] * 4 + [(0.005,)] * 4
     assert record.steps[4].phases["evaluation"] > 0 and record.steps[2].phases["evaluation"] == 0
-    assert all(record.steps[2].phases[name] > 0 for name in ("data", "forward", "backward", "optimizer", "other"))
-    passes = [(one.loader, one.training, one.batches, one.samples, one.complete) for one in record.passes]
+    assert all(
+        record.steps[2].phases[name] > 0
+        for name in ("data", "forward", "backward", "optimizer", "other")
+    )
+    passes = [
+        (one.loader, one.training, one.batches, one.samples, one.complete) for one in record.passes
+    ]
     assert passes == [(0, True, 4, 56, True), (1, False, 3, 20, True)] * 2
     moments = record.moments
     assert moments.first_step is not None
-    assert 0 <= moments.script_started <= moments.first_step <= moments.ended and moments.torch_imported >= 0
+    assert (
+        0 <= moments.script_started <= moments.first_step <= moments.ended
+        and moments.torch_imported >= 0
+    )
     # Only where it was asked for:
-    assert record.steps[0].grad_norm is None and record.model == {} and record.passes[0].checksums == () and record.random_state == {}
+    assert (
+        record.steps[0].grad_norm is None
+        and record.model == {}
+        and record.passes[0].checksums == ()
+        and record.random_state == {}
+    )
     record = check(full.record)
     norms = [step.grad_norm for step in record.steps]
     assert all(norm is not None and norm > 0 for norm in norms)
     assert all(step.update_norm is not None and step.training == 1 for step in record.steps)
-    assert set(record.model) == {"0/0.weight", "0/0.bias", "0/3.weight", "0/3.bias"} == set(record.start)
+    assert (
+        set(record.model)
+        == {"0/0.weight", "0/0.bias", "0/3.weight", "0/3.bias"}
+        == set(record.start)
+    )
     before, after = record.start["0/0.weight"], record.model["0/0.weight"]
-    assert before.sha != after.sha and after.shape == (16, 8) and after.dtype == "float32" and len(after.sketch) == 16
+    assert (
+        before.sha != after.sha
+        and after.shape == (16, 8)
+        and after.dtype == "float32"
+        and len(after.sketch) == 16
+    )
     distance = math.dist(before.sketch, after.sketch)
     assert 0 < distance < sum(step.update_norm or 0 for step in record.steps) * 3
     assert set(record.random_state) == {"python", "numpy", "torch"}
@@ -75,11 +99,15 @@ def test_seeds_from_outside(tmp_path: Path) -> None:
 
 def test_shift_of_the_scripts_own_seeds(tmp_path: Path) -> None:
     bare = run(tmp_path, "seeds.py", probe=False)
-    plain, shifted, again, further = (run(tmp_path, "seeds.py", shift=shift) for shift in (0, 1, 1, 2))
+    plain, shifted, again, further = (
+        run(tmp_path, "seeds.py", shift=shift) for shift in (0, 1, 1, 2)
+    )
     assert bare.code == plain.code == shifted.code == 0, shifted.stderr
     assert bare.stdout == plain.stdout
     assert shifted.stdout == again.stdout
-    draws = [dict(line.split() for line in one.stdout.splitlines()) for one in (plain, shifted, further)]
+    draws = [
+        dict(line.split() for line in one.stdout.splitlines()) for one in (plain, shifted, further)
+    ]
     assert len(draws[0]) == 7
     for name in draws[0]:
         assert len({draw[name] for draw in draws}) == 3, name
@@ -104,7 +132,9 @@ def test_ends_after_steps_with_workers_alive(tmp_path: Path) -> None:
     assert record.peak_memory_children > 1 and not record.passes[0].complete
     assert "Traceback" not in ran.stderr and "killed" not in ran.stderr
     ran = run(tmp_path, "train.py", "--epochs", "50", seconds=1e-9)
-    assert len(ran.record.steps) == 2 and ran.record.ending == "steps", "at the first step after the limit"
+    assert len(ran.record.steps) == 2 and ran.record.ending == "steps", (
+        "at the first step after the limit"
+    )
 
 
 def test_fused_and_compiled(tmp_path: Path) -> None:
@@ -128,7 +158,10 @@ def test_training_flags(tmp_path: Path) -> None:
 
 def test_accumulation(tmp_path: Path) -> None:
     record = check(run(tmp_path, "train.py", "--accumulate", "2").record)
-    assert [(step.backwards, step.batches, step.samples) for step in record.steps] == [(2, 2, 32), (2, 2, 24)] * 2
+    assert [(step.backwards, step.batches, step.samples) for step in record.steps] == [
+        (2, 2, 32),
+        (2, 2, 24),
+    ] * 2
 
 
 @pytest.mark.parametrize("how", [[], ["unscale"], ["fused"]], ids=["plain", "unscale", "fused"])
@@ -136,7 +169,14 @@ def test_skipped_steps(tmp_path: Path, how: list[str]) -> None:
     ran = run(tmp_path, "scaler.py", "inf", *how, detail=Detail(gradients=True))
     record = check(ran.record)
     assert ran.code == 0, ran.stderr
-    assert [step.skipped for step in record.steps] == [False, True, False, True, False, False] and record.skipped == 2
+    assert [step.skipped for step in record.steps] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ] and record.skipped == 2
     assert list(record.losses) == ran.printed, "before scaling"
     norms = [float(line.split()[1]) for line in ran.stdout.splitlines() if line.startswith("norm")]
     for step, norm in zip(record.steps, norms, strict=True):
@@ -155,7 +195,10 @@ def test_scaler_off_and_scaled_lists(tmp_path: Path) -> None:
 def test_two_optimizers(tmp_path: Path) -> None:
     record = check(run(tmp_path, "gan.py", detail=FULL).record)
     assert record.optimizers == ("SGD", "Adam") and record.backwards == 9
-    assert [(step.optimizer, step.backwards, step.samples) for step in record.steps] == [(0, 2, 32), (1, 1, 0)] * 3
+    assert [(step.optimizer, step.backwards, step.samples) for step in record.steps] == [
+        (0, 2, 32),
+        (1, 1, 0),
+    ] * 3
     assert {name.split("/")[0] for name in record.model} == {"0", "1", "2"}
     assert "1/1.running_mean" in record.model
     assert record.trainable_unused == ("2/weight", "2/bias")
@@ -164,9 +207,16 @@ def test_two_optimizers(tmp_path: Path) -> None:
 def test_closures(tmp_path: Path) -> None:
     ran = run(tmp_path, "unusual.py", "lbfgs", detail=Detail(gradients=True))
     record = check(ran.record)
-    assert len(record.steps) == 4 and record.steps[0].backwards > 1 and list(record.losses) == ran.printed
+    assert (
+        len(record.steps) == 4
+        and record.steps[0].backwards > 1
+        and list(record.losses) == ran.printed
+    )
     step = record.steps[1]
-    assert min(step.phases[name] for name in ("forward", "backward", "optimizer")) > 0 and step.grad_norm
+    assert (
+        min(step.phases[name] for name in ("forward", "backward", "optimizer")) > 0
+        and step.grad_norm
+    )
 
 
 def test_no_optimizer_of_torch(tmp_path: Path) -> None:
@@ -195,7 +245,11 @@ def test_bare_except(tmp_path: Path) -> None:
 
 def test_finally_and_exit_functions_run(tmp_path: Path) -> None:
     ran = run(tmp_path, "unusual.py", "finally", steps=5)
-    assert ran.code == 0 and ran.stdout.endswith("finally\nat exit\n") and "swallowed" not in ran.stdout
+    assert (
+        ran.code == 0
+        and ran.stdout.endswith("finally\nat exit\n")
+        and "swallowed" not in ran.stdout
+    )
     assert len(check(ran.record).steps) == 5
 
 
@@ -209,27 +263,53 @@ def test_finally_and_exit_functions_run(tmp_path: Path) -> None:
         ("term", -signal.SIGTERM, "error", 143, "SIGTERM"),
     ],
 )
-def test_other_ends(tmp_path: Path, how: str, code: int, ending: str, written: int, error: str) -> None:
+def test_other_ends(
+    tmp_path: Path, how: str, code: int, ending: str, written: int, error: str
+) -> None:
     ran = run(tmp_path, "train.py", "--end", how, "--epochs", "1")
     record = ran.record
-    assert (ran.code, record.ending, record.exit_code, record.error) == (code, ending, written, error), ran.stderr
+    assert (ran.code, record.ending, record.exit_code, record.error) == (
+        code,
+        ending,
+        written,
+        error,
+    ), ran.stderr
     assert len(record.steps) == 4
     if how == "error":
         assert "train.py" in record.traceback and "in main" in record.traceback
-        assert str(PROBE) not in record.traceback + ran.stderr and ran.stderr.count("Traceback") == 1
+        assert (
+            str(PROBE) not in record.traceback + ran.stderr and ran.stderr.count("Traceback") == 1
+        )
 
 
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work, outside = tmp_path / "work", tmp_path / "made_by_a_test"
     work.mkdir()
-    monkeypatch.setitem(probing.ENVIRONMENT, "TMPDIR", str(work))  # the system's is allowed, and tests run in it
-    ran = run(work, "train.py", "--outside", str(outside), "--save", "model.pt", "--epochs", "1", detail=FULL)
+    monkeypatch.setitem(
+        probing.ENVIRONMENT, "TMPDIR", str(work)
+    )  # the system's is allowed, and tests run in it
+    ran = run(
+        work,
+        "train.py",
+        "--outside",
+        str(outside),
+        "--save",
+        "model.pt",
+        "--epochs",
+        "1",
+        detail=FULL,
+    )
     assert ran.record.wrote_outside == (str(outside),)
     good, whole = ran.record.checkpoints
     assert (
-        good.path == "model.pt" and good.loads and good.keys["model/0.weight"] == "Tensor float32 [16, 8]" and good.keys["epoch"] == "int"
+        good.path == "model.pt"
+        and good.loads
+        and good.keys["model/0.weight"] == "Tensor float32 [16, 8]"
+        and good.keys["epoch"] == "int"
     )
-    assert not whole.loads and whole.error.startswith("UnpicklingError") and "\x1b" not in whole.error
+    assert (
+        not whole.loads and whole.error.startswith("UnpicklingError") and "\x1b" not in whole.error
+    )
 
 
 PACKAGED = """
@@ -258,16 +338,29 @@ def test_a_script_of_a_package_runs_as_its_module(tmp_path: Path, up: str, marke
     (folder / "start.py").write_text(PACKAGED.format(up=up))
     ran = run(tmp_path, "pkg/inner/start.py")
     assert ran.record.ending == "end" and len(ran.record.steps) == 3, ran.stderr
-    assert ran.stdout.split() == ["__main__", "pkg.inner", "pkg.inner.start", str(tmp_path.resolve())]
+    assert ran.stdout.split() == [
+        "__main__",
+        "pkg.inner",
+        "pkg.inner.start",
+        str(tmp_path.resolve()),
+    ]
 
 
 def test_a_script_that_can_do_without_its_package_runs_by_itself(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text("N = 2\n")
     (tmp_path / "__init__.py").touch()
-    text = "try:\n    from .data import N\nexcept ImportError:\n    from data import N\n" + PACKAGED.replace("from {up}data import N\n", "")
+    text = (
+        "try:\n    from .data import N\nexcept ImportError:\n    from data import N\n"
+        + PACKAGED.replace("from {up}data import N\n", "")
+    )
     (tmp_path / "start.py").write_text(text)
     ran = run(tmp_path, "start.py")
-    assert len(ran.record.steps) == 2 and ran.stdout.split() == ["__main__", "None", "None", str(tmp_path.resolve())], ran.stderr
+    assert len(ran.record.steps) == 2 and ran.stdout.split() == [
+        "__main__",
+        "None",
+        "None",
+        str(tmp_path.resolve()),
+    ], ran.stderr
 
 
 def test_double_and_perturbed(tmp_path: Path) -> None:
@@ -275,11 +368,18 @@ def test_double_and_perturbed(tmp_path: Path) -> None:
     ran = run(tmp_path, "train.py", "--fused", detail=Detail(state=True, double=True))
     double = ran.record
     assert ran.code == 0, ran.stderr
-    assert double.losses == pytest.approx(single.losses, rel=1e-5), "the same draws, dropout and initial weights included"
+    assert double.losses == pytest.approx(single.losses, rel=1e-5), (
+        "the same draws, dropout and initial weights included"
+    )
     assert all(one != other for one, other in zip(single.losses, double.losses, strict=True))
     assert {one.dtype for one in double.model.values()} == {"float64"}
-    scaled, unscaled = (run(tmp_path, "scaler.py", "on", detail=Detail(double=double)).record for double in (False, True))
-    assert unscaled.losses == pytest.approx(scaled.losses, rel=1e-5) and unscaled.steps, unscaled.error
+    scaled, unscaled = (
+        run(tmp_path, "scaler.py", "on", detail=Detail(double=double)).record
+        for double in (False, True)
+    )
+    assert unscaled.losses == pytest.approx(scaled.losses, rel=1e-5) and unscaled.steps, (
+        unscaled.error
+    )
     moved, same = (run(tmp_path, "train.py", detail=Detail(perturb=1e-4)).record for _ in range(2))
     assert moved.losses == same.losses != single.losses
     assert moved.losses == pytest.approx(single.losses, rel=1e-2)
@@ -304,10 +404,20 @@ def test_started_as_users_start_it(tmp_path: Path) -> None:
 
 
 def test_torchrun(tmp_path: Path) -> None:
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROBE / "__main__.py")]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(PROBE / "__main__.py"),
+    ]
     ran = fresh(tmp_path, [*launch, str(SCRIPTS / "ddp.py")], steps=6, detail=FULL)
     assert ran.code == 0, ran.stderr
-    assert [(one.rank, one.world_size, one.ending, len(one.steps)) for one in ran.records] == [(0, 2, "steps", 6), (1, 2, "steps", 6)]
+    assert [(one.rank, one.world_size, one.ending, len(one.steps)) for one in ran.records] == [
+        (0, 2, "steps", 6),
+        (1, 2, "steps", 6),
+    ]
     first, second = (check(one) for one in ran.records)
     assert first.losses != second.losses
     assert first.model == second.model and set(first.model) == {"0/weight", "0/bias"}
@@ -317,7 +427,9 @@ def test_torchrun(tmp_path: Path) -> None:
 def test_compiled_optimizer_step(tmp_path: Path) -> None:
     ran = run(tmp_path, "unusual.py", "compiled step")
     record = check(ran.record)
-    assert ran.code == 0 and len(record.steps) == 3 and list(record.losses) == ran.printed, ran.stderr
+    assert ran.code == 0 and len(record.steps) == 3 and list(record.losses) == ran.printed, (
+        ran.stderr
+    )
     assert record.steps[0].lr == pytest.approx((0.1,)), "a learning rate that is a tensor"
 
 

@@ -15,7 +15,15 @@ from tests.probing import PROBE, SCRIPTS, fresh
 from tests.verify_runs import record, run, step
 
 SCRIPT = str(SCRIPTS / "several.py")
-RANKS = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROBE / "__main__.py"), SCRIPT]
+RANKS = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node=2",
+    str(PROBE / "__main__.py"),
+    SCRIPT,
+]
 
 
 def made(folder: Path, arm: str, *words: str) -> Run:
@@ -28,7 +36,9 @@ def made(folder: Path, arm: str, *words: str) -> Run:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Run:
     pytest.importorskip("torch")
-    return made(tmp_path_factory.mktemp("one") / "run", "original", sys.executable, str(PROBE), SCRIPT)
+    return made(
+        tmp_path_factory.mktemp("one") / "run", "original", sys.executable, str(PROBE), SCRIPT
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +50,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ("divided again", {"first step"}),
     ],
 )
-def test_two_processes_beside_one(tmp_path: Path, original: Run, fault: str, failed: set[str]) -> None:
+def test_two_processes_beside_one(
+    tmp_path: Path, original: Run, fault: str, failed: set[str]
+) -> None:
     both = made(tmp_path / "two", "rewritten", *RANKS, fault)
     assert len(both.records) == 2
     found = parity.judge("rounding", [original, original, both])
@@ -48,16 +60,29 @@ def test_two_processes_beside_one(tmp_path: Path, original: Run, fault: str, fai
     if not fault:
         assert not [check.text for check in found.checks if check.passed is False]
         right = {check.name for check in found.checks if check.passed}
-        assert {"first step", "the same batches in the same order", "the same model in every process", "training mode"} <= right
+        assert {
+            "first step",
+            "the same batches in the same order",
+            "the same model in every process",
+            "training mode",
+        } <= right
         assert {"samples for each step", "checkpoints", "printed lines"} <= right
 
 
 def pair(*passes: tuple[Pass, Pass], **more: object) -> Run:
-    rank = record([step(i, 0.1 * (i + 1), samples=4, evaluation_samples=3, losses=(1.0 + i,)) for i in range(2)], **more)
+    rank = record(
+        [
+            step(i, 0.1 * (i + 1), samples=4, evaluation_samples=3, losses=(1.0 + i,))
+            for i in range(2)
+        ],
+        **more,
+    )
     other = replace(
         rank,
         rank=1,
-        steps=tuple(replace(s, wall=2 * s.wall, losses=(3.0 + i,)) for i, s in enumerate(rank.steps)),
+        steps=tuple(
+            replace(s, wall=2 * s.wall, losses=(3.0 + i,)) for i, s in enumerate(rank.steps)
+        ),
         losses=(3.0, 4.0),
         passes=tuple(b for _, b in passes),
     )
@@ -74,8 +99,13 @@ def test_losses_are_means_and_samples_are_sums() -> None:
         )
     )
     assert len(one.records) == 1 and one.record.losses == (2.0, 3.0)
-    assert [(s.losses, s.samples, s.wall) for s in one.record.steps] == [((2.0,), 8, 0.2), ((3.0,), 8, 0.4)]
-    assert one.record.passes == (Pass(0, True, 2, 15, True, checksums=(4.0, 6.0), leaves=((3.0, 5.0),)),)
+    assert [(s.losses, s.samples, s.wall) for s in one.record.steps] == [
+        ((2.0,), 8, 0.2),
+        ((3.0,), 8, 0.4),
+    ]
+    assert one.record.passes == (
+        Pass(0, True, 2, 15, True, checksums=(4.0, 6.0), leaves=((3.0, 5.0),)),
+    )
 
 
 def test_an_evaluation_is_shared_or_made_by_each() -> None:
@@ -89,14 +119,22 @@ def test_an_evaluation_is_shared_or_made_by_each() -> None:
 def test_files_of_all_ranks_count_once() -> None:
     both = pair(checkpoints=(Checkpoint("model.pt", {"weight": "float32 [2]"}, True),))
     alone = Checkpoint("rank1.pt", {}, True)
-    both = replace(both, records=(both.records[0], replace(both.records[1], checkpoints=(*both.records[1].checkpoints, alone))))
+    both = replace(
+        both,
+        records=(
+            both.records[0],
+            replace(both.records[1], checkpoints=(*both.records[1].checkpoints, alone)),
+        ),
+    )
     assert sorted(c.path for c in joined(both).record.checkpoints) == ["model.pt", "rank1.pt"]
 
 
 def test_what_is_alike_or_failed_stays_as_it_is() -> None:
     both = pair()
     assert compared([both, both]) == [both, both]
-    failed = replace(both, records=(both.records[0], replace(both.records[1], ending="error", exit_code=1)))
+    failed = replace(
+        both, records=(both.records[0], replace(both.records[1], ending="error", exit_code=1))
+    )
     assert joined(failed) is failed
     single = run(record([step(0, 0.1, losses=(1.0,))]))
     assert [len(r.records) for r in compared([single, both, failed])] == [1, 1, 2]

@@ -45,12 +45,17 @@ def shown(name: str) -> str:
 def light(fast: SpeedVerdict | None, same: Sameness | None, **more: object) -> Verification:
     """A verification without runs."""
     speed = None if fast is None else SPEEDS[fast]
-    return verification(speed, same, runs=(), timed=(), **{"warnings": (), "diagnosis": None, **more})
+    return verification(
+        speed, same, runs=(), timed=(), **{"warnings": (), "diagnosis": None, **more}
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- the sentence
 def test_faster_and_equivalent() -> None:
-    assert sentence(made("faster")) == "1.83× faster (95 % CI 1.76–1.90, 12 pairs); loss within seed noise; pays back after 484 steps"
+    assert (
+        sentence(made("faster"))
+        == "1.83× faster (95 % CI 1.76–1.90, 12 pairs); loss within seed noise; pays back after 484 steps"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,14 +78,33 @@ def test_sentences(fast: SpeedVerdict | None, same: Sameness | None, said: str) 
 
 
 def test_a_script_that_fails_is_told_with_its_error() -> None:
-    assert sentence(made("broken")).startswith("Broken: train_fast.py fails with RuntimeError: mat1 and mat2 must have")
-    assert sentence(made("nothing")) == "No comparison: train.py fails with ModuleNotFoundError: No module named 'timm'"
+    assert sentence(made("broken")).startswith(
+        "Broken: train_fast.py fails with RuntimeError: mat1 and mat2 must have"
+    )
+    assert (
+        sentence(made("nothing"))
+        == "No comparison: train.py fails with ModuleNotFoundError: No module named 'timm'"
+    )
     late = replace(samples.run("rewritten"), timed_out=True, seconds=61.0)
-    assert sentence(verification(None, Sameness.BROKEN, runs=(late,))) == "Broken: train_fast.py did not end within 61.0 s"
-    dead = replace(samples.run("original"), records=(), exit_code=139, stderr="starting\nSegmentation fault\n\n")
-    assert sentence(verification(None, None, runs=(dead,))) == "No comparison: train.py ends with exit code 139: Segmentation fault"
+    assert (
+        sentence(verification(None, Sameness.BROKEN, runs=(late,)))
+        == "Broken: train_fast.py did not end within 61.0 s"
+    )
+    dead = replace(
+        samples.run("original"),
+        records=(),
+        exit_code=139,
+        stderr="starting\nSegmentation fault\n\n",
+    )
+    assert (
+        sentence(verification(None, None, runs=(dead,)))
+        == "No comparison: train.py ends with exit code 139: Segmentation fault"
+    )
     idle = samples.run("original", steps=0)
-    assert sentence(verification(None, None, runs=(idle,))) == "No comparison: train.py makes no optimizer step"
+    assert (
+        sentence(verification(None, None, runs=(idle,)))
+        == "No comparison: train.py makes no optimizer step"
+    )
     long = samples.failed("rewritten", "ValueError: " + "x" * 5000 + "\nsecond line")
     assert len(sentence(verification(None, Sameness.BROKEN, runs=(long,)))) < 300
 
@@ -95,16 +119,26 @@ def test_no_gain_without_proof(fast: SpeedVerdict | None, same: Sameness | None)
         assert not any(GAIN.search(t) for t in told), told
     broken = same is Sameness.BROKEN
     assert ("faster" in sentence(v)) == (fast is SpeedVerdict.FASTER and not broken)
-    assert not ("pays back" in sentence(v) and same in (Sameness.DIFFERENT, Sameness.SUSPICIOUS, Sameness.BROKEN))
+    assert not (
+        "pays back" in sentence(v)
+        and same in (Sameness.DIFFERENT, Sameness.SUSPICIOUS, Sameness.BROKEN)
+    )
     tone = dict(zip(("speed", "same"), (t for _, t in verify_words.badges(v)), strict=True))
-    assert (tone["speed"] == "good") == (fast is SpeedVerdict.FASTER and same in (Sameness.IDENTICAL, Sameness.EQUIVALENT))
+    assert (tone["speed"] == "good") == (
+        fast is SpeedVerdict.FASTER and same in (Sameness.IDENTICAL, Sameness.EQUIVALENT)
+    )
     assert (tone["same"] == "good") == (same in (Sameness.IDENTICAL, Sameness.EQUIVALENT))
     if same not in (Sameness.IDENTICAL, Sameness.EQUIVALENT):
         assert "trains the same" not in sentence(v)
 
 
 @pytest.mark.parametrize(
-    ("fast", "same"), [(f, s) for f, s in COMBINATIONS if f is not SpeedVerdict.FASTER and s in (None, Sameness.EQUIVALENT)]
+    ("fast", "same"),
+    [
+        (f, s)
+        for f, s in COMBINATIONS
+        if f is not SpeedVerdict.FASTER and s in (None, Sameness.EQUIVALENT)
+    ],
 )
 def test_no_gain_on_the_page(fast: SpeedVerdict | None, same: Sameness | None) -> None:
     html = re.sub(r"<style>.*?</style>", "", page(light(fast, same, diff={}, rules=())), flags=re.S)
@@ -112,14 +146,23 @@ def test_no_gain_on_the_page(fast: SpeedVerdict | None, same: Sameness | None) -
 
 
 def test_interrupted() -> None:
-    v = light(SpeedVerdict.FASTER, Sameness.EQUIVALENT, interrupted="the time budget of 60 s is used up")
-    assert sentence(v).endswith("; ended early (the time budget of 60 s is used up), judged on what there is")
-    assert sentence(light(None, None, interrupted="ended by Ctrl-C")) == "Nothing was measured (ended by Ctrl-C)"
+    v = light(
+        SpeedVerdict.FASTER, Sameness.EQUIVALENT, interrupted="the time budget of 60 s is used up"
+    )
+    assert sentence(v).endswith(
+        "; ended early (the time budget of 60 s is used up), judged on what there is"
+    )
+    assert (
+        sentence(light(None, None, interrupted="ended by Ctrl-C"))
+        == "Nothing was measured (ended by Ctrl-C)"
+    )
 
 
 def test_break_even() -> None:
     def tail(steps: int | None) -> str:
-        return sentence(verification(replace(samples.FASTER, break_even=steps), runs=(), timed=())).rpartition("; ")[2]
+        return sentence(
+            verification(replace(samples.FASTER, break_even=steps), runs=(), timed=())
+        ).rpartition("; ")[2]
 
     assert tail(0) == "loss within seed noise"
     assert tail(1) == "pays back after 1 step"
@@ -167,12 +210,20 @@ def test_text_says_what_was_found() -> None:
         "OOR ROO",
     ):
         assert part in told, part
-    assert "not measured" in text(made("nothing"), Style()) and "not tested" in text(made("nothing"), Style())
+    assert "not measured" in text(made("nothing"), Style()) and "not tested" in text(
+        made("nothing"), Style()
+    )
 
 
 def test_terminals_obey_nothing() -> None:
     run = samples.failed("rewritten", "Error: \x1b[2Jgone\x07")
-    v = verification(None, Sameness.BROKEN, runs=(run,), warnings=("\x1b]0;title\x07",), environment={"a\x1b[31m": "b\udc80"})
+    v = verification(
+        None,
+        Sameness.BROKEN,
+        runs=(run,),
+        warnings=("\x1b]0;title\x07",),
+        environment={"a\x1b[31m": "b\udc80"},
+    )
     for told in (text(v, Style()), markdown(v), page(v)):
         assert not re.search(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]", told)
         told.encode()
@@ -205,7 +256,10 @@ def test_what_is_held_against_a_rule_is_what_is_held_against_the_whole() -> None
         assert verify_facts.finding(told, Contribution("r", found, None)) == said
         assert (verdict_of(noise, found) is SpeedVerdict.FASTER) == (said == "helps")
     unmeasured = replace(v, speed=replace(v.speed, noise=Ratio(math.nan, 0.0, math.inf, 0)))
-    assert verify_facts.finding(unmeasured, Contribution("r", Ratio(1.4, 1.3, 1.5, 6), None)) == "unclear"
+    assert (
+        verify_facts.finding(unmeasured, Contribution("r", Ratio(1.4, 1.3, 1.5, 6), None))
+        == "unclear"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- JSON
@@ -218,17 +272,32 @@ def test_json_reads_back(name: str) -> None:
 
 
 def test_json_of_what_is_no_number() -> None:
-    speed = replace(samples.UNCLEAR, ratio=Ratio(math.nan, -math.inf, math.inf, 1), first_step_after=math.nan)
+    speed = replace(
+        samples.UNCLEAR, ratio=Ratio(math.nan, -math.inf, math.inf, 1), first_step_after=math.nan
+    )
     run = samples.run("original", steps=3)
-    odd = replace(run.record.steps[1], losses=(math.nan, math.inf), phases={"data": math.nan}, grad_norm=math.inf)
-    run = replace(run, records=(replace(run.record, steps=(run.record.steps[0], odd), losses=(math.nan,)),))
+    odd = replace(
+        run.record.steps[1],
+        losses=(math.nan, math.inf),
+        phases={"data": math.nan},
+        grad_norm=math.inf,
+    )
+    run = replace(
+        run, records=(replace(run.record, steps=(run.record.steps[0], odd), losses=(math.nan,)),)
+    )
     document = verify_json.text(verification(speed, runs=(run,), timed=()))
     data = json.loads(document, parse_constant=pytest.fail)
     assert data["speed"]["ratio"]["value"] == "NaN" and data["speed"]["ratio"]["low"] == "-Infinity"
     again = verify_json.read(document)
-    assert again.speed is not None and math.isnan(again.speed.ratio.value) and again.speed.ratio.high == math.inf
+    assert (
+        again.speed is not None
+        and math.isnan(again.speed.ratio.value)
+        and again.speed.ratio.high == math.inf
+    )
     step = again.runs[0].record.steps[1]
-    assert math.isnan(step.losses[0]) and step.grad_norm == math.inf and list(step.phases) == ["data"]
+    assert (
+        math.isnan(step.losses[0]) and step.grad_norm == math.inf and list(step.phases) == ["data"]
+    )
     assert json.loads(verify_json.text(again)) == data
 
 
@@ -240,7 +309,9 @@ def test_json_leaves_out_output_and_states() -> None:
 
 def test_json_of_other_versions() -> None:
     data = json.loads(verify_json.text(made("nothing")))
-    assert verify_json.read({**data, "added_later": 1, "original": {**data["original"], "new": 2}}) == verify_json.kept(made("nothing"))
+    assert verify_json.read(
+        {**data, "added_later": 1, "original": {**data["original"], "new": 2}}
+    ) == verify_json.kept(made("nothing"))
     with pytest.raises(ValueError, match="version 99"):
         verify_json.read({**data, "version": 99})
     with pytest.raises(ValueError, match="Arm: path is missing"):
@@ -248,8 +319,15 @@ def test_json_of_other_versions() -> None:
 
 
 def test_json_is_described_field_by_field() -> None:
-    described = set(re.findall(r"`([a-z_]+)`", (ROOT / "docs" / "verify-json.md").read_text("utf-8")))
-    kinds = [k for module in (record, result) for k in vars(module).values() if isinstance(k, type) and is_dataclass(k)]
+    described = set(
+        re.findall(r"`([a-z_]+)`", (ROOT / "docs" / "verify-json.md").read_text("utf-8"))
+    )
+    kinds = [
+        k
+        for module in (record, result)
+        for k in vars(module).values()
+        if isinstance(k, type) and is_dataclass(k)
+    ]
     for kind in (k for k in kinds if k is not record.TensorPrint):
         left_out = verify_json._LEFT_OUT.get(kind, frozenset())
         missing = {f.name for f in fields(kind)} - left_out - described
@@ -312,13 +390,24 @@ def test_page_is_the_same_every_time() -> None:
 def test_page_has_all_parts() -> None:
     html = shown("rules")
     assert html.count('<svg class="plot"') == 4
-    assert all(f'<section id="{part}">' in html for part in ("speed", "sameness", "phases", "rules", "changes", "measured"))
+    assert all(
+        f'<section id="{part}">' in html
+        for part in ("speed", "sameness", "phases", "rules", "changes", "measured")
+    )
     assert "<text" in html and "font-family" not in html.split("</style>")[1]
     assert "prefers-color-scheme: dark" in html and "@media print" in html
     used = set(re.findall(r"var\(--([\w-]+)\)", html))
-    assert used <= set(re.findall(r"--([\w-]+):", html)), "every colour of the plots is one of the page's"
+    assert used <= set(re.findall(r"--([\w-]+):", html)), (
+        "every colour of the plots is one of the page's"
+    )
     assert "#0a5e" not in html
-    for part in ("python train_fast.py --epochs 90", "NVIDIA H200", "OOR ROO", "Keep batches in page-locked memory", "· rounding"):
+    for part in (
+        "python train_fast.py --epochs 90",
+        "NVIDIA H200",
+        "OOR ROO",
+        "Keep batches in page-locked memory",
+        "· rounding",
+    ):
         assert part in html or part.removeprefix("· ") in html, part
 
 
@@ -339,8 +428,12 @@ def test_page_of_little(drop: str) -> None:
     missing: dict[str, Callable[[], Verification]] = {
         "rounds": lambda: replace(v, rounds=()),
         "runs": lambda: replace(v, runs=(), rounds=()),
-        "pairs": lambda: replace(v, speed=replace(v.speed, ratio=nan, step_before=math.nan, step_after=math.nan)),
-        "noise": lambda: replace(v, speed=replace(v.speed, noise=nan, ratio=replace(v.speed.ratio, high=math.inf))),
+        "pairs": lambda: replace(
+            v, speed=replace(v.speed, ratio=nan, step_before=math.nan, step_after=math.nan)
+        ),
+        "noise": lambda: replace(
+            v, speed=replace(v.speed, noise=nan, ratio=replace(v.speed.ratio, high=math.inf))
+        ),
         "steps": lambda: replace(v, runs=tuple(replace(r, records=()) for r in v.runs)),
     }
     less = missing[drop]()
@@ -350,9 +443,13 @@ def test_page_of_little(drop: str) -> None:
 
 def test_losses_of_one_seed_that_are_no_numbers() -> None:
     run = samples.run("rewritten", steps=20)
-    bad = tuple(replace(s, losses=(math.nan,) if s.index > 10 else s.losses) for s in run.record.steps)
+    bad = tuple(
+        replace(s, losses=(math.nan,) if s.index > 10 else s.losses) for s in run.record.steps
+    )
     run = replace(run, records=(replace(run.record, steps=bad),))
-    assert 'aria-label="Loss of both scripts' in page(verification(None, Sameness.BROKEN, runs=(samples.run("original", steps=20), run)))
+    assert 'aria-label="Loss of both scripts' in page(
+        verification(None, Sameness.BROKEN, runs=(samples.run("original", steps=20), run))
+    )
 
 
 def test_diff_is_taken_apart_by_its_numbers() -> None:
@@ -382,7 +479,11 @@ def test_markdown_holds_together(name: str) -> None:
 def test_markdown_of_much_keeps_to_the_limit() -> None:
     many = tuple(Contribution(f"rule-{n}", None, None, "why " * 200) for n in range(200))
     told = markdown(replace(made("hostile"), contributions=many))
-    assert len(told) <= LIMIT and "too long for a comment" in told and "more lines are left out" in told
+    assert (
+        len(told) <= LIMIT
+        and "too long for a comment" in told
+        and "more lines are left out" in told
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of data

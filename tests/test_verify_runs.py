@@ -41,22 +41,35 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def run(project: Path, extra: str = "", arguments: tuple[str, ...] = ("5",), steps: int = 0, **setup: object) -> Run:
+def run(
+    project: Path,
+    extra: str = "",
+    arguments: tuple[str, ...] = ("5",),
+    steps: int = 0,
+    **setup: object,
+) -> Run:
     made = scratch.make([project], parent=project.parent.parent)
     runner = Runner(Setup(arguments=arguments, cwd=project, threads=1, **setup), made)  # type: ignore[arg-type]
     script = project / "train.py"
     overlay = {script: SCRIPT.replace("EXTRA", extra).encode()} if extra else {}
     try:
-        return runner.run(Program("original", script, overlay), seed=0, shift=0, detail=Detail(), steps=steps)
+        return runner.run(
+            Program("original", script, overlay), seed=0, shift=0, detail=Detail(), steps=steps
+        )
     finally:
         made.close()
 
 
 def test_a_run_is_recorded_and_leaves_nothing(project: Path):
     before = sorted(project.rglob("*"))
-    done = run(project, "print(os.environ['OMP_NUM_THREADS'], os.environ['PYTHONHASHSEED'], os.path.basename(os.getcwd()), sys.argv)")
+    done = run(
+        project,
+        "print(os.environ['OMP_NUM_THREADS'], os.environ['PYTHONHASHSEED'], os.path.basename(os.getcwd()), sys.argv)",
+    )
     assert done.ok and done.exit_code == 0 and len(done.record.steps) == 5
-    printed = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("loss")]
+    printed = [
+        float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("loss")
+    ]
     assert printed == pytest.approx(list(done.record.losses), abs=1e-6)
     assert done.stdout.splitlines()[-1] == "1 0 project ['train.py', '5']"
     assert sorted(project.rglob("*")) == before
@@ -69,7 +82,11 @@ def test_a_run_ends_after_the_steps_that_are_wanted(project: Path):
 
 def test_a_script_is_kept_from_the_users_files_outside_of_the_copy(project: Path):
     done = run(project, "open('../kept.txt', 'a').write('overwritten')")
-    assert not done.ok and "kept from writing over" in done.record.error and "kept.txt" in done.record.error
+    assert (
+        not done.ok
+        and "kept from writing over" in done.record.error
+        and "kept.txt" in done.record.error
+    )
     done = run(project, f"torch.save(model.state_dict(), {str(project / 'train.py')!r})")
     assert not done.ok and "train.py" in done.record.error
     assert (project.parent / "kept.txt").read_text() == "the user's"
@@ -111,7 +128,8 @@ def test_a_file_that_a_run_made_outside_may_be_written_again(project: Path):
     runner = Runner(Setup(arguments=("5",), cwd=project, threads=1), made)
     new = project.parent / "new.txt"
     script = SCRIPT.replace(
-        "EXTRA", f"for _ in range(2):\n    open({str(new)!r}, 'w').write('x')\nos.remove({str(new)!r})\nopen({str(new)!r}, 'w')"
+        "EXTRA",
+        f"for _ in range(2):\n    open({str(new)!r}, 'w').write('x')\nos.remove({str(new)!r})\nopen({str(new)!r}, 'w')",
     )
     program = Program("original", project / "train.py", {project / "train.py": script.encode()})
     for _ in range(2):
@@ -148,14 +166,27 @@ def test_a_script_is_kept_from_removing_the_users_files(project: Path):
     before = {path: path.is_file() and path.read_text() for path in project.parent.rglob("*")}
     done = run(project, REMOVALS.format(outside=str(project.parent)))
     assert done.ok, done.stderr
-    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("kept")] == ["0", "1", "2", "3", "4", "5"]
-    assert {path: path.is_file() and path.read_text() for path in project.parent.rglob("*")} == before
+    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("kept")] == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ]
+    assert {
+        path: path.is_file() and path.read_text() for path in project.parent.rglob("*")
+    } == before
 
 
 def test_an_error_of_the_script_is_its_own(project: Path):
     done = run(project, "raise RuntimeError('out of luck')")
     assert not done.ok and done.exit_code == 1
-    assert done.record.error == "RuntimeError: out of luck" and "train.py" in done.record.traceback and "probe" not in done.record.traceback
+    assert (
+        done.record.error == "RuntimeError: out of luck"
+        and "train.py" in done.record.traceback
+        and "probe" not in done.record.traceback
+    )
     assert len(done.record.steps) == 5
 
 
@@ -163,22 +194,39 @@ def test_an_error_of_the_script_is_its_own(project: Path):
     ("launch", "start"),
     [
         ("", ["PY", "PROBE"]),
-        ("torchrun --nproc-per-node=2", ["PY", "-m", "torch.distributed.run", "--nproc-per-node=2", "MAIN"]),
-        ("/opt/bin/torchrun --standalone", ["PY", "-m", "torch.distributed.run", "--standalone", "MAIN"]),
-        ("python3 -m torch.distributed.run --standalone", ["python3", "-m", "torch.distributed.run", "--standalone", "MAIN"]),
+        (
+            "torchrun --nproc-per-node=2",
+            ["PY", "-m", "torch.distributed.run", "--nproc-per-node=2", "MAIN"],
+        ),
+        (
+            "/opt/bin/torchrun --standalone",
+            ["PY", "-m", "torch.distributed.run", "--standalone", "MAIN"],
+        ),
+        (
+            "python3 -m torch.distributed.run --standalone",
+            ["python3", "-m", "torch.distributed.run", "--standalone", "MAIN"],
+        ),
         ("accelerate launch --cpu", ["PY", "-m", "accelerate.commands.launch", "--cpu", "MAIN"]),
         ("srun --gres=gpu:1", ["srun", "--gres=gpu:1", "PY", "MAIN"]),
         ("uv run python", ["uv", "run", "python", "MAIN"]),
-        ("srun -n 1 torchrun --nproc-per-node=4", ["srun", "-n", "1", "torchrun", "--nproc-per-node=4", "MAIN"]),
+        (
+            "srun -n 1 torchrun --nproc-per-node=4",
+            ["srun", "-n", "1", "torchrun", "--nproc-per-node=4", "MAIN"],
+        ),
     ],
 )
 def test_launchers_get_what_they_start(project: Path, launch: str, start: list[str]):
     made = scratch.make([project], parent=project.parent.parent)
-    runner = Runner(Setup(python="PY", arguments=("--lr", "1"), cwd=project, launch=tuple(launch.split())), made)
+    runner = Runner(
+        Setup(python="PY", arguments=("--lr", "1"), cwd=project, launch=tuple(launch.split())), made
+    )
     command = runner.command(Program("original", project / "train.py"))
     names = {str(runs.PROBE): "PROBE", str(runs.PROBE / "__main__.py"): "MAIN"}
     assert [names.get(word, word) for word in command] == [*start, "train.py", "--lr", "1"]
-    assert runner.shown(Program("original", project / "train.py")) == f"{launch or 'python'} train.py --lr 1"
+    assert (
+        runner.shown(Program("original", project / "train.py"))
+        == f"{launch or 'python'} train.py --lr 1"
+    )
     made.close()
 
 
@@ -195,8 +243,12 @@ def test_one_program_may_have_a_launcher_of_its_own(project: Path):
 def test_a_script_of_a_package_is_shown_as_its_module(project: Path):
     (project / "pkg").mkdir()
     (project / "pkg" / "train.py").write_text("from .data import load\n")
-    runner = Runner(Setup(arguments=("1",), cwd=project), scratch.make([project], parent=project.parent.parent))
-    assert runner.shown(Program("original", project / "pkg" / "train.py")) == "python -m pkg.train 1"
+    runner = Runner(
+        Setup(arguments=("1",), cwd=project), scratch.make([project], parent=project.parent.parent)
+    )
+    assert (
+        runner.shown(Program("original", project / "pkg" / "train.py")) == "python -m pkg.train 1"
+    )
     runner.scratch.close()
 
 

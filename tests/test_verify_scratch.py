@@ -27,7 +27,10 @@ def project(folder: Path) -> Path:
 
 
 def listing(folder: Path) -> dict[str, str | None]:
-    return {str(p.relative_to(folder)): p.read_text() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+    return {
+        str(p.relative_to(folder)): p.read_text() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
 
 
 @pytest.fixture
@@ -105,7 +108,9 @@ def test_links_of_the_users_lead_to_the_copy_or_to_the_same_file(top: Path, tmp_
     assert os.readlink(copy / "broken") == "nowhere"
 
 
-def test_too_much_to_copy_is_one_line_with_what_to_do(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_too_much_to_copy_is_one_line_with_what_to_do(
+    top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(scratch, "SIZE_LIMIT", 60)
     with pytest.raises(BadInput, match=r"--link .*data\.bin"):
         scratch.make([top], parent=tmp_path)
@@ -125,7 +130,9 @@ def test_folders_apart_are_both_copied(top: Path, tmp_path: Path):
     assert made.there(other / "config").read_text() == "here"
 
 
-def test_what_has_too_many_files_is_named_though_something_else_is_larger(top: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_has_too_many_files_is_named_though_something_else_is_larger(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+):
     (top / "many").mkdir()
     for number in range(12):
         (top / "many" / str(number)).touch()

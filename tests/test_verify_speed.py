@@ -17,10 +17,15 @@ from autofast.verify.result import SpeedVerdict
 from tests.verify_runs import record, run, step, timed
 
 
-def pairs(effect: float, sd: float, n: int, seed: int, arms: tuple[str, str] = ("original", "rewritten")) -> list[speed.Pair]:
+def pairs(
+    effect: float, sd: float, n: int, seed: int, arms: tuple[str, str] = ("original", "rewritten")
+) -> list[speed.Pair]:
     draw = random.Random(seed)
     return [
-        tuple(timed([0.01 * math.exp(draw.gauss(0, sd / math.sqrt(2))) / f] * 20, arm) for arm, f in zip(arms, (1, effect), strict=True))
+        tuple(
+            timed([0.01 * math.exp(draw.gauss(0, sd / math.sqrt(2))) / f] * 20, arm)
+            for arm, f in zip(arms, (1, effect), strict=True)
+        )
         for _ in range(n)
     ]  # type: ignore[misc]
 
@@ -40,7 +45,14 @@ def series(effect: float, sd: float, seed: int) -> tuple[speed.Speed, int]:
 
 
 @pytest.mark.parametrize(
-    "p, freedom, value", [(0.975, 1, 12.7062), (0.975, 5, 2.5706), (0.95, 10, 1.8125), (0.9995, 3, 12.9240), (0.975, 1e6, 1.95997)]
+    "p, freedom, value",
+    [
+        (0.975, 1, 12.7062),
+        (0.975, 5, 2.5706),
+        (0.95, 10, 1.8125),
+        (0.9995, 3, 12.9240),
+        (0.975, 1e6, 1.95997),
+    ],
 )
 def test_quantiles_of_student(p: float, freedom: float, value: float) -> None:
     assert t_quantile(p, freedom) == pytest.approx(value, rel=1e-4)
@@ -49,7 +61,17 @@ def test_quantiles_of_student(p: float, freedom: float, value: float) -> None:
 
 def test_quantiles_of_wilcoxon() -> None:
     """Critical values of the published table (two-sided, 5 %), plus one."""
-    assert [signed_rank_cut(n) for n in (5, 6, 7, 8, 9, 10, 15, 20, 25)] == [0, 1, 3, 4, 6, 9, 26, 53, 90]
+    assert [signed_rank_cut(n) for n in (5, 6, 7, 8, 9, 10, 15, 20, 25)] == [
+        0,
+        1,
+        3,
+        4,
+        6,
+        9,
+        26,
+        53,
+        90,
+    ]
 
 
 @given(st.lists(st.floats(-5, 5), min_size=6, max_size=25), st.floats(-3, 3))
@@ -58,13 +80,20 @@ def test_the_centre_moves_with_the_values(values: list[float], shift: float) -> 
     value, low, high = hodges_lehmann(values)
     assert min(values) <= low <= value <= high <= max(values)
     assert hodges_lehmann([-v for v in values]) == pytest.approx((-value, -high, -low))
-    assert hodges_lehmann([v + shift for v in values]) == pytest.approx((value + shift, low + shift, high + shift), abs=1e-9)
+    assert hodges_lehmann([v + shift for v in values]) == pytest.approx(
+        (value + shift, low + shift, high + shift), abs=1e-9
+    )
 
 
 def test_the_interval_covers() -> None:
     draw = random.Random(3)
     for n in (6, 12):
-        missed = sum(not low <= 0 <= high for _, low, high in (hodges_lehmann([draw.gauss(0, 1) for _ in range(n)]) for _ in range(1500)))
+        missed = sum(
+            not low <= 0 <= high
+            for _, low, high in (
+                hodges_lehmann([draw.gauss(0, 1) for _ in range(n)]) for _ in range(1500)
+            )
+        )
         assert missed / 1500 < 0.065
 
 
@@ -91,7 +120,9 @@ def test_median_without_workers_mean_with() -> None:
     assert speed.window([plain]) == speed.Window(5, "median step", False)
     assert speed.statistic(plain, 5, "median step") == 0.01
     assert speed.window([plain, workers]).kind == "mean of the window"
-    assert speed.statistic(workers, 5, "mean of the window") == pytest.approx((44 * 0.01 + 0.5) / 45)
+    assert speed.statistic(workers, 5, "mean of the window") == pytest.approx(
+        (44 * 0.01 + 0.5) / 45
+    )
 
 
 def test_mean_where_evaluations_or_epochs_weigh() -> None:
@@ -140,7 +171,9 @@ def test_real_effects_and_harm_are_found() -> None:
 
 
 def test_equal_scripts_are_neither_faster_nor_slower() -> None:
-    seen = {series(1.0, sd, seed)[0].verdict for sd in (0.03, 0.08, 0.3) for seed in range(0, 60, 2)}
+    seen = {
+        series(1.0, sd, seed)[0].verdict for sd in (0.03, 0.08, 0.3) for seed in range(0, 60, 2)
+    }
     assert seen <= {SpeedVerdict.SAME, SpeedVerdict.UNCLEAR}
 
 
@@ -178,14 +211,19 @@ def test_start_and_break_even() -> None:
     after = timed([4.0, 1.0] + [0.01] * 98, "rewritten", moments=Moments(1, 2, 6, 9, compiling=5.0))
     found = speed.judge([(before, before)] * 6, [(before, after)] * 6)
     assert (found.first_step_before, found.first_step_after, found.compiling) == (1, 4, 5.0)
-    assert found.break_even == math.ceil((3 + 0.99) / 0.01) or found.break_even == math.ceil((3 + 0.99) / 0.01) + 1
+    assert (
+        found.break_even == math.ceil((3 + 0.99) / 0.01)
+        or found.break_even == math.ceil((3 + 0.99) / 0.01) + 1
+    )
     assert speed.judge([(before, before)] * 6, [(before, before)] * 6).break_even == 0
     slower = timed([0.03] * 100, "rewritten", moments=Moments(1, 2, 6, 9))
     assert speed.judge([(before, before)] * 6, [(before, slower)] * 6).break_even is None
 
 
 def test_pairs_needed() -> None:
-    assert pairs_close(speed.pairs_needed(0.08, 0.05), (NormalDist().inv_cdf(0.975) * 0.08 / 0.05) ** 2 / 0.955)
+    assert pairs_close(
+        speed.pairs_needed(0.08, 0.05), (NormalDist().inv_cdf(0.975) * 0.08 / 0.05) ** 2 / 0.955
+    )
     assert speed.pairs_needed(0.001, 0.05) == speed.FIRST
 
 
@@ -196,7 +234,9 @@ def pairs_close(found: int, value: float) -> bool:
 def test_busy() -> None:
     calm, loaded = timed([1.0], pressure=1.0), timed([1.0], pressure=40.0)
     assert speed.busy(loaded, [calm, calm, loaded]) and not speed.busy(calm)
-    assert not speed.busy(loaded, [timed([1.0], pressure=35.0), timed([1.0], pressure=30.0)]), "this script does that by itself"
+    assert not speed.busy(loaded, [timed([1.0], pressure=35.0), timed([1.0], pressure=30.0)]), (
+        "this script does that by itself"
+    )
     assert not speed.busy(timed([1.0]))
 
 
@@ -204,7 +244,10 @@ def test_following_keeps_both_kinds_growing() -> None:
     one, other = timed([0.01] * 9), timed([0.011] * 9, "rewritten")
     noisy = [(timed([0.01 * f] * 9), other) for f in (0.7, 1.3) * 20]
     assert speed.following([], []) == (6, 6)
-    assert speed.following([(one, one)] * 4, noisy[:6]) == (2, 4) or speed.following([(one, one)] * 4, noisy[:6])[0] >= 2
+    assert (
+        speed.following([(one, one)] * 4, noisy[:6]) == (2, 4)
+        or speed.following([(one, one)] * 4, noisy[:6])[0] >= 2
+    )
     assert speed.following([(one, one)] * 6, noisy[:6]) == (2, 4)
     assert speed.following([(one, one)] * 7, noisy[:8]) == (1, 2), "after a pair was dropped"
     assert speed.following([(one, one)] * 23, noisy[:40]) == (0, 0)

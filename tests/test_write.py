@@ -78,7 +78,9 @@ def test_folder_device_and_missing_parent(tmp_path: Path) -> None:
 
 def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert "cannot be made" in refused([Output(tmp_path / "file" / "sub" / "fast.py", b"")], parents=True)
+    assert "cannot be made" in refused(
+        [Output(tmp_path / "file" / "sub" / "fast.py", b"")], parents=True
+    )
 
 
 def test_file_changed_since_it_was_read(tmp_path: Path) -> None:
@@ -96,7 +98,9 @@ def test_nothing_is_written_when_one_of_several_is_refused(tmp_path: Path) -> No
     assert first.read_bytes() == b"old" and names(tmp_path) == ["a.py", "b.py"]
 
 
-def test_everything_is_put_back_when_the_last_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_put_back_when_the_last_rename_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second, third = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
     first.write_bytes(b"old")
     replace = os.replace
@@ -107,6 +111,8 @@ def test_everything_is_put_back_when_the_last_rename_fails(tmp_path: Path, monke
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", failing)
-    message = refused([Output(first, b"new", was=b"old"), Output(second, b"new"), Output(third, b"new")])
+    message = refused(
+        [Output(first, b"new", was=b"old"), Output(second, b"new"), Output(third, b"new")]
+    )
     assert "No space left on device" in message and "nothing was changed" in message
     assert first.read_bytes() == b"old" and names(tmp_path) == ["a.py"]

@@ -65,7 +65,11 @@ class World:
     @property
     def ok(self) -> bool:
         fine = all(code == 0 for code in self.codes) and all(not r.error for r in self.ranks)
-        return fine and not self.hung and all(asked == self.collectives[0] for asked in self.collectives)
+        return (
+            fine
+            and not self.hung
+            and all(asked == self.collectives[0] for asked in self.collectives)
+        )
 
     @property
     def errors(self) -> str:
@@ -74,7 +78,9 @@ class World:
         if any(asked != self.collectives[0] for asked in self.collectives):
             lines.append(f"the ranks asked for different collectives: {self.collectives}")
         for number, (rank, code) in enumerate(zip(self.ranks, self.codes, strict=True)):
-            lines.append(f"rank {number}: exit code {code}, {rank.error or 'no error'}\n{rank.traceback}{rank.stderr[-1500:]}")
+            lines.append(
+                f"rank {number}: exit code {code}, {rank.error or 'no error'}\n{rank.traceback}{rank.stderr[-1500:]}"
+            )
         return "\n".join(lines)
 
     @property
@@ -89,7 +95,9 @@ class World:
 
         first, *others = [[p for group in rank.params for p in group] for rank in self.ranks]
         return all(
-            len(o) == len(first) and all(np.array_equal(p, q, equal_nan=True) for p, q in zip(first, o, strict=True)) for o in others
+            len(o) == len(first)
+            and all(np.array_equal(p, q, equal_nan=True) for p, q in zip(first, o, strict=True))
+            for o in others
         )
 
     def taken(self, number: int) -> Counter[float]:
@@ -122,7 +130,10 @@ def _outcome(job: Job, ranks: int, scratch: Path) -> World:
         children = [_start(job, number, place, ranks, port) for number, place in enumerate(places)]
         hung = _finish(children, job.limit)
     codes = [child.wait() for child in children]
-    runs = [read_run(place, "ended by the others" if code < 0 else "no record") for place, code in zip(places, codes, strict=True)]
+    runs = [
+        read_run(place, "ended by the others" if code < 0 else "no record")
+        for place, code in zip(places, codes, strict=True)
+    ]
     extras = [_extra(place / "extra", str(work)) for place in places]
     return World(
         runs,
@@ -140,7 +151,14 @@ def _outcome(job: Job, ranks: int, scratch: Path) -> World:
 def _store(scratch: Path) -> Iterator[str]:
     """The port of a server of the store in a process of its own, as the agent of torchrun has one: no port is guessed."""
     ours, theirs = os.pipe()
-    server = ZYGOTE.start("tests.rank:store", [], cwd=scratch, environment=QUIET, stdout=theirs, stderr=scratch / "store")
+    server = ZYGOTE.start(
+        "tests.rank:store",
+        [],
+        cwd=scratch,
+        environment=QUIET,
+        stdout=theirs,
+        stderr=scratch / "store",
+    )
     try:
         with open(ours) as port:
             yield port.readline().strip()
@@ -158,7 +176,9 @@ def _start(job: Job, rank: int, place: Path, ranks: int, port: str) -> Child:
         TORCHELASTIC_MAX_RESTARTS="0", TORCHELASTIC_RUN_ID="none", GLOO_SOCKET_IFNAME="lo",
     )  # fmt: skip
     outputs = {"stdout": place / "stdout", "stderr": place / "stderr"}
-    return ZYGOTE.start("tests.rank:record", [job.message(), place], cwd=place, environment=environment, **outputs)
+    return ZYGOTE.start(
+        "tests.rank:record", [job.message(), place], cwd=place, environment=environment, **outputs
+    )
 
 
 def _finish(ranks: list[Child], limit: float) -> bool:
@@ -193,11 +213,31 @@ def real(job: Job, ranks: int = 2, again: int = 3) -> subprocess.CompletedProces
     gloo's threads now and then abort a process that ends well (std::terminate at the very end, seen on a busy machine): that run is made again.
     """
     env = {**QUIET, "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", job.entry, *job.args]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
+        job.entry,
+        *job.args,
+    ]
     with tempfile.TemporaryDirectory(prefix="autofast-ranks-") as scratch:
         lay_out(job, Path(scratch) / "work")
-        done = subprocess.run(command, cwd=Path(scratch) / "work", env=env, capture_output=True, text=True, timeout=job.limit, check=False)
-    return real(job, ranks, again - 1) if again and done.returncode and ABORTED in done.stderr else done
+        done = subprocess.run(
+            command,
+            cwd=Path(scratch) / "work",
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=job.limit,
+            check=False,
+        )
+    return (
+        real(job, ranks, again - 1)
+        if again and done.returncode and ABORTED in done.stderr
+        else done
+    )
 
 
 @cache

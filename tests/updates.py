@@ -30,7 +30,9 @@ class Recorder:
         self.updates.append((number, gradients, [float(g["lr"]) for g in optimizer.param_groups]))
 
 
-def updates_of(text: str, **given: Any) -> tuple[list[tuple[int, list[Any], list[float]]], dict[str, Any]]:
+def updates_of(
+    text: str, **given: Any
+) -> tuple[list[tuple[int, list[Any], list[float]]], dict[str, Any]]:
     """The updates of a script that runs in this process, and its variables at the end."""
     import torch
 
@@ -40,7 +42,9 @@ def updates_of(text: str, **given: Any) -> tuple[list[tuple[int, list[Any], list
         with Recorder() as recorder:
             exec(compile(text, "train.py", "exec"), scope)
     finally:
-        torch.set_default_dtype(default)  # what the script sets is not for the tests that come after
+        torch.set_default_dtype(
+            default
+        )  # what the script sets is not for the tests that come after
     return recorder.updates, scope
 
 
@@ -54,7 +58,9 @@ def difference(before: list[Any], after: list[Any], tolerance: float = 1e-9) -> 
         if old[0] != new[0]:
             return f"update {n} is one of optimizer {old[0]}, then {new[0]}"
         for a, b in zip(old[1], new[1], strict=True):
-            if (a is None) != (b is None) or (a is not None and not torch.allclose(a, b, rtol=tolerance, atol=tolerance)):
+            if (a is None) != (b is None) or (
+                a is not None and not torch.allclose(a, b, rtol=tolerance, atol=tolerance)
+            ):
                 return f"gradients of update {n}: {a} and {b}"
         if any(abs(a - b) > 1e-12 for a, b in zip(old[2], new[2], strict=True)):
             return f"rates of update {n}: {old[2]} and {new[2]}"

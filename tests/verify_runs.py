@@ -21,14 +21,27 @@ def record(steps: Sequence[Step], **more: Any) -> Record:
     return Record(**{**given, **more})
 
 
-def run(records: Record | Sequence[Record], arm: str = "original", seed: int = 0, detail: Detail = FULL, **more: Any) -> Run:
+def run(
+    records: Record | Sequence[Record],
+    arm: str = "original",
+    seed: int = 0,
+    detail: Detail = FULL,
+    **more: Any,
+) -> Run:
     records = (records,) if isinstance(records, Record) else tuple(records)
-    return Run(arm, seed, detail, records, more.pop("exit_code", 0), more.pop("seconds", 1.0), **more)
+    return Run(
+        arm, seed, detail, records, more.pop("exit_code", 0), more.pop("seconds", 1.0), **more
+    )
 
 
-def timed(walls: Sequence[float], arm: str = "original", workers: int = 0, samples: int = 8, **more: Any) -> Run:
+def timed(
+    walls: Sequence[float], arm: str = "original", workers: int = 0, samples: int = 8, **more: Any
+) -> Run:
     """A run of which only the times matter."""
-    steps = [step(i, w, samples=samples, batches=1, backwards=1, losses=(1.0,)) for i, w in enumerate(walls)]
+    steps = [
+        step(i, w, samples=samples, batches=1, backwards=1, losses=(1.0,))
+        for i, w in enumerate(walls)
+    ]
     passes = (Pass(0, True, len(walls) + 1, samples * (len(walls) + 1), False, workers),)
     outside = {name: more.pop(name) for name in ("pressure", "timed_out", "seed") if name in more}
     return run(record(steps, **{"passes": passes, **more}), arm, detail=Detail(), **outside)

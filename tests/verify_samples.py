@@ -7,7 +7,18 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autofast.verify.record import FULL, PHASES, Detail, Device, Moments, Pass, Record, Run, Step, TensorPrint
+from autofast.verify.record import (
+    FULL,
+    PHASES,
+    Detail,
+    Device,
+    Moments,
+    Pass,
+    Record,
+    Run,
+    Step,
+    TensorPrint,
+)
 from autofast.verify.result import (
     Arm,
     Check,
@@ -33,8 +44,22 @@ GPU = {
 }
 CPU = {"torch": "2.13.0+cpu", "python": "3.11.2", "cpu": "Intel Xeon, 2 cores", "threads": "2"}
 LIGHT = Detail()
-BEFORE = {"data": 0.31, "transfer": 0.06, "forward": 0.22, "backward": 0.29, "optimizer": 0.11, "other": 0.01}
-AFTER = {"data": 0.02, "transfer": 0.03, "forward": 0.36, "backward": 0.45, "optimizer": 0.11, "other": 0.03}
+BEFORE = {
+    "data": 0.31,
+    "transfer": 0.06,
+    "forward": 0.22,
+    "backward": 0.29,
+    "optimizer": 0.11,
+    "other": 0.01,
+}
+AFTER = {
+    "data": 0.02,
+    "transfer": 0.03,
+    "forward": 0.36,
+    "backward": 0.45,
+    "optimizer": 0.11,
+    "other": 0.03,
+}
 
 DIFF = """\
 --- a/train.py
@@ -84,12 +109,38 @@ def run(
     for rank in range(world):
         rows, end = [], 6.0
         for n in range(steps):
-            wall = step * (1 + drift) * math.exp(times.gauss(0, 0.03)) * (1.4 if times.random() < 0.04 else 1) * (9 if n == 0 else 1)
+            wall = (
+                step
+                * (1 + drift)
+                * math.exp(times.gauss(0, 0.03))
+                * (1.4 if times.random() < 0.04 else 1)
+                * (9 if n == 0 else 1)
+            )
             end += wall
-            loss = 0.3 + 2.0 * math.exp(-n / 25) + losses.gauss(0, 0.06) + (times.gauss(0, 4e-4 * n) if arm != "original" else 0)
+            loss = (
+                0.3
+                + 2.0 * math.exp(-n / 25)
+                + losses.gauss(0, 0.06)
+                + (times.gauss(0, 4e-4 * n) if arm != "original" else 0)
+            )
             phases = {p: wall * shares.get(p, 0.0) for p in PHASES}
-            rows.append(Step(n, 0, end, wall, phases, samples=64, batches=1, backwards=1, losses=(loss,), lr=(3e-4,)))
-        devices = (Device("NVIDIA H200", memory * 4, (0.0, 71.0, 75.0), (310.0, 402.0)),) if gpu else ()
+            rows.append(
+                Step(
+                    n,
+                    0,
+                    end,
+                    wall,
+                    phases,
+                    samples=64,
+                    batches=1,
+                    backwards=1,
+                    losses=(loss,),
+                    lr=(3e-4,),
+                )
+            )
+        devices = (
+            (Device("NVIDIA H200", memory * 4, (0.0, 71.0, 75.0), (310.0, 402.0)),) if gpu else ()
+        )
         records.append(
             Record(
                 version=1,
@@ -104,7 +155,9 @@ def run(
                 skipped=0,
                 optimizers=("AdamW",),
                 passes=(Pass(0, True, steps, steps * 64, False, 8, (1.5, 2.5)),),
-                model={"0/weight": TensorPrint((3,), "float32", "ab", 1.0, (0.5, 0.25))} if detail.state else {},
+                model={"0/weight": TensorPrint((3,), "float32", "ab", 1.0, (0.5, 0.25))}
+                if detail.state
+                else {},
                 syncs={"train.py:31": steps, "train.py:44": 3} if gpu else {},
                 peak_memory=memory,
                 peak_memory_children=410,
@@ -112,18 +165,34 @@ def run(
                 environment=GPU if gpu else CPU,
             )
         )
-    return Run(arm, seed, detail, tuple(records), 0, 9.0 + end, stdout="epoch 1\n", stderr="", pressure=1.5)
+    return Run(
+        arm, seed, detail, tuple(records), 0, 9.0 + end, stdout="epoch 1\n", stderr="", pressure=1.5
+    )
 
 
-def failed(arm: str, error: str = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and BFloat16") -> Run:
+def failed(
+    arm: str,
+    error: str = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and BFloat16",
+) -> Run:
     """A run whose script raised an error."""
     trace = f'Traceback (most recent call last):\n  File "train_fast.py", line 31, in <module>\n    loss = head(model(x))\n{error}\n'
     good = run(arm, steps=1)
-    record = replace(good.record, ending="error", exit_code=1, steps=(), losses=(), backwards=0, error=error, traceback=trace)
+    record = replace(
+        good.record,
+        ending="error",
+        exit_code=1,
+        steps=(),
+        losses=(),
+        backwards=0,
+        error=error,
+        traceback=trace,
+    )
     return replace(good, records=(record,), exit_code=1, stderr=trace)
 
 
-def pairs(step: float, ratio: float, number: int, noise_pairs: int, **options: object) -> tuple[tuple[Run, ...], ...]:
+def pairs(
+    step: float, ratio: float, number: int, noise_pairs: int, **options: object
+) -> tuple[tuple[Run, ...], ...]:
     """Rounds of runs in shuffled order, the first ones with the original twice, on a machine whose pace drifts."""
     dice = random.Random(7)
     rounds = []
@@ -135,7 +204,11 @@ def pairs(step: float, ratio: float, number: int, noise_pairs: int, **options: o
             drift = 0.03 * math.sin(n / 2) + dice.gauss(0, 0.004)
             mine: dict[str, object] = {"step": step, "shares": BEFORE}
             if arm == "rewritten":
-                mine = {"step": step / ratio, "shares": AFTER, "memory": 0.8 * float(str(options.get("memory", 3400)))}
+                mine = {
+                    "step": step / ratio,
+                    "shares": AFTER,
+                    "memory": 0.8 * float(str(options.get("memory", 3400))),
+                }
             made.append(run(arm, drift=drift, noise=3 * n + k, **{**options, **mine}))  # type: ignore[arg-type]
         rounds.append(tuple(made))
     return tuple(rounds)
@@ -143,12 +216,35 @@ def pairs(step: float, ratio: float, number: int, noise_pairs: int, **options: o
 
 def ratio(value: float, half: float, number: int) -> Ratio:
     dice = random.Random(number)
-    return Ratio(value, value - half, value + half, number, tuple(value + half * dice.gauss(0, 1.2) for _ in range(number)))
+    return Ratio(
+        value,
+        value - half,
+        value + half,
+        number,
+        tuple(value + half * dice.gauss(0, 1.2) for _ in range(number)),
+    )
 
 
-def speed(verdict: SpeedVerdict, value: float, half: float = 0.03, number: int = 12, noise: float = 0.012, **fields: object) -> Speed:
+def speed(
+    verdict: SpeedVerdict,
+    value: float,
+    half: float = 0.03,
+    number: int = 12,
+    noise: float = 0.012,
+    **fields: object,
+) -> Speed:
     made = Speed(
-        verdict, ratio(value, half, number), ratio(1.001, noise, 4), "median step", 0.0401, 0.0401 / value, 7.1, 15.8, 10, 8.1, 484
+        verdict,
+        ratio(value, half, number),
+        ratio(1.001, noise, 4),
+        "median step",
+        0.0401,
+        0.0401 / value,
+        7.1,
+        15.8,
+        10,
+        8.1,
+        484,
     )
     return replace(made, **fields)  # type: ignore[arg-type]
 
@@ -156,14 +252,34 @@ def speed(verdict: SpeedVerdict, value: float, half: float = 0.03, number: int =
 FASTER = speed(SpeedVerdict.FASTER, 1.83, 0.07)
 SAME = speed(SpeedVerdict.SAME, 1.003, 0.012, break_even=None, compiling=0.0, first_step_after=7.2)
 SLOWER = speed(SpeedVerdict.SLOWER, 0.8, 0.02, break_even=None)
-UNCLEAR = speed(SpeedVerdict.UNCLEAR, 1.04, 0.09, 3, reason="the interval is wider than the noise floor; about 14 more pairs would decide")
+UNCLEAR = speed(
+    SpeedVerdict.UNCLEAR,
+    1.04,
+    0.09,
+    3,
+    reason="the interval is wider than the noise floor; about 14 more pairs would decide",
+)
 SPEEDS = {s.verdict: s for s in (FASTER, SAME, SLOWER, UNCLEAR)}
 
 CHECKS = (
-    Check("number of steps and samples", True, "60 steps of 64 samples in both", identical=True, verdict=Sameness.BROKEN),
+    Check(
+        "number of steps and samples",
+        True,
+        "60 steps of 64 samples in both",
+        identical=True,
+        verdict=Sameness.BROKEN,
+    ),
     Check("start of the models", True, "161 tensors, not a bit differs", identical=True),
-    Check("distance from a float64 run", True, "original 2.1e-3, rewritten 2.4e-3: 1.1 times as far, 2 allowed"),
-    Check("loss against seed noise", True, "final loss differs by 0.0021 ± 0.0040 (margin 0.0150, 5 seeds, TOST p = 0.0004)"),
+    Check(
+        "distance from a float64 run",
+        True,
+        "original 2.1e-3, rewritten 2.4e-3: 1.1 times as far, 2 allowed",
+    ),
+    Check(
+        "loss against seed noise",
+        True,
+        "final loss differs by 0.0021 ± 0.0040 (margin 0.0150, 5 seeds, TOST p = 0.0004)",
+    ),
     Check("checkpoints", None, "the run saves none", verdict=Sameness.BROKEN),
 )
 
@@ -176,17 +292,31 @@ def parity(verdict: Sameness) -> Parity:
         Sameness.DIFFERENT: (
             "rounding",
             "gradient norms differ",
-            Check("gradient norm, step 1", False, "4.0012 times as large as the original's in all 60 steps"),
+            Check(
+                "gradient norm, step 1",
+                False,
+                "4.0012 times as large as the original's in all 60 steps",
+            ),
         ),
         Sameness.SUSPICIOUS: (
             "recipe",
             "final loss lower than any seed's",
-            Check("loss against seed noise", False, "final loss lower by 0.21, seed noise 0.02", verdict=Sameness.SUSPICIOUS),
+            Check(
+                "loss against seed noise",
+                False,
+                "final loss lower by 0.21, seed noise 0.02",
+                verdict=Sameness.SUSPICIOUS,
+            ),
         ),
         Sameness.BROKEN: (
             "rounding",
             "the rewritten script fails",
-            Check("number of steps and samples", False, "60 steps in the original, 54 in the other", verdict=Sameness.BROKEN),
+            Check(
+                "number of steps and samples",
+                False,
+                "60 steps in the original, 54 in the other",
+                verdict=Sameness.BROKEN,
+            ),
         ),
         Sameness.UNCLEAR: (
             "sampling",
@@ -196,7 +326,9 @@ def parity(verdict: Sameness) -> Parity:
     }
     effect, summary, check = first[verdict]
     checks = CHECKS if check is None else (CHECKS[0], CHECKS[1], check, CHECKS[4])
-    return Parity(verdict, effect, checks, summary, more_runs=4 if verdict is Sameness.UNCLEAR else 0)
+    return Parity(
+        verdict, effect, checks, summary, more_runs=4 if verdict is Sameness.UNCLEAR else 0
+    )
 
 
 DIAGNOSIS = Diagnosis(
@@ -219,7 +351,12 @@ def verification(
 ) -> Verification:
     """Twelve pairs and five seeds on a GPU, unless told otherwise."""
     if runs is None:
-        runs = tuple(run(arm, seed=seed, detail=FULL) for seed in range(5) for arm in ("original", "rewritten") if same is not None)
+        runs = tuple(
+            run(arm, seed=seed, detail=FULL)
+            for seed in range(5)
+            for arm in ("original", "rewritten")
+            if same is not None
+        )
     if timed is None:
         timed = () if fast is None else pairs(0.04, fast.ratio.value, fast.ratio.pairs, 4)
     rounds, first = [], len(runs)
@@ -228,7 +365,9 @@ def verification(
         first += len(one)
     made = Verification(
         original=Arm("original", "train.py", "python train.py --epochs 90 --data data/train"),
-        rewritten=Arm("rewritten", "train_fast.py", "python train_fast.py --epochs 90 --data data/train"),
+        rewritten=Arm(
+            "rewritten", "train_fast.py", "python train_fast.py --epochs 90 --data data/train"
+        ),
         speed=fast,
         parity=None if same is None else parity(same),
         diagnosis=DIAGNOSIS,
@@ -253,7 +392,10 @@ def broken() -> Verification:
 def unclear() -> Verification:
     """Too noisy for a figure, and the user lost patience."""
     return verification(
-        UNCLEAR, Sameness.UNCLEAR, interrupted="Ctrl-C after 3 pairs", warnings=("the machine was busy: 8 % of CPU time waited",)
+        UNCLEAR,
+        Sameness.UNCLEAR,
+        interrupted="Ctrl-C after 3 pairs",
+        warnings=("the machine was busy: 8 % of CPU time waited",),
     )
 
 
@@ -264,7 +406,9 @@ def cpu_only() -> Verification:
     runs = (runs[0], replace(runs[1], arm="rewritten"))
     note = "this machine has no GPU: the figures say nothing about one"
     fast = replace(SAME, ratio=ratio(1.003, 0.012, 6), step_before=0.0021, step_after=0.002094)
-    return verification(fast, Sameness.IDENTICAL, timed=timed, runs=runs, environment=CPU, warnings=(note,))
+    return verification(
+        fast, Sameness.IDENTICAL, timed=timed, runs=runs, environment=CPU, warnings=(note,)
+    )
 
 
 def two_ranks() -> Verification:
@@ -272,12 +416,20 @@ def two_ranks() -> Verification:
     before = {**BEFORE, "data": 0.11, "communication": 0.2}
     after = {**AFTER, "communication": 0.09, "forward": 0.27}
     launch = "torchrun --standalone --nproc-per-node=2"
-    runs = tuple(run(arm, seed=seed, world=2, detail=FULL) for seed in range(3) for arm in ("original", "rewritten"))
+    runs = tuple(
+        run(arm, seed=seed, world=2, detail=FULL)
+        for seed in range(3)
+        for arm in ("original", "rewritten")
+    )
     made = verification(
-        timed=pairs(0.04, 1.83, 12, 4, world=2), runs=runs, diagnosis=Diagnosis(before, after, "communication", "Bound by all-reduce.")
+        timed=pairs(0.04, 1.83, 12, 4, world=2),
+        runs=runs,
+        diagnosis=Diagnosis(before, after, "communication", "Bound by all-reduce."),
     )
     arms = [replace(arm, command=f"{launch} {arm.path}") for arm in (made.original, made.rewritten)]
-    return replace(made, original=arms[0], rewritten=arms[1], environment={**GPU, "gpu": "2 × NVIDIA H200"})
+    return replace(
+        made, original=arms[0], rewritten=arms[1], environment={**GPU, "gpu": "2 × NVIDIA H200"}
+    )
 
 
 def by_rule() -> Verification:
@@ -296,19 +448,31 @@ def by_rule() -> Verification:
     rows = []
     for n, name in enumerate(names):
         value = 1 + 0.25 / (1 + n) - 0.03
-        rows.append(Contribution(name, ratio(value, 0.015 + 0.01 * dice.random(), 4), ratio(value * 0.99, 0.02, 4) if n % 5 else None))
+        rows.append(
+            Contribution(
+                name,
+                ratio(value, 0.015 + 0.01 * dice.random(), 4),
+                ratio(value * 0.99, 0.02, 4) if n % 5 else None,
+            )
+        )
     rows[3] = replace(rows[3], note="with channels-last more than the two alone")
     return verification(contributions=tuple(rows), rules=tuple(names))
 
 
 def hostile() -> Verification:
     """Long names, markup in every text, a long diff."""
-    name = "experiments/2026/" + "a_very_long_folder_name/" * 5 + "train_<script>alert(1)</script>|&_final_v2.py"
+    name = (
+        "experiments/2026/"
+        + "a_very_long_folder_name/" * 5
+        + "train_<script>alert(1)</script>|&_final_v2.py"
+    )
     lines = [
         f"-    x{n} = layer_{n}(x{n - 1})  # <b>|&amp;\n+    x{n} = layer_{n}(x{n - 1}, checkpoint=True)  # `{n}` {'long ' * 30}"
         for n in range(1, 151)
     ]
-    text = f"--- a/{name}\n+++ b/{name}\n@@ -1,150 +1,150 @@  <i>rule</i>\n" + "\n".join(lines) + "\n"
+    text = (
+        f"--- a/{name}\n+++ b/{name}\n@@ -1,150 +1,150 @@  <i>rule</i>\n" + "\n".join(lines) + "\n"
+    )
     check = Check("loss | <b>bold</b>", False, "`code` | @someone </td></table> ```")
     return verification(
         same=None,
@@ -318,13 +482,21 @@ def hostile() -> Verification:
         parity=Parity(Sameness.DIFFERENT, "unknown", (check,), ""),
         environment={"<gpu>": 'A "quoted" & <b>GPU</b> | pipe'},
         warnings=("<script>alert('warn')</script> | pipe",),
-        contributions=(Contribution("<b>$x_1$</b>|\x00&amp;", ratio(1.1, 0.02, 6), None, "<i>`|`</i>"),),
+        contributions=(
+            Contribution("<b>$x_1$</b>|\x00&amp;", ratio(1.1, 0.02, 6), None, "<i>`|`</i>"),
+        ),
     )
 
 
 def nothing() -> Verification:
     """The original itself does not run."""
-    return verification(None, None, runs=(failed("original", "ModuleNotFoundError: No module named 'timm'"),), diagnosis=None, warnings=())
+    return verification(
+        None,
+        None,
+        runs=(failed("original", "ModuleNotFoundError: No module named 'timm'"),),
+        diagnosis=None,
+        warnings=(),
+    )
 
 
 SAMPLES = {

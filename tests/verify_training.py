@@ -87,7 +87,10 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
     def low(v: Any) -> Any:
         return _half(v) if half else v
 
-    weights_rng, order_rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2, script.draws])
+    weights_rng, order_rng = (
+        np.random.default_rng([seed, 1]),
+        np.random.default_rng([seed, 2, script.draws]),
+    )
     mask_rng, machine = (
         np.random.default_rng([seed, 3, script.draws, script.masks]),
         np.random.default_rng([number, seed, 99, arm != ORIGINAL]),
@@ -95,9 +98,19 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
     if has("shuffle per seed lost"):
         order_rng = np.random.default_rng(0)
     shapes = {"a.weight": (10, 16), "a.bias": (16,), "b.weight": (16, 3), "b.bias": (3,)}
-    w = {k: (weights_rng.normal(size=s) / math.sqrt(s[0]) if len(s) > 1 else np.zeros(s)).astype(kind) for k, s in shapes.items()}
+    w = {
+        k: (weights_rng.normal(size=s) / math.sqrt(s[0]) if len(s) > 1 else np.zeros(s)).astype(
+            kind
+        )
+        for k, s in shapes.items()
+    }
     if detail.perturb:
-        w = {k: (v * (1 + detail.perturb * np.random.default_rng(4).uniform(-1, 1, v.shape))).astype(kind) for k, v in w.items()}
+        w = {
+            k: (v * (1 + detail.perturb * np.random.default_rng(4).uniform(-1, 1, v.shape))).astype(
+                kind
+            )
+            for k, v in w.items()
+        }
     start, stale = {k: tensor(v) for k, v in w.items()}, {k: v.copy() for k, v in w.items()}
     x_all, y_all = data(script.samples, script.label_noise, 0)
     x_val, y_val = data(96, script.label_noise, 1)
@@ -113,7 +126,9 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
 
     def forward(x: Any, y: Any, mask: Any, p: dict[str, Any]) -> tuple[float, dict[str, Any], Any]:
         x = x.astype(kind)
-        sum_rows = (lambda v: v.sum(0)) if script.sums == "forward" else (lambda v: v[::-1].cumsum(0)[-1])
+        sum_rows = (
+            (lambda v: v.sum(0)) if script.sums == "forward" else (lambda v: v[::-1].cumsum(0)[-1])
+        )
         q = {k: low(v) for k, v in p.items()}
         hidden = (
             np.tanh(low(low(x) @ q["a.weight"] + q["a.bias"]))
@@ -127,21 +142,34 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
         loss = -np.log(soft[np.arange(len(y)), y] + 1e-30).mean()
         d = low((soft - np.eye(3, dtype=kind)[y]) / len(y)).astype(kind)
         back = low(d @ q["b.weight"].T) * mask * (1 - hidden**2)
-        grads = {"b.weight": hidden.T @ d, "b.bias": sum_rows(d), "a.weight": x.T @ back, "a.bias": sum_rows(back)}
+        grads = {
+            "b.weight": hidden.T @ d,
+            "b.bias": sum_rows(d),
+            "a.weight": x.T @ back,
+            "a.bias": sum_rows(back),
+        }
         return float(loss), {k: low(v).astype(kind) for k, v in grads.items()}, logits
 
     stopped = False
     for epoch in range(script.epochs):
-        if script.shuffle and not has("shuffle lost") and not (has("same order each epoch") and epoch):
+        if (
+            script.shuffle
+            and not has("shuffle lost")
+            and not (has("same order each epoch") and epoch)
+        ):
             order = order_rng.permutation(script.samples)
         batches = [order[i : i + script.batch] for i in range(0, script.samples, script.batch)]
         if has("batches twice"):
             batches = [b for b in batches[: len(batches) // 2] for _ in (0, 1)]
         if has("batch frozen"):
-            batches = [np.arange(i, i + script.batch) for i in range(0, script.samples, script.batch)]
+            batches = [
+                np.arange(i, i + script.batch) for i in range(0, script.samples, script.batch)
+            ]
             order_rng.shuffle(batches)
         checksums, epoch_losses = [], []
-        rate = script.lr * (0.8 ** (epoch * (2 if has("scheduler twice") else 1)) if script.schedule else 1)
+        rate = script.lr * (
+            0.8 ** (epoch * (2 if has("scheduler twice") else 1)) if script.schedule else 1
+        )
         rate = script.lr * 0.8 ** (len(steps) // 6) if has("scheduler each step") else rate
         window = script.accumulate
         for i, chosen in enumerate(batches):
@@ -165,14 +193,19 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
             losses.append(loss)
             row_losses.append(loss)
             epoch_losses.append(loss)
-            share = 1 if has("division dropped") else min(window, len(batches) - i // window * window)
+            share = (
+                1 if has("division dropped") else min(window, len(batches) - i // window * window)
+            )
             made = {k: made[k] + grads[k] / share for k in w}
             pending += 1
             if (has("zero_grad in the window") or has("window forgotten")) and pending < window:
                 made = {k: v if has("window forgotten") else 0 * v for k, v in made.items()}
             if pending < window and (i + 1 < len(batches) or has("last window dropped")):
                 continue
-            used = {k: v + script.noise * machine.normal(size=v.shape).astype(kind) for k, v in made.items()}
+            used = {
+                k: v + script.noise * machine.normal(size=v.shape).astype(kind)
+                for k, v in made.items()
+            }
             if has("scaled by 4"):
                 used = {k: 4 * v for k, v in used.items()}
             norm = math.sqrt(sum(float((v.astype(np.float64) ** 2).sum()) for v in used.values()))
@@ -181,7 +214,9 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
                 used, norm = {k: v * kind(limit / norm) for k, v in used.items()}, limit
             before = {k: v.copy() for k, v in w.items()}
             for k in w:
-                if (has("dead parameters") and k.startswith("b")) or (has("frozen layer") and k == "a.weight"):
+                if (has("dead parameters") and k.startswith("b")) or (
+                    has("frozen layer") and k == "a.weight"
+                ):
                     continue
                 if script.optimizer == "sgd":
                     first[k] = kind(0.5) * first[k] + used[k]
@@ -190,9 +225,19 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
                     t = len(steps) + 1
                     first[k] = (0.9 * first[k] + 0.1 * used[k]).astype(kind)
                     second[k] = (0.99 * second[k] + 0.01 * used[k] ** 2).astype(kind)
-                    w[k] = w[k] - (kind(rate) * (first[k] / (1 - 0.9**t)) / (np.sqrt(second[k] / (1 - 0.99**t)) + 1e-8)).astype(kind)
-            moved = math.sqrt(sum(float(((w[k] - before[k]).astype(np.float64) ** 2).sum()) for k in w))
-            shown = {"grad_norm": norm, "update_norm": moved, "training": training} if detail.gradients else {}
+                    w[k] = w[k] - (
+                        kind(rate)
+                        * (first[k] / (1 - 0.9**t))
+                        / (np.sqrt(second[k] / (1 - 0.99**t)) + 1e-8)
+                    ).astype(kind)
+            moved = math.sqrt(
+                sum(float(((w[k] - before[k]).astype(np.float64) ** 2).sum()) for k in w)
+            )
+            shown = (
+                {"grad_norm": norm, "update_norm": moved, "training": training}
+                if detail.gradients
+                else {}
+            )
             steps.append(
                 Step(
                     len(steps),
@@ -216,7 +261,17 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
             if stopped:
                 break
         seen = sum(map(len, batches[: len(checksums)]))
-        passes.append(Pass(0, True, len(checksums), seen, not stopped, 0, tuple(checksums) if detail.batches else ()))
+        passes.append(
+            Pass(
+                0,
+                True,
+                len(checksums),
+                seen,
+                not stopped,
+                0,
+                tuple(checksums) if detail.batches else (),
+            )
+        )
         if stopped:
             break
         x_eval, y_eval = (x_val[:48], y_val[:48]) if has("half evaluation") else (x_val, y_val)
@@ -232,7 +287,14 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
         )
     model = {f"0/{k}": tensor(v) for k, v in w.items()} if detail.state else {}
     prefix = "module." if has("checkpoint keys") else ""
-    saved = (Checkpoint("last.pt", {f"model/{prefix}{k}": f"Tensor {v.dtype} {v.shape}" for k, v in w.items()} | {"epoch": "int"}, True),)
+    saved = (
+        Checkpoint(
+            "last.pt",
+            {f"model/{prefix}{k}": f"Tensor {v.dtype} {v.shape}" for k, v in w.items()}
+            | {"epoch": "int"},
+            True,
+        ),
+    )
     states = {"numpy": str(order_rng.bit_generator.state)[:80] + str(mask_rng.integers(1 << 30))}
     record = Record(
         1, 0, 1, "error" if has("crash") else "steps" if stopped else "end", 0, Moments(1, 2, 3, 4), tuple(steps), tuple(losses), len(losses), 0, (script.optimizer.upper(),), tuple(passes),
@@ -243,14 +305,21 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
 
 
 def verification(
-    effect: str, original: Script, rewritten: Script, rules: Iterable[str] | None = None, base: int = 0, **more: Any
+    effect: str,
+    original: Script,
+    rewritten: Script,
+    rules: Iterable[str] | None = None,
+    base: int = 0,
+    **more: Any,
 ) -> tuple[Parity, list[Run]]:
     """``base`` shifts all seeds, so that many verifications of one pair are many different ones."""
     runs: list[Run] = []
     while wishes := parity.wanted(effect, runs, rules=rules, **more):
         for wish in wishes:
             script = original if wish.arm == ORIGINAL else rewritten
-            made = train(script, wish.arm, 1000 * base + wish.seed, wish.detail, len(runs) + 1000 * base)
+            made = train(
+                script, wish.arm, 1000 * base + wish.seed, wish.detail, len(runs) + 1000 * base
+            )
             runs.append(replace(made, seed=wish.seed))
         assert len(runs) < 60
     return parity.judge(effect, runs, rules=rules, **more), runs

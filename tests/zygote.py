@@ -34,9 +34,17 @@ from typing import Any
 PROGRAM = "tests.zygote:program"
 ROOT = Path(__file__).resolve().parent.parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-QUIET = {**os.environ, **ONE_THREAD, "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
+QUIET = {
+    **os.environ,
+    **ONE_THREAD,
+    "PYTHONHASHSEED": "0",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 # The second is imported by the first optimizer that is made, and takes as long as torch itself.
-IMPORTED = "torch torch._dynamo torch.distributed torch.optim.swa_utils torch.utils.data.distributed numpy"
+IMPORTED = (
+    "torch torch._dynamo torch.distributed torch.optim.swa_utils torch.utils.data.distributed numpy"
+)
 
 
 # ------------------------------------------------------------------------------------------------ in the tests
@@ -94,16 +102,33 @@ class Zygote:
         modules: Sequence[str] = (),
     ) -> Child:
         """A run that has begun. The process that forks imports ``modules`` before, and that of the call; a file descriptor that is given is closed here."""
-        request = {"call": call, "arguments": arguments, "cwd": str(cwd), "environment": dict(environment), "modules": modules}
+        request = {
+            "call": call,
+            "arguments": arguments,
+            "cwd": str(cwd),
+            "environment": dict(environment),
+            "modules": modules,
+        }
         text = json.dumps(request, default=str).encode()
         ours, theirs = os.pipe()
-        with open(theirs, "wb") as answers, open(stdout, "wb") as out, open(stderr, "wb") as err, self._lock:
+        with (
+            open(theirs, "wb") as answers,
+            open(stdout, "wb") as out,
+            open(stderr, "wb") as err,
+            self._lock,
+        ):
             requests = self._requests or self._begin()
-            socket.send_fds(requests, [len(text).to_bytes(4, "big")], [answers.fileno(), out.fileno(), err.fileno()])
+            socket.send_fds(
+                requests,
+                [len(text).to_bytes(4, "big")],
+                [answers.fileno(), out.fileno(), err.fileno()],
+            )
             requests.sendall(text)
         return Child(ours)
 
-    def run(self, call: str, arguments: Sequence[Any], *, limit: float, **options: Any) -> int | None:
+    def run(
+        self, call: str, arguments: Sequence[Any], *, limit: float, **options: Any
+    ) -> int | None:
         """The exit code, or None of a run that took longer than ``limit`` seconds; nothing that it started in its session is left."""
         child = self.start(call, arguments, **options)
         try:
@@ -116,7 +141,11 @@ class Zygote:
     def _begin(self) -> socket.socket:
         self._requests, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-c", f"from tests.zygote import serve; serve({theirs.fileno()})"]
+            command = [
+                sys.executable,
+                "-c",
+                f"from tests.zygote import serve; serve({theirs.fileno()})",
+            ]
             process = subprocess.Popen(
                 command, cwd=ROOT, env=QUIET, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()], start_new_session=True,

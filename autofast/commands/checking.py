@@ -26,7 +26,9 @@ class Checked:
     failed: bool = False
 
 
-def check(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path, bytes | None]) -> Checked:
+def check(
+    paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path, bytes | None]
+) -> Checked:
     """Look at every script that ``paths`` name or hold, and at the texts of ``stdin``. One that cannot be read does not hide the others."""
     result = Checked()
     files: set[str] = set()
@@ -41,7 +43,9 @@ def check(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path
                 idle.append(script.entry.rel)
             result.records += rewriting.findings(plan)
             warnings = [left.warning for left in plan.left_out]
-            if config.effect is Effect.RECIPE and not config.select:  # whoever goes as far as that wants to know what there is
+            if (
+                config.effect is Effect.RECIPE and not config.select
+            ):  # whoever goes as far as that wants to know what there is
                 requested, more = rewriting.on_request(script, plan, config)
                 result.records += requested
                 warnings += more
@@ -59,6 +63,8 @@ def check(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path
     return result
 
 
-def _entries(paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path, bytes | None]) -> Iterator[tuple[Path, bytes | None]]:
+def _entries(
+    paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path, bytes | None]
+) -> Iterator[tuple[Path, bytes | None]]:
     yield from ((path, None) for path in scripts(paths, root, config.exclude))
     yield from stdin.items()

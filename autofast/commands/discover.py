@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     Spec = tuple[Path, GitIgnoreSpec]  # patterns, and the folder that they are relative to
 
 # Folders that hold other people's code or no code at all.
-NEVER = frozenset({"__pycache__", "__pypackages__", "build", "dist", "env", "node_modules", "site-packages", "venv"})
+NEVER = frozenset(
+    {
+        "__pycache__",
+        "__pypackages__",
+        "build",
+        "dist",
+        "env",
+        "node_modules",
+        "site-packages",
+        "venv",
+    }
+)
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
 _TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 
@@ -37,7 +48,9 @@ def scripts(paths: Iterable[Path], root: Path, exclude: Iterable[str] = ()) -> I
         elif path.exists():
             found = [path]
         else:
-            raise BadInput(f"{path}: no such file or folder; give a script, or a folder that holds some")
+            raise BadInput(
+                f"{path}: no such file or folder; give a script, or a folder that holds some"
+            )
         for file in found:
             if (real := file.resolve()) not in seen:
                 seen.add(real)
@@ -67,9 +80,17 @@ def _below(folder: Path, specs: list[Spec], exclude: Spec) -> Iterator[Path]:
             continue  # may lead back to where we are
         if path.is_dir():
             hidden = path.name in NEVER or path.name.startswith(".")
-            if not (hidden or _matches([exclude], path, folder=True) or _matches(specs, path, folder=True)):
+            if not (
+                hidden
+                or _matches([exclude], path, folder=True)
+                or _matches(specs, path, folder=True)
+            ):
                 folders.append(path)
-        elif path.suffix == ".py" and path.is_file() and not (_matches([exclude], path) or _matches(specs, path)):
+        elif (
+            path.suffix == ".py"
+            and path.is_file()
+            and not (_matches([exclude], path) or _matches(specs, path))
+        ):
             try:
                 raw = path.read_bytes()
             except OSError:

@@ -50,7 +50,9 @@ def write_all(outputs: Sequence[Output], *, force: bool = False, parents: bool =
             with suppress(OSError):
                 os.replace(backups[target], target) if target in backups else target.unlink()
         place = error.filename2 or error.filename or "the target"
-        raise BadInput(f"{place}: cannot be written ({error.strerror}); nothing was changed") from None
+        raise BadInput(
+            f"{place}: cannot be written ({error.strerror}); nothing was changed"
+        ) from None
     finally:
         for leftover in (*(temporary for temporary, _ in staged), *backups.values()):
             leftover.unlink(missing_ok=True)
@@ -67,15 +69,21 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
             raise BadInput(f"{path}: is not a regular file; use `-` for standard output")
         if output.was is None and not force:
             raise BadInput(f"{path}: exists; replace it with --force, or give another name")
-        if not target.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
-            raise BadInput(f"{path}: is read-only; make it writable, or write elsewhere with -o FILE")
+        if not target.stat().st_mode & (
+            stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+        ) or not os.access(target, os.W_OK):
+            raise BadInput(
+                f"{path}: is read-only; make it writable, or write elsewhere with -o FILE"
+            )
         if output.was is not None and target.read_bytes() != output.was:
             raise BadInput(f"{path}: was changed by someone else meanwhile; run the command again")
     elif parents:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"{target.parent}: cannot be made ({error.strerror}); give another folder") from None
+            raise BadInput(
+                f"{target.parent}: cannot be made ({error.strerror}); give another folder"
+            ) from None
     elif not target.parent.is_dir():
         raise BadInput(f"{path}: there is no folder {path.parent}; make it first")
     return target
@@ -83,7 +91,9 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
 
 def _stage(target: Path, output: Output) -> Path:
     """A temporary file with the contents and permissions of the output, in the folder of its target."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".autofast", dir=target.parent)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{target.name}.", suffix=".autofast", dir=target.parent
+    )
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -108,7 +118,9 @@ def _mode(target: Path, like: Path | None) -> int:
 
 def _backup(target: Path) -> Path:
     """A copy of what stands at ``target``, until all outputs are in place."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".autofast-old", dir=target.parent)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{target.name}.", suffix=".autofast-old", dir=target.parent
+    )
     os.close(handle)
     backup = Path(name)
     try:

@@ -49,7 +49,9 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
         return _folder(result, to)
     if to.mode == "patch":
         return _patch(result, to)
-    write_all([Output(source.path, result.bytes_of(source), was=source.raw) for source in result.texts])
+    write_all(
+        [Output(source.path, result.bytes_of(source), was=source.raw) for source in result.texts]
+    )
     return Delivery(written=[source.path for source in result.texts])
 
 
@@ -71,7 +73,10 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
     folder = Path(to.path)
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder}: is not a folder; give another name")
-    outputs = [Output(folder / source.rel, result.bytes_of(source), like=source.path) for source in result.script.sources]
+    outputs = [
+        Output(folder / source.rel, result.bytes_of(source), like=source.path)
+        for source in result.script.sources
+    ]
     originals = {source.path for source in result.script.sources}
     for output in outputs:
         if output.path.resolve() in originals:
@@ -82,8 +87,12 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
 
 def _patch(result: Rewritten, to: Destination) -> Delivery:
     """The changes for ``git apply``: no file where there are none, as git calls an empty patch corrupt."""
-    if notebook := next((source.rel for source in result.texts if source.path.suffix == ".ipynb"), ""):
-        raise BadInput(f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place")
+    if notebook := next(
+        (source.rel for source in result.texts if source.path.suffix == ".ipynb"), ""
+    ):
+        raise BadInput(
+            f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
+        )
     data = diff.patch(result.diffs())
     if to.path == STDOUT:
         return Delivery(data)

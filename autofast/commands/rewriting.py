@@ -18,7 +18,11 @@ from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
 from autofast.rule import Find, Finding, Options, Rule
 
-_FRAMEWORKS = {"accelerate": "Accelerate", "hf-trainer": "the Hugging Face Trainer", "lightning": "Lightning"}
+_FRAMEWORKS = {
+    "accelerate": "Accelerate",
+    "hf-trainer": "the Hugging Face Trainer",
+    "lightning": "Lightning",
+}
 
 
 @dataclass(frozen=True)
@@ -79,13 +83,20 @@ def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record]
     whole = _plan(script, config, every)
     records = (Record.of(f, rules[f.rule].effect) for f in whole.fixes if f.rule in rules)
     warnings = [x.warning for x in whole.left_out if x.rule in rules]
-    return merged(replace(record, message=f"{record.message} (on request: {rules[record.rule].request})") for record in records), warnings
+    return merged(
+        replace(record, message=f"{record.message} (on request: {rules[record.rule].request})")
+        for record in records
+    ), warnings
 
 
 def findings(plan: Plan) -> list[Record]:
     """All findings of a plan but those that a comment in the script keeps away."""
     rules = all_rules()
-    return merged(Record.of(finding, rules[finding.rule].effect) for finding in plan.findings if not finding.ignored)
+    return merged(
+        Record.of(finding, rules[finding.rule].effect)
+        for finding in plan.findings
+        if not finding.ignored
+    )
 
 
 def trains_nothing(script: Script, plan: Plan) -> bool:
@@ -93,7 +104,9 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
     return not (script.steps or script.frameworks or plan.findings)
 
 
-def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False) -> Rewritten:
+def rewrite(
+    entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False
+) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change.
 
     A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
@@ -103,14 +116,25 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
     rules = select(config.select, config.ignore, config.given)
     whole = chosen = _plan(script, config, rules)
     if trains_nothing(script, whole) and not script.unread:
-        raise BadInput(f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains")
+        raise BadInput(
+            f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains"
+        )
     narrowed = alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes)
     if narrowed:
-        chosen = _plan(script, config, [replace(rule, find=_within(script.entry, rule.find)) for rule in rules])
+        chosen = _plan(
+            script, config, [replace(rule, find=_within(script.entry, rule.find)) for rule in rules]
+        )
 
     def reread(new: Mapping[Source, str]) -> Script:
         overlay = {entry.resolve(): raw} if raw is not None else {}
-        return read_script(entry, root, overlay={**overlay, **{source.path: source.encode(text) for source, text in new.items()}})
+        return read_script(
+            entry,
+            root,
+            overlay={
+                **overlay,
+                **{source.path: source.encode(text) for source, text in new.items()},
+            },
+        )
 
     chosen = standing(chosen, reread)
     if not narrowed:
@@ -119,7 +143,9 @@ def rewrite(entry: Path, root: Path, config: Config, *, raw: bytes | None = None
         whole = whole.subset(rule.name for rule in chosen.rules)
     done = findings(chosen)
     places = {record.place for record in done if record.status == "fix"}
-    elsewhere = [r for r in findings(whole) if r.status == "fix" and r.place not in places] if alone else []
+    elsewhere = (
+        [r for r in findings(whole) if r.status == "fix" and r.place not in places] if alone else []
+    )
     withheld = {record.place for record in elsewhere}
     return Rewritten(
         script=script,
@@ -141,7 +167,11 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
         precision=config.precision,
         target=config.target,
         selected=frozenset(rule.name for rule in rules),
-        asked=frozenset(r.name for r in rules if not r.default and (r.name in config.select or r.is_asked_by(config.given))),
+        asked=frozenset(
+            r.name
+            for r in rules
+            if not r.default and (r.name in config.select or r.is_asked_by(config.given))
+        ),
         accumulate=config.accumulate,
         keep_batch=config.keep_batch,
         sync_batchnorm=config.sync_batchnorm,

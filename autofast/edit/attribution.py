@@ -19,7 +19,11 @@ from autofast.rule import Finding
 
 
 def hunks_of(
-    source: Source, text: str, edits: Mapping[Edit, frozenset[str]], fixes: Sequence[Finding], without: Callable[[str], str]
+    source: Source,
+    text: str,
+    edits: Mapping[Edit, frozenset[str]],
+    fixes: Sequence[Finding],
+    without: Callable[[str], str],
 ) -> list[Hunk]:
     """The hunks that make ``text`` of a file by means of ``edits``, given with their owners; ``without`` leaves out a rule."""
     old, new = lines_of(source.text), lines_of(text)
@@ -29,10 +33,21 @@ def hunks_of(
     reaches = {edit: reach(edit) for edit in edits}
     hunks = []
     for change, absent in zip(found, by_absence, strict=True):
-        near = {name for edit, who in edits.items() if _meets(reaches[edit], change) for name in who}
+        near = {
+            name for edit, who in edits.items() if _meets(reaches[edit], change) for name in who
+        }
         who = absent & near or near or absent
         lines = (*_marked("-", old[slice(*change.old)]), *_marked("+", new[slice(*change.new)]))
-        hunks.append(Hunk(source, change.old, change.new, lines, frozenset(who), _findings_at(source, change, who, fixes)))
+        hunks.append(
+            Hunk(
+                source,
+                change.old,
+                change.new,
+                lines,
+                frozenset(who),
+                _findings_at(source, change, who, fixes),
+            )
+        )
     return hunks
 
 
@@ -43,7 +58,9 @@ def reach(edit: Edit) -> Span:
         return _reach_of_addition(source, edit)
     nodes = anchors(edit)
     first, last = own_lines(statement_of(nodes[0]))
-    if isinstance(edit, (Around, Header, Remove, Replace)) or (isinstance(nodes[0], ast.If) and _is_elif(nodes[0])):
+    if isinstance(edit, (Around, Header, Remove, Replace)) or (
+        isinstance(nodes[0], ast.If) and _is_elif(nodes[0])
+    ):
         last = nodes[-1].end_lineno or last
     elif isinstance(edit, After):
         first = last = nodes[0].end_lineno or last
@@ -87,10 +104,16 @@ def _marked(mark: str, lines: Iterable[str]) -> Iterable[str]:
     return (mark + line.rstrip("\n") for line in lines)
 
 
-def _findings_at(source: Source, change: Change, who: Iterable[str], fixes: Sequence[Finding]) -> tuple[Finding, ...]:
+def _findings_at(
+    source: Source, change: Change, who: Iterable[str], fixes: Sequence[Finding]
+) -> tuple[Finding, ...]:
     """The findings of the rules ``who`` that have an edit that reaches ``change``; where one has none, all of its in this file."""
     result: list[Finding] = []
     for name in sorted(who):
         here = [f for f in fixes if f.rule == name and any(file_of(e) is source for e in f.edits)]
-        result += [f for f in here if any(file_of(e) is source and _meets(reach(e), change) for e in f.edits)] or here
+        result += [
+            f
+            for f in here
+            if any(file_of(e) is source and _meets(reach(e), change) for e in f.edits)
+        ] or here
     return tuple(result)

@@ -71,7 +71,9 @@ class Entry:
     unit: Unit | None = None
     new: Sequence[cst.BaseStatement] = ()
     lead: Lines = field(default_factory=list)
-    foreign: bool = True  # whether ``new`` stands where nothing stood, so that blank lines may be missing
+    foreign: bool = (
+        True  # whether ``new`` stands where nothing stood, so that blank lines may be missing
+    )
 
 
 @dataclass
@@ -138,7 +140,9 @@ def _parts(line: cst.BaseStatement) -> Sequence[Small]:
     return line.body if isinstance(line, cst.SimpleStatementLine) else [line]  # type: ignore[list-item]
 
 
-def _units(originals: Sequence[cst.BaseStatement], updated: Sequence[cst.BaseStatement]) -> Iterator[Unit]:
+def _units(
+    originals: Sequence[cst.BaseStatement], updated: Sequence[cst.BaseStatement]
+) -> Iterator[Unit]:
     for n, (old, new) in enumerate(zip(originals, updated, strict=True)):
         lead = list(getattr(new, "leading_lines", ()))
         if not isinstance(new, cst.SimpleStatementLine):
@@ -146,7 +150,14 @@ def _units(originals: Sequence[cst.BaseStatement], updated: Sequence[cst.BaseSta
             continue
         last = len(new.body) - 1
         for k, (part, node) in enumerate(zip(_parts(old), new.body, strict=True)):
-            yield Unit(part, node, n, lead if k == 0 else [], new.trailing_whitespace if k == last else None, new)
+            yield Unit(
+                part,
+                node,
+                n,
+                lead if k == 0 else [],
+                new.trailing_whitespace if k == last else None,
+                new,
+            )
 
 
 def _split(lead: Lines) -> tuple[Lines, Lines]:
@@ -173,9 +184,13 @@ class _Walk:
 
     def entries(self, first: Sequence[cst.BaseStatement]) -> list[Entry]:
         """The new block in order."""
-        shells = [(n, shell) for n, unit in enumerate(self.units) for shell in self._work(unit).shells]
+        shells = [
+            (n, shell) for n, unit in enumerate(self.units) for shell in self._work(unit).shells
+        ]
         # Outer before inner: the longer range, then the higher rank.
-        shells.sort(key=lambda item: (item[0], -self.index[item[1].last], -item[1].rank, item[1].rule))
+        shells.sort(
+            key=lambda item: (item[0], -self.index[item[1].last], -item[1].rank, item[1].rule)
+        )
         lead: Lines = []
         if first and self.units:
             lead, self.units[0].lead[:] = _split(self.units[0].lead)
@@ -185,7 +200,13 @@ class _Walk:
     def _work(self, unit: Unit) -> Work:
         return self.work.get(id(unit.original)) or Work()
 
-    def _range(self, start: int, stop: int, shells: list[tuple[int, Shell]], around: list[tuple[int, Shell]]) -> list[Entry]:
+    def _range(
+        self,
+        start: int,
+        stop: int,
+        shells: list[tuple[int, Shell]],
+        around: list[tuple[int, Shell]],
+    ) -> list[Entry]:
         """Units ``start``..``stop`` with the shells that begin there; ``around`` are those that are open, outermost first."""
         out: list[Entry] = []
         n = start
@@ -271,8 +292,13 @@ def _unwrapped(unit: Unit) -> list[Entry]:
     if isinstance(suite, cst.SimpleStatementSuite):
         return [Entry(new=[suite_as_line(suite)], lead=unit.lead, foreign=False)]
     assert isinstance(suite, cst.IndentedBlock)
-    header = [line for item in unit.node.items for line in comment_lines(item)] + _trailing(suite.header)
-    return [Entry(new=list(suite.body), lead=[*unit.lead, *header], foreign=False), Entry(lead=[_plain(line) for line in suite.footer])]
+    header = [line for item in unit.node.items for line in comment_lines(item)] + _trailing(
+        suite.header
+    )
+    return [
+        Entry(new=list(suite.body), lead=[*unit.lead, *header], foreign=False),
+        Entry(lead=[_plain(line) for line in suite.footer]),
+    ]
 
 
 def _trailing(end: cst.TrailingWhitespace | None) -> Lines:
@@ -337,29 +363,43 @@ def _with_lead(statement: cst.BaseStatement, lead: Lines) -> cst.BaseStatement:
 
 
 def _led(statement: cst.BaseStatement, top: Lines) -> cst.BaseStatement:
-    return statement.with_changes(leading_lines=[*top, *statement.leading_lines]) if top else statement  # type: ignore[attr-defined]
+    return (
+        statement.with_changes(leading_lines=[*top, *statement.leading_lines]) if top else statement  # type: ignore[attr-defined]
+    )
 
 
-def _spaced(lines: Sequence[tuple[cst.BaseStatement, bool]], at_top: bool) -> Iterator[cst.BaseStatement]:
+def _spaced(
+    lines: Sequence[tuple[cst.BaseStatement, bool]], at_top: bool
+) -> Iterator[cst.BaseStatement]:
     """Blank lines between new code and its neighbours, where Python's conventions want some."""
     previous: tuple[cst.BaseStatement, bool] | None = None
     for line, is_new in lines:
         if previous is not None and (is_new or previous[1]):
             lead = list(line.leading_lines)  # type: ignore[attr-defined]
-            present = next((n for n, above in enumerate(lead) if above.comment is not None), len(lead))
+            present = next(
+                (n for n, above in enumerate(lead) if above.comment is not None), len(lead)
+            )
             missing = _blank_lines(previous[0], line, is_new, at_top) - present
             if missing > 0:
-                line = line.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * missing + lead)
+                line = line.with_changes(
+                    leading_lines=[cst.EmptyLine(indent=False)] * missing + lead
+                )
         yield line
         previous = line, is_new
 
 
-def _blank_lines(above: cst.BaseStatement, below: cst.BaseStatement, below_is_new: bool, at_top: bool) -> int:
+def _blank_lines(
+    above: cst.BaseStatement, below: cst.BaseStatement, below_is_new: bool, at_top: bool
+) -> int:
     if isinstance(above, _DEFINITIONS) or isinstance(below, _DEFINITIONS):
-        is_users_own = not below_is_new and not isinstance(above, _DEFINITIONS)  # has the distance that its author likes
+        is_users_own = not below_is_new and not isinstance(
+            above, _DEFINITIONS
+        )  # has the distance that its author likes
         return 2 if at_top and not is_users_own else 1
     return 1 if at_top and _is_import(above) != _is_import(below) else 0
 
 
 def _is_import(statement: cst.BaseStatement) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], (cst.Import, cst.ImportFrom))
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(
+        statement.body[0], (cst.Import, cst.ImportFrom)
+    )

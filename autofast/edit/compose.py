@@ -33,7 +33,9 @@ class Document:
         longest = max((len(line) for line in source.lines), default=0)
         self.limit = limit or max(DEFAULT_LIMIT, min(longest, WIDEST))
         self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
-        self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}  # a statement at module level -> its text
+        self._pieces: dict[
+            int, tuple[cst.CSTNode, str]
+        ] = {}  # a statement at module level -> its text
         self._lost = _lost(places.module.code, source.text)
 
     def compose(self, edits: Iterable[Edit]) -> str:
@@ -44,7 +46,9 @@ class Document:
         try:
             text = self._code(EditPass(self._ground, edits).module())
         except RecursionError:
-            raise Unplaceable(f"{self.source.rel}: expressions are nested too deeply to be rewritten") from None
+            raise Unplaceable(
+                f"{self.source.rel}: expressions are nested too deeply to be rewritten"
+            ) from None
         text = _restored(text, self._lost)
         return fold(text, self.source.text, self.limit, self._ground.style.unit)
 
@@ -93,5 +97,7 @@ def compose(edits: Iterable[Edit], limit: int | None = None) -> dict[Source, str
     by_file: dict[Source, list[Edit]] = defaultdict(list)
     for edit in pool.edits:
         by_file[file_of(edit)].append(edit)
-    texts = {source: Document(source, limit).compose(members) for source, members in by_file.items()}
+    texts = {
+        source: Document(source, limit).compose(members) for source, members in by_file.items()
+    }
     return {source: text for source, text in texts.items() if text != source.text}

@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from autofast.edit import signatures, snippet
-from autofast.edit.blocks import Block, Lines, Placed, Shell, Work, comment_lines, comments, is_affected, rebuilt, suite_as_line
+from autofast.edit.blocks import (
+    Block,
+    Lines,
+    Placed,
+    Shell,
+    Work,
+    comment_lines,
+    comments,
+    is_affected,
+    rebuilt,
+    suite_as_line,
+)
 from autofast.edit.edits import (
     After,
     Around,
@@ -50,7 +61,9 @@ class Ground:
     places: Places
     style: snippet.Style
     limit: int
-    memo: dict[tuple[int, frozenset[int]], cst.CSTNode] = field(default_factory=dict)  # a statement, what is done in it -> result
+    memo: dict[tuple[int, frozenset[int]], cst.CSTNode] = field(
+        default_factory=dict
+    )  # a statement, what is done in it -> result
     _tokens: dict[object, int] = field(default_factory=dict)
 
     def token(self, wish: object) -> int:
@@ -68,7 +81,9 @@ class EditPass(cst.CSTTransformer):
         self.inner: dict[int, list[Edit]] = defaultdict(list)
         self.work: dict[int, Work] = defaultdict(Work)
         self.everything = tuple(_wish(edit) for edit in edits)
-        self.inside: dict[int, set[int]] = defaultdict(set)  # what is done in a node; no node without it is walked
+        self.inside: dict[int, set[int]] = defaultdict(
+            set
+        )  # what is done in a node; no node without it is walked
         self.quoted: dict[tuple[int, bool], cst.BaseExpression] = {}
         for edit in edits:
             self._enter_inner(edit)
@@ -113,7 +128,9 @@ class EditPass(cst.CSTTransformer):
         match edit:
             case Before() if (above := must_stay_above(edit.stmt)) is not None:
                 nodes = [self.places.statement(above)]
-                self.work[id(nodes[0])].after.append(Placed(BELOW_IMPORTS, edit.rule, self._statements(edit, edit.code)))
+                self.work[id(nodes[0])].after.append(
+                    Placed(BELOW_IMPORTS, edit.rule, self._statements(edit, edit.code))
+                )
             case Before():
                 work.before.append(Placed(edit.rank, edit.rule, self._statements(edit, edit.code)))
             case After():
@@ -151,7 +168,10 @@ class EditPass(cst.CSTTransformer):
     def _token(self, edit: Edit) -> int:
         """What the result of ``edit`` depends on: where it quotes an expression from elsewhere, on all edits there may be in that."""
         within = {id(anchor) for anchor in anchors(edit)}
-        at_home = all(any(id(n) in within for n in (hole, *ancestors(hole))) for hole in holes_of(edit).values())
+        at_home = all(
+            any(id(n) in within for n in (hole, *ancestors(hole)))
+            for hole in holes_of(edit).values()
+        )
         return self.ground.token(_wish(edit) if at_home else (_wish(edit), self.everything))
 
     def _statements(self, edit: Edit, code: str) -> list[cst.BaseStatement]:
@@ -172,7 +192,10 @@ class EditPass(cst.CSTTransformer):
 
     def _moves_out(self, edit: Edit, node: cst.CSTNode) -> bool:
         """Whether the rule that quotes ``node`` leaves something else in its place, as in ``x = {node}`` before and ``x`` there."""
-        return any(isinstance(e, Rewrite) and not keeps_anchor(e) and e.rule == edit.rule for e in self.inner.get(id(node), ()))
+        return any(
+            isinstance(e, Rewrite) and not keeps_anchor(e) and e.rule == edit.rule
+            for e in self.inner.get(id(node), ())
+        )
 
     def _before_rewrite(self, node: cst.CSTNode) -> cst.CSTNode:
         """``node`` with the edits that its place loses; what is put around it stays in that place."""
@@ -199,7 +222,9 @@ class EditPass(cst.CSTTransformer):
 
     def _remembered(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """What became of a statement when the same was done in it before."""
-        return self.ground.memo.get(self._key(node)) if isinstance(node, cst.BaseStatement) else None
+        return (
+            self.ground.memo.get(self._key(node)) if isinstance(node, cst.BaseStatement) else None
+        )
 
     def _key(self, node: cst.CSTNode) -> tuple[int, frozenset[int]]:
         return id(node), frozenset(self.inside[id(node)])
@@ -210,7 +235,9 @@ class EditPass(cst.CSTTransformer):
         match original_node, updated_node:
             case cst.Module() as old, cst.Module() as new:
                 return self._module(old, new)
-            case cst.IndentedBlock() as old, cst.IndentedBlock() as new if is_affected(old.body, self.work):
+            case cst.IndentedBlock() as old, cst.IndentedBlock() as new if is_affected(
+                old.body, self.work
+            ):
                 return _indented(new, rebuilt(old.body, new.body, self.work))
             case cst.SimpleStatementSuite() as old, cst.SimpleStatementSuite() as new:
                 return self._one_line_body(old, new)
@@ -226,11 +253,21 @@ class EditPass(cst.CSTTransformer):
         for edit in sorted(edits, key=_innermost_first):
             match edit, node:
                 case Keyword(), cst.Call():
-                    node = set_keyword(node, edit.name, snippet.value(edit.value, self.style), self._room(old))
+                    node = set_keyword(
+                        node, edit.name, snippet.value(edit.value, self.style), self._room(old)
+                    )
                 case DictItem(), cst.Call():
-                    node = set_keyword(node, edit.name, snippet.value(edit.value, self.style), self._room(old))
+                    node = set_keyword(
+                        node, edit.name, snippet.value(edit.value, self.style), self._room(old)
+                    )
                 case DictItem(), cst.Dict():
-                    node = set_item(node, edit.name, snippet.value(edit.value, self.style), self.style.quote, self._room(old))
+                    node = set_item(
+                        node,
+                        edit.name,
+                        snippet.value(edit.value, self.style),
+                        self.style.quote,
+                        self._room(old),
+                    )
                 case DropKeyword(), cst.Call():
                     node = drop_keyword(node, edit.name)
                 case ((Wrap() | Rewrite()), cst.BaseExpression()):
@@ -238,16 +275,24 @@ class EditPass(cst.CSTTransformer):
                 case Decorator(), cst.FunctionDef():
                     node = self._decorated(edit, node)
                 case Parameter(), cst.FunctionDef():
-                    default = None if edit.default is None else snippet.value(edit.default, self.style)
+                    default = (
+                        None if edit.default is None else snippet.value(edit.default, self.style)
+                    )
                     node = signatures.add_parameter(node, edit.name, default)
         if isinstance(old, cst.BaseExpression) and isinstance(node, cst.BaseExpression):
             return self._in_place(old, node)
         return node
 
-    def _templated(self, edit: Wrap | Rewrite, old: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
+    def _templated(
+        self, edit: Wrap | Rewrite, old: cst.CSTNode, node: cst.BaseExpression
+    ) -> cst.BaseExpression:
         def fill(name: str) -> cst.BaseExpression:
             if name == snippet.ITSELF or holes_of(edit).get(name) is edit.expr:
-                return bare(node) if isinstance(old, cst.BaseExpression) and self.places.touches_word(old) else node
+                return (
+                    bare(node)
+                    if isinstance(old, cst.BaseExpression) and self.places.touches_word(old)
+                    else node
+                )
             return self._quoted(edit, name)
 
         return snippet.expression(edit.template, self.style, fill)
@@ -276,11 +321,20 @@ class EditPass(cst.CSTTransformer):
         if not self.first and not is_affected(old.body, self.work):
             return new
         header, lead = _split_header(new.header) if old.body else (list(new.header), [])
-        block = rebuilt(old.body, new.body, self.work, at_top=True, first=self.first, first_lead=lead)
+        block = rebuilt(
+            old.body, new.body, self.work, at_top=True, first=self.first, first_lead=lead
+        )
         ended = new.has_trailing_newline or not old.body
-        return new.with_changes(header=header, body=block.body, footer=[*block.rest, *new.footer], has_trailing_newline=ended)
+        return new.with_changes(
+            header=header,
+            body=block.body,
+            footer=[*block.rest, *new.footer],
+            has_trailing_newline=ended,
+        )
 
-    def _one_line_body(self, old: cst.SimpleStatementSuite, new: cst.SimpleStatementSuite) -> cst.BaseSuite:
+    def _one_line_body(
+        self, old: cst.SimpleStatementSuite, new: cst.SimpleStatementSuite
+    ) -> cst.BaseSuite:
         """``for x in y: z`` becomes a block where something is to be done to ``z`` as a whole."""
         before, after = suite_as_line(old), suite_as_line(new)
         if not is_affected([before], self.work):
@@ -289,11 +343,17 @@ class EditPass(cst.CSTTransformer):
 
     def _elif(self, old: cst.If, new: cst.If) -> cst.If:
         """``elif`` becomes ``else`` and ``if`` where something is to be done to the second ``if`` as a whole."""
-        if not isinstance(old.orelse, cst.If) or not isinstance(new.orelse, cst.If) or id(old.orelse) not in self.work:
+        if (
+            not isinstance(old.orelse, cst.If)
+            or not isinstance(new.orelse, cst.If)
+            or id(old.orelse) not in self.work
+        ):
             return new
         lead = new.orelse.leading_lines
         block = rebuilt([old.orelse], [new.orelse.with_changes(leading_lines=())], self.work)
-        return new.with_changes(orelse=cst.Else(_indented(cst.IndentedBlock(body=[]), block), leading_lines=lead))
+        return new.with_changes(
+            orelse=cst.Else(_indented(cst.IndentedBlock(body=[]), block), leading_lines=lead)
+        )
 
     def _restored(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
         """``new`` with the comments that a template left out of the statement ``old`` in lines above it."""
@@ -343,7 +403,11 @@ def _split_header(header: Sequence[cst.EmptyLine]) -> tuple[Lines, Lines]:
 
 def _own_parts(statement: cst.CSTNode) -> list[cst.CSTNode]:
     """A simple statement's parts, or a compound statement's without its blocks."""
-    return [part for part in children(statement) if not isinstance(part, (cst.BaseSuite, cst.If, cst.Else, cst.Finally, cst.ExceptHandler))]
+    return [
+        part
+        for part in children(statement)
+        if not isinstance(part, (cst.BaseSuite, cst.If, cst.Else, cst.Finally, cst.ExceptHandler))
+    ]
 
 
 def _own_comments(statement: cst.CSTNode) -> list[cst.Comment]:

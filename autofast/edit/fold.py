@@ -89,9 +89,15 @@ def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
     if new is None:
         return list(code)
     spaced = _spaced_like(text, opener + new)
-    lines = (spaced if _widest(spaced) <= max(_widest(new), width) else opener + new).rstrip("\n").split("\n")
+    lines = (
+        (spaced if _widest(spaced) <= max(_widest(new), width) else opener + new)
+        .rstrip("\n")
+        .split("\n")
+    )
     lines = lines[:-1] if is_head else lines
-    return [_indented(line, prefix, unit) for line in lines] if len(lines) > len(code) else list(code)
+    return (
+        [_indented(line, prefix, unit) for line in lines] if len(lines) > len(code) else list(code)
+    )
 
 
 def _with_tuple_in_parentheses(text: str) -> str:
@@ -145,7 +151,12 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
         found = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return []
-    return [t for t in found if t.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)]
+    return [
+        t
+        for t in found
+        if t.type
+        not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    ]
 
 
 def _has_multiline_string(text: str) -> bool:

@@ -67,14 +67,19 @@ def changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     """
     found: list[Change] = []
     here = (0, 0)
-    for i, j, length in [*_matches(old, new, (0, len(old)), (0, len(new))), (len(old), len(new), 0)]:
+    for i, j, length in [
+        *_matches(old, new, (0, len(old)), (0, len(new))),
+        (len(old), len(new), 0),
+    ]:
         if (i, j) != here:
             found.append(Change((here[0], i), (here[1], j)))
         here = i + length, j + length
     return found
 
 
-def _matches(old: Sequence[str], new: Sequence[str], in_old: Span, in_new: Span) -> Iterator[tuple[int, int, int]]:
+def _matches(
+    old: Sequence[str], new: Sequence[str], in_old: Span, in_new: Span
+) -> Iterator[tuple[int, int, int]]:
     """Equal stretches within two spans, in order: where they begin, and how long they are."""
     (i, i_end), (j, j_end) = in_old, in_new
     head = _common(zip(old[i:i_end], new[j:j_end], strict=False))
@@ -89,7 +94,9 @@ def _matches(old: Sequence[str], new: Sequence[str], in_old: Span, in_new: Span)
             yield from _matches(old, new, (i, i_next), (j, j_next))
             i, j = i_next, j_next
     else:
-        blocks = SequenceMatcher(None, old[i:i_end], new[j:j_end], autojunk=False).get_matching_blocks()
+        blocks = SequenceMatcher(
+            None, old[i:i_end], new[j:j_end], autojunk=False
+        ).get_matching_blocks()
         yield from ((i + block.a, j + block.b, block.size) for block in blocks)
     yield i_end, j_end, tail
 
@@ -103,7 +110,9 @@ def _unique_pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int
     in_old, in_new = Counter(old), Counter(new)
     place = {line: n for n, line in enumerate(new) if in_new[line] == 1}
     pairs = [(n, place[line]) for n, line in enumerate(old) if in_old[line] == 1 and line in place]
-    tops: list[int] = []  # the lowest end of an increasing sequence of each length, and the pairs they belong to
+    tops: list[
+        int
+    ] = []  # the lowest end of an increasing sequence of each length, and the pairs they belong to
     last: list[int] = []
     before: list[int] = []
     for index, (_, b) in enumerate(pairs):
@@ -119,7 +128,9 @@ def _unique_pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int
     return chain[::-1]
 
 
-def owners(text: Sequence[str], found: Sequence[Change], without: Mapping[str, Sequence[str]]) -> list[set[str]]:
+def owners(
+    text: Sequence[str], found: Sequence[Change], without: Mapping[str, Sequence[str]]
+) -> list[set[str]]:
     """For each change that led to ``text``, the rules that it comes from.
 
     ``without`` has the text that comes of leaving out a rule. What differs from it belongs to the rule.
@@ -163,7 +174,14 @@ def _fit(change: Change, found: Iterable[Change]) -> int:
     """How well ``change`` lies within the changes found: lines of it in them, less lines outside."""
     start, stop = change.new
     if start == stop:
-        return max((2 if start == c.new[0] == c.new[1] else 1 for c in found if c.new[0] <= start <= c.new[1]), default=0)
+        return max(
+            (
+                2 if start == c.new[0] == c.new[1] else 1
+                for c in found
+                if c.new[0] <= start <= c.new[1]
+            ),
+            default=0,
+        )
     return sum(1 for line in range(start, stop) if any(c.new[0] <= line < c.new[1] for c in found))
 
 

@@ -45,7 +45,9 @@ class Ignores:
         """What :meth:`apply` had no use for; names of rules that did not take part are given the benefit of the doubt."""
         for source in sources:
             for line, names in sorted(source.ignores.items()):
-                idle = tuple(sorted(n for n in names if n in rules and (source, line, n) not in self._used))
+                idle = tuple(
+                    sorted(n for n in names if n in rules and (source, line, n) not in self._used)
+                )
                 if idle or (not names and (source, line, "") not in self._used):
                     yield UnusedIgnore(source, line, idle)
 
@@ -53,7 +55,9 @@ class Ignores:
 def is_spared(node: ast.AST, rule: str) -> bool:
     """Whether a comment keeps ``rule`` from changing ``node``: for changes of several places that are made together or not at all."""
     ignores = source_of(node).ignores
-    return bool(ignores) and any((names := ignores.get(n)) is not None and (not names or rule in names) for n in _lines(node))
+    return bool(ignores) and any(
+        (names := ignores.get(n)) is not None and (not names or rule in names) for n in _lines(node)
+    )
 
 
 def _lines(node: ast.AST) -> Iterator[int]:

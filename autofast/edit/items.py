@@ -27,8 +27,13 @@ def set_keyword(call: cst.Call, name: str, value: cst.BaseExpression, room: Room
     """``call`` with ``name=value``: in place of the value it spells out, or added before ``**kwargs`` or at the end."""
     for n, arg in enumerate(call.args):
         if arg.keyword is not None and arg.keyword.value == name:
-            return call.with_changes(args=[*call.args[:n], arg.with_changes(value=value), *call.args[n + 1 :]])
-    equal = next((arg.equal for arg in call.args if arg.keyword is not None), cst.AssignEqual(_NOTHING, _NOTHING))
+            return call.with_changes(
+                args=[*call.args[:n], arg.with_changes(value=value), *call.args[n + 1 :]]
+            )
+    equal = next(
+        (arg.equal for arg in call.args if arg.keyword is not None),
+        cst.AssignEqual(_NOTHING, _NOTHING),
+    )
     new = cst.Arg(value=value, keyword=cst.Name(name), equal=equal)
     args = [_guarded(arg) for arg in call.args]
     stars = [n for n, arg in enumerate(args) if arg.star == "**"]
@@ -61,7 +66,9 @@ def _closing_like(arg: cst.Arg, last: cst.Arg) -> cst.Arg:
 def _append_argument(call: cst.Call, args: list[cst.Arg], new: cst.Arg, room: Room) -> cst.Call:
     if not args:
         opening = call.whitespace_before_args
-        return call.with_changes(args=[new], whitespace_before_args=opening if _parted(opening)[0] else _NOTHING)
+        return call.with_changes(
+            args=[new], whitespace_before_args=opening if _parted(opening)[0] else _NOTHING
+        )
     last = args[-1]
     if isinstance(last.comma, cst.Comma):
         closing, trailing = last.comma.whitespace_after, True
@@ -71,21 +78,33 @@ def _append_argument(call: cst.Call, args: list[cst.Arg], new: cst.Arg, room: Ro
 
     def joined(separator: Space) -> cst.Call:
         comma = cst.Comma(whitespace_after=_with_comment(separator, end_of_line))
-        added = new.with_changes(comma=cst.Comma(whitespace_after=closing)) if trailing else new.with_changes(whitespace_after_arg=closing)
-        return call.with_changes(args=[*args[:-1], last.with_changes(comma=comma, whitespace_after_arg=_NOTHING), added])
+        added = (
+            new.with_changes(comma=cst.Comma(whitespace_after=closing))
+            if trailing
+            else new.with_changes(whitespace_after_arg=closing)
+        )
+        return call.with_changes(
+            args=[*args[:-1], last.with_changes(comma=comma, whitespace_after_arg=_NOTHING), added]
+        )
 
-    return _first_that_fits(joined, _separators(args, call.whitespace_before_args, end_of_line), room)
+    return _first_that_fits(
+        joined, _separators(args, call.whitespace_before_args, end_of_line), room
+    )
 
 
 def _guarded(arg: cst.Arg) -> cst.Arg:
     """A generator that is no longer the only argument needs parentheses."""
     if isinstance(arg.value, cst.GeneratorExp) and not arg.value.lpar:
-        return arg.with_changes(value=arg.value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]))
+        return arg.with_changes(
+            value=arg.value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        )
     return arg
 
 
 # ------------------------------------------------------------------------------------------------ dictionaries
-def set_item(display: cst.Dict, name: str, value: cst.BaseExpression, quote: str, room: Room) -> cst.Dict:
+def set_item(
+    display: cst.Dict, name: str, value: cst.BaseExpression, quote: str, room: Room
+) -> cst.Dict:
     """``display`` with ``"name": value``: in place of the value it spells out, or added at the end (where it wins over ``**other``)."""
     elements = list(display.elements)
     for n, element in enumerate(elements):
@@ -107,7 +126,9 @@ def set_item(display: cst.Dict, name: str, value: cst.BaseExpression, quote: str
             rbrace=rbrace.with_changes(whitespace_before=closing),
         )
 
-    return _first_that_fits(joined, _separators(elements, display.lbrace.whitespace_after, end_of_line), room)
+    return _first_that_fits(
+        joined, _separators(elements, display.lbrace.whitespace_after, end_of_line), room
+    )
 
 
 def _spells(key: cst.BaseExpression, name: str) -> bool:
@@ -121,7 +142,9 @@ def _separators(
     comment: cst.TrailingWhitespace | None,
 ) -> list[Space]:
     """What may stand between the last item and a new one, best first: one item a line stays one item a line."""
-    between = [item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)]
+    between = [
+        item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)
+    ]
     breaks = [_clean(w) for w in (*between, opening) if isinstance(w, cst.ParenthesizedWhitespace)]
     all_broken = breaks and all(isinstance(w, cst.ParenthesizedWhitespace) for w in between)
     if comment is not None:  # the end of the line is taken
@@ -129,7 +152,9 @@ def _separators(
     return breaks[:1] if all_broken else [_SPACE, *breaks[:1]]
 
 
-def _first_that_fits(joined: Callable[[Space], Display], separators: Sequence[Space], room: Room) -> Display:
+def _first_that_fits(
+    joined: Callable[[Space], Display], separators: Sequence[Space], room: Room
+) -> Display:
     """The result with the first separator that keeps within the limit; where none does, the formatter will see to it."""
     results = [joined(separator) for separator in separators]
     for result in results[:-1]:
@@ -168,7 +193,11 @@ def _clean(space: Space) -> Space:
 def _with_comment(space: Space, line: cst.TrailingWhitespace | None) -> Space:
     if line is None:
         return space
-    return space.with_changes(first_line=line) if isinstance(space, cst.ParenthesizedWhitespace) else _broken(line, space)
+    return (
+        space.with_changes(first_line=line)
+        if isinstance(space, cst.ParenthesizedWhitespace)
+        else _broken(line, space)
+    )
 
 
 def _broken(line: cst.TrailingWhitespace, rest: Space) -> Space:

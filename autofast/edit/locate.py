@@ -63,7 +63,9 @@ class Places:
         try:
             self.module = cst.parse_module(source.text)
         except cst.ParserSyntaxError as error:
-            raise Unplaceable(f"{source.rel}:{error.raw_line}: this syntax cannot be rewritten yet ({error.message})") from None
+            raise Unplaceable(
+                f"{source.rel}:{error.raw_line}: this syntax cannot be rewritten yet ({error.message})"
+            ) from None
 
     # ------------------------------------------------------------------------------------------------ ast -> LibCST
     def statement(self, node: ast.stmt) -> Statement:
@@ -92,17 +94,34 @@ class Places:
         else:
             found = self._at(node)
         if found is None:
-            raise Unplaceable(f"{self.source.rel}:{node.lineno}: {type(node).__name__} cannot be edited as a whole")
+            raise Unplaceable(
+                f"{self.source.rel}:{node.lineno}: {type(node).__name__} cannot be edited as a whole"
+            )
         return found
 
     def _at(self, node: ast.expr) -> cst.BaseExpression | None:
         end_line, end_col = node.end_lineno or 0, node.end_col_offset or 0
-        key = (node.lineno, self._column(node.lineno, node.col_offset), end_line, self._column(end_line, end_col))
-        return next((n for n in self._expressions.get(key, ()) if isinstance(n, KINDS.get(type(node), ()))), None)
+        key = (
+            node.lineno,
+            self._column(node.lineno, node.col_offset),
+            end_line,
+            self._column(end_line, end_col),
+        )
+        return next(
+            (n for n in self._expressions.get(key, ()) if isinstance(n, KINDS.get(type(node), ()))),
+            None,
+        )
 
     def _empty_tuple(self, node: ast.Tuple) -> cst.BaseExpression | None:
         line, column = node.lineno, self._column(node.lineno, node.col_offset) + 1
-        return next((n for n in self._expressions.get((line, column, line, column), ()) if isinstance(n, cst.Tuple)), None)
+        return next(
+            (
+                n
+                for n in self._expressions.get((line, column, line, column), ())
+                if isinstance(n, cst.Tuple)
+            ),
+            None,
+        )
 
     def _around(self, part: ast.expr, kind: type[cst.BaseExpression]) -> cst.BaseExpression | None:
         """The nearest ``kind`` around ``part``: found from within, as nobody agrees whose the parentheses are."""
@@ -110,14 +129,20 @@ class Places:
         for outer in self.ancestors(inner):
             if isinstance(outer, kind):
                 return outer
-            if isinstance(outer, (cst.BaseExpression, cst.BaseSmallStatement)) and not isinstance(outer, cst.StarredElement):
+            if isinstance(outer, (cst.BaseExpression, cst.BaseSmallStatement)) and not isinstance(
+                outer, cst.StarredElement
+            ):
                 break
         return None
 
     def _in_fstring(self, node: ast.expr, string: ast.JoinedStr) -> cst.BaseExpression | None:
         """The n-th expression of this spelling in the (outermost) string, as positions are not to be trusted there."""
         wanted = _spelling(node)
-        nth = next(i for i, n in enumerate(n for n in _preorder(string) if _spelled(n, node, wanted)) if n is node)
+        nth = next(
+            i
+            for i, n in enumerate(n for n in _preorder(string) if _spelled(n, node, wanted))
+            if n is node
+        )
         for other in _descendants(self._at(string)):
             if isinstance(other, KINDS.get(type(node), ())) and self._dump(other) == wanted:
                 if nth == 0:
@@ -137,7 +162,9 @@ class Places:
         text = self.source.lines[line - 1]
         column = byte if text.isascii() else len(text.encode()[:byte].decode())
         indent = text[: len(text) - len(text.lstrip())]
-        return column - indent[:column].count("\f") if "\f" in indent else column  # it writes none of these, see `Document`
+        return (
+            column - indent[:column].count("\f") if "\f" in indent else column
+        )  # it writes none of these, see `Document`
 
     # ------------------------------------------------------------------------------------------------ positions
     @cached_property
@@ -157,7 +184,9 @@ class Places:
         found: dict[Span, list[cst.BaseExpression]] = {}
         for node, at in self._positions.items():
             if isinstance(node, cst.BaseExpression):
-                found.setdefault((at.start.line, at.start.column, at.end.line, at.end.column), []).append(node)
+                found.setdefault(
+                    (at.start.line, at.start.column, at.end.line, at.end.column), []
+                ).append(node)
         return found
 
     def indent_of(self, node: cst.CSTNode) -> int:

@@ -43,7 +43,9 @@ class Pool:
         self.edits: dict[Edit, set[str]] = {}
         self._same: dict[Slot, Edit] = {}
         self._slots: dict[Slot, tuple[Edit, object]] = {}
-        self._gone: dict[int, Edit] = {}  # id of a node -> the edit after which nothing of it is left
+        self._gone: dict[
+            int, Edit
+        ] = {}  # id of a node -> the edit after which nothing of it is left
         self._holes: set[int] = set()
 
     def add(self, edits: Sequence[Edit]) -> None:
@@ -66,7 +68,12 @@ class Pool:
             self.edits[same].add(edit.rule)
             return
         _check_form(edit)
-        for check in (self._check_slots, self._check_crossing, self._check_inside, self._check_outside):
+        for check in (
+            self._check_slots,
+            self._check_crossing,
+            self._check_inside,
+            self._check_outside,
+        ):
             check(edit)
         self._same[wish] = edit
         self._slots.update((slot, (edit, content)) for slot, content in _slots(edit))
@@ -85,7 +92,9 @@ class Pool:
         block = block_of(edit.first)
         first, last = _index(block, edit.first), _index(block, edit.last)
         if last < first:
-            raise ValueError(f"{edit.rule}: the last statement of an Around stands before the first")
+            raise ValueError(
+                f"{edit.rule}: the last statement of an Around stands before the first"
+            )
         for other in self.edits:
             if isinstance(other, Around) and any(s is other.first for s in block):
                 start, stop = _index(block, other.first), _index(block, other.last)
@@ -98,7 +107,9 @@ class Pool:
             for node in (anchor, *ancestors(anchor)):
                 if id(node) in self._holes:
                     break  # moved, not thrown away
-                if (other := self._gone.get(id(node))) is not None and _loses(other, edit, node is anchor):
+                if (other := self._gone.get(id(node))) is not None and _loses(
+                    other, edit, node is anchor
+                ):
                     raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
 
     def _check_outside(self, edit: Edit) -> None:
@@ -155,7 +166,9 @@ def spelled_out(call: ast.Call | ast.Dict, name: str) -> ast.expr | None:
 
 def keeps_anchor(edit: Wrap | Rewrite) -> bool:
     """Whether the template has a place for the anchor itself."""
-    return "{}" in edit.template.replace("{{", "").replace("}}", "") or any(node is edit.expr for node in edit.holes.values())
+    return "{}" in edit.template.replace("{{", "").replace("}}", "") or any(
+        node is edit.expr for node in edit.holes.values()
+    )
 
 
 def discarded(edit: Edit) -> Iterator[ast.AST]:
@@ -188,7 +201,9 @@ def _loses(outer: Edit, inner: Edit, same_node: bool) -> bool:
     if not same_node:
         return True
     if isinstance(outer, Rewrite):
-        return not isinstance(inner, Wrap)  # a wrapper goes around whatever stands there; two rewrites meet in their slot
+        return not isinstance(
+            inner, Wrap
+        )  # a wrapper goes around whatever stands there; two rewrites meet in their slot
     if isinstance(outer, (Remove, Replace)):
         return isinstance(inner, (Decorator, Parameter))
     return True
@@ -223,11 +238,17 @@ def _check_form(edit: Edit) -> None:
     for anchor in anchors(edit):
         if isinstance(anchor, (ast.Slice, ast.Starred, ast.FormattedValue)):
             raise EditConflict(edit, edit, f"{type(anchor).__name__} cannot be edited as a whole")
-        if any(isinstance(node, ast.JoinedStr) for node in ancestors(anchor)) and _is_unfit_for_fstring(edit):
+        if any(
+            isinstance(node, ast.JoinedStr) for node in ancestors(anchor)
+        ) and _is_unfit_for_fstring(edit):
             raise EditConflict(edit, edit, "this code cannot be written inside an f-string")
         around = {id(node) for node in ancestors(anchor)}
-        if isinstance(edit, (Wrap, Rewrite)) and any(id(node) in around for node in edit.holes.values()):
-            raise ValueError(f"{edit.rule}: a hole holds the expression that it is to be put into: {edit.template}")
+        if isinstance(edit, (Wrap, Rewrite)) and any(
+            id(node) in around for node in edit.holes.values()
+        ):
+            raise ValueError(
+                f"{edit.rule}: a hole holds the expression that it is to be put into: {edit.template}"
+            )
 
 
 def _is_unfit_for_fstring(edit: Edit) -> bool:

@@ -8,7 +8,25 @@ from collections.abc import Sequence
 import libcst as cst
 
 # How tightly an expression holds together; a place that needs level n takes expressions of level n and above.
-ANY, TUPLE, TEST, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, UNARY, POWER, AWAIT, PRIMARY = range(17)
+(
+    ANY,
+    TUPLE,
+    TEST,
+    OR,
+    AND,
+    NOT,
+    COMPARE,
+    BITOR,
+    BITXOR,
+    BITAND,
+    SHIFT,
+    SUM,
+    PRODUCT,
+    UNARY,
+    POWER,
+    AWAIT,
+    PRIMARY,
+) = range(17)
 
 _BINARY: dict[type[cst.BaseBinaryOp], int] = {
     cst.BitOr: BITOR,
@@ -30,7 +48,12 @@ _LEVELS: dict[type[cst.BaseExpression], int] = {
     cst.Comparison: COMPARE,
     cst.Await: AWAIT,
 }
-_HOLDS_ONE = (cst.Arg, cst.Element, cst.DictElement, cst.Index)  # places where an expression's own parentheses say nothing
+_HOLDS_ONE = (
+    cst.Arg,
+    cst.Element,
+    cst.DictElement,
+    cst.Index,
+)  # places where an expression's own parentheses say nothing
 
 
 def level(node: cst.BaseExpression) -> int:
@@ -65,7 +88,9 @@ def needed(node: cst.BaseExpression, child: cst.CSTNode, around: Sequence[cst.CS
         case cst.CompFor() | cst.CompIf() | cst.FormattedStringExpression():
             return OR
         case cst.Arg():
-            return ANY if isinstance(node, cst.GeneratorExp) and _is_sole(parent, around[1:]) else TEST
+            return (
+                ANY if isinstance(node, cst.GeneratorExp) and _is_sole(parent, around[1:]) else TEST
+            )
         case cst.Assign() | cst.AugAssign() | cst.AnnAssign() | cst.Expr():
             return ANY if isinstance(node, cst.Yield) else TUPLE
         case cst.Return() | cst.For():
@@ -91,9 +116,18 @@ def in_brackets(child: cst.CSTNode, around: Sequence[cst.CSTNode]) -> bool:
     """Whether a line may be broken at ``child``, which stands in ``around`` (innermost first)."""
     for outer in around:
         match outer:
-            case cst.List() | cst.Set() | cst.Dict() | cst.ListComp() | cst.SetComp() | cst.DictComp():
+            case (
+                cst.List()
+                | cst.Set()
+                | cst.Dict()
+                | cst.ListComp()
+                | cst.SetComp()
+                | cst.DictComp()
+            ):
                 return True
-            case cst.Call() | cst.Subscript() | cst.ClassDef() if isinstance(child, (cst.Arg, cst.SubscriptElement)):
+            case cst.Call() | cst.Subscript() | cst.ClassDef() if isinstance(
+                child, (cst.Arg, cst.SubscriptElement)
+            ):
                 return True
             case cst.FunctionDef():
                 return isinstance(child, cst.Parameters)
@@ -107,21 +141,33 @@ def in_brackets(child: cst.CSTNode, around: Sequence[cst.CSTNode]) -> bool:
     return False
 
 
-def fitted(node: cst.BaseExpression, child: cst.CSTNode, around: Sequence[cst.CSTNode]) -> cst.BaseExpression:
+def fitted(
+    node: cst.BaseExpression, child: cst.CSTNode, around: Sequence[cst.CSTNode]
+) -> cst.BaseExpression:
     """``node`` as it must be written where ``child`` stands now, inside ``around`` (innermost first)."""
     if not around:
         return node
     if node.lpar:
-        return bare(node) if isinstance(around[0], _HOLDS_ONE) and in_brackets(child, around) else node
-    number = isinstance(node, cst.BaseNumber) and isinstance(around[0], cst.Attribute)  # 1.real is no expression
-    if number or level(node) < needed(node, child, around) or (breaks_line(node) and not in_brackets(child, around)):
+        return (
+            bare(node) if isinstance(around[0], _HOLDS_ONE) and in_brackets(child, around) else node
+        )
+    number = isinstance(node, cst.BaseNumber) and isinstance(
+        around[0], cst.Attribute
+    )  # 1.real is no expression
+    if (
+        number
+        or level(node) < needed(node, child, around)
+        or (breaks_line(node) and not in_brackets(child, around))
+    ):
         return parenthesised(node)
     return node
 
 
 def parenthesised(node: cst.BaseExpression) -> cst.BaseExpression:
     """``(node)``."""
-    return node.with_changes(lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()])
+    return node.with_changes(
+        lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()]
+    )
 
 
 def bare(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -48,11 +48,20 @@ class Plan:
     unused_ignores: tuple[UnusedIgnore, ...]
     left_out: tuple[LeftOut, ...]
     _edits: Mapping[Edit, frozenset[str]]
-    _documents: dict[Source, Document]  # shared by all plans for one script: each file is parsed once
+    _documents: dict[
+        Source, Document
+    ]  # shared by all plans for one script: each file is parsed once
 
     # ------------------------------------------------------------------------------------------------ making
     @classmethod
-    def make(cls, script: Script, options: Options, rules: Iterable[Rule], effect: Effect, line_length: int | None = None) -> Plan:
+    def make(
+        cls,
+        script: Script,
+        options: Options,
+        rules: Iterable[Rule],
+        effect: Effect,
+        line_length: int | None = None,
+    ) -> Plan:
         """The plan of ``rules``, whose order does not matter, for changes up to ``effect``."""
         return cls._make(script, options, rules, effect, line_length, {}, ())
 
@@ -73,14 +82,30 @@ class Plan:
         every, failed = run(chosen, script, options)
         if failed:  # the others may have counted on them
             rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
-            return cls._make(script, options, rest, effect, line_length, documents, (*left_out, *failed))
+            return cls._make(
+                script, options, rest, effect, line_length, documents, (*left_out, *failed)
+            )
         ignores = Ignores()
-        deciding = {r.decides: r.name for r in (*REGISTRY.values(), *chosen) if r.decides is not None}
+        deciding = {
+            r.decides: r.name for r in (*REGISTRY.values(), *chosen) if r.decides is not None
+        }
         found = [ignores.apply(_stamped(f, r.name, deciding)) for r, f in every]
         effects = {rule.name: rule.effect for rule in chosen}
-        found = [_limited(f, effects[f.rule], max(effect, effects[f.rule]) if f.rule in options.asked else effect) for f in found]
-        found = [_refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f for f in found]
-        settled, pool = _settled(sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f))))
+        found = [
+            _limited(
+                f,
+                effects[f.rule],
+                max(effect, effects[f.rule]) if f.rule in options.asked else effect,
+            )
+            for f in found
+        ]
+        found = [
+            _refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f
+            for f in found
+        ]
+        settled, pool = _settled(
+            sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f)))
+        )
         return cls(
             script,
             options,
@@ -103,10 +128,20 @@ class Plan:
     def without(self, rule: str, why: str) -> Plan:
         """The plan of all rules but one, whose fixes are refused for the reason ``why``."""
         kept = tuple(_refused(f, why) for f in self.findings if f.rule == rule)
-        return self._of([r for r in self.rules if r.name != rule], [*self.left_out, LeftOut(rule, why, kept)])
+        return self._of(
+            [r for r in self.rules if r.name != rule], [*self.left_out, LeftOut(rule, why, kept)]
+        )
 
     def _of(self, rules: Iterable[Rule], left_out: Sequence[LeftOut]) -> Plan:
-        return self._make(self.script, self.options, rules, self.effect, self.line_length, self._documents, left_out)
+        return self._make(
+            self.script,
+            self.options,
+            rules,
+            self.effect,
+            self.line_length,
+            self._documents,
+            left_out,
+        )
 
     # ------------------------------------------------------------------------------------------------ results
     @property
@@ -139,14 +174,21 @@ class Plan:
             postcheck.keeps_other_lines(source, text, self._hunks[source])
         if reread is None or not self._texts:
             return
-        again = Plan.make(reread(self.texts()), self.options, self.rules, self.effect, self.line_length)
+        again = Plan.make(
+            reread(self.texts()), self.options, self.rules, self.effect, self.line_length
+        )
         for broken in again.left_out:
             if broken.rule in self.applied:
-                raise PostConditionError(f"{broken.rule} cannot read its own output: {broken.why}", broken.rule)
+                raise PostConditionError(
+                    f"{broken.rule} cannot read its own output: {broken.why}", broken.rule
+                )
         for finding in again.fixes:
             if finding.rule in self.applied:
                 where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"
-                raise PostConditionError(f"{where}: {finding.rule} would change its own output again: {finding.message}", finding.rule)
+                raise PostConditionError(
+                    f"{where}: {finding.rule} would change its own output again: {finding.message}",
+                    finding.rule,
+                )
 
     # ------------------------------------------------------------------------------------------------ composing
     @cached_property
@@ -175,13 +217,22 @@ class Plan:
     # ------------------------------------------------------------------------------------------------ attribution
     @cached_property
     def _hunks(self) -> dict[Source, list[Hunk]]:
-        return {source: hunks_of(source, text, *self._parts(source)) for source, text in self._texts.items()}
+        return {
+            source: hunks_of(source, text, *self._parts(source))
+            for source, text in self._texts.items()
+        }
 
-    def _parts(self, source: Source) -> tuple[dict[Edit, frozenset[str]], tuple[Finding, ...], Callable[[str], str]]:
+    def _parts(
+        self, source: Source
+    ) -> tuple[dict[Edit, frozenset[str]], tuple[Finding, ...], Callable[[str], str]]:
         """What the attribution of a file goes by: its edits with their owners, the fixes, and the text without a rule."""
         edits = {edit: self._edits[edit] for edit in self._by_file[source]}
         # An edit that two rules ask for is left out with either, so it belongs to both.
-        return edits, self.fixes, lambda rule: self._composed(source, (e for e, who in edits.items() if rule not in who))
+        return (
+            edits,
+            self.fixes,
+            lambda rule: self._composed(source, (e for e, who in edits.items() if rule not in who)),
+        )
 
 
 # ------------------------------------------------------------------------------------------------ from findings to fixes
@@ -190,7 +241,13 @@ def _stamped(finding: Finding, rule: str, deciding: Mapping[type, str]) -> Findi
 
     def named(need: Need) -> tuple[str, object]:
         decision, key = need if isinstance(need, tuple) else (need, finding.key)
-        return (rule if decision is None else decision if isinstance(decision, str) else deciding[decision]), key
+        return (
+            rule
+            if decision is None
+            else decision
+            if isinstance(decision, str)
+            else deciding[decision]
+        ), key
 
     edits = tuple(replace(edit, rule=rule) for edit in finding.edits)
     return replace(finding, rule=rule, edits=edits, needs=tuple(map(named, finding.needs)))
@@ -198,7 +255,9 @@ def _stamped(finding: Finding, rule: str, deciding: Mapping[type, str]) -> Findi
 
 def _limited(finding: Finding, of_rule: Effect, allowed: Effect) -> Finding:
     effect = of_rule if finding.effect is None else finding.effect
-    return _refused(finding, f"needs --effect {effect.name.lower()}") if effect > allowed else finding
+    return (
+        _refused(finding, f"needs --effect {effect.name.lower()}") if effect > allowed else finding
+    )
 
 
 def _refused(finding: Finding, why: str) -> Finding:
@@ -221,7 +280,9 @@ def _settled(findings: Sequence[Finding]) -> tuple[list[Finding], Pool]:
 def _lacking(findings: Sequence[Finding]) -> dict[int, str]:
     present = {(f.rule, f.key) for f in findings if f.edits}
     missing = {
-        n: [str(need[0]) for need in f.needs if isinstance(need, tuple) and need not in present] for n, f in enumerate(findings) if f.edits
+        n: [str(need[0]) for need in f.needs if isinstance(need, tuple) and need not in present]
+        for n, f in enumerate(findings)
+        if f.edits
     }
     return {n: f"needs {' and '.join(rules)} here" for n, rules in missing.items() if rules}
 
@@ -242,4 +303,10 @@ def _priority(finding: Finding) -> tuple[object, ...]:
 
 def _place(finding: Finding) -> tuple[object, ...]:
     node = finding.node
-    return source_of(node).rel, getattr(node, "lineno", 0), getattr(node, "col_offset", 0), finding.rule, finding.message
+    return (
+        source_of(node).rel,
+        getattr(node, "lineno", 0),
+        getattr(node, "col_offset", 0),
+        finding.rule,
+        finding.message,
+    )

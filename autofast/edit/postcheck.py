@@ -14,7 +14,20 @@ from autofast.model.source import Source
 # Names that every module has without defining them.
 MODULE_NAMES = frozenset(
     f"__{name}__"
-    for name in ("file", "name", "doc", "package", "spec", "loader", "builtins", "path", "annotations", "class", "qualname", "module")
+    for name in (
+        "file",
+        "name",
+        "doc",
+        "package",
+        "spec",
+        "loader",
+        "builtins",
+        "path",
+        "annotations",
+        "class",
+        "qualname",
+        "module",
+    )
 )
 
 
@@ -36,17 +49,23 @@ def parses(source: Source, text: str) -> None:
             warnings.simplefilter("ignore")
             compile(text, source.rel, "exec", dont_inherit=True)
     except RecursionError:
-        raise PostConditionError(f"{source.rel}: the new text is nested too deeply for Python's compiler") from None
+        raise PostConditionError(
+            f"{source.rel}: the new text is nested too deeply for Python's compiler"
+        ) from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        raise PostConditionError(f"{source.rel}: the new text is no Python (line {line}: {getattr(error, 'msg', error)})") from None
+        raise PostConditionError(
+            f"{source.rel}: the new text is no Python (line {line}: {getattr(error, 'msg', error)})"
+        ) from None
 
 
 def defines_its_names(source: Source, text: str) -> None:
     """``text`` uses no name that nothing defines, unless the user did so already."""
     new = undefined(text, source.rel) - undefined(source.text, source.rel)
     if new:
-        raise PostConditionError(f"{source.rel}: the new text uses undefined name{'s'[: len(new) > 1]} {', '.join(sorted(new))}")
+        raise PostConditionError(
+            f"{source.rel}: the new text uses undefined name{'s'[: len(new) > 1]} {', '.join(sorted(new))}"
+        )
 
 
 def keeps_other_lines(source: Source, text: str, hunks: Sequence[Hunk]) -> None:
@@ -55,7 +74,9 @@ def keeps_other_lines(source: Source, text: str, hunks: Sequence[Hunk]) -> None:
     old, new = lines_of(source.text), lines_of(text)
     for hunk in hunks:
         if not hunk.owners:
-            raise PostConditionError(f"{source.rel}:{hunk.old[0] + 1}: a change that belongs to no rule")
+            raise PostConditionError(
+                f"{source.rel}:{hunk.old[0] + 1}: a change that belongs to no rule"
+            )
         rebuilt += [*old[here : hunk.old[0]], *new[slice(*hunk.new)]]
         here = hunk.old[1]
     if rebuilt + old[here:] != new:
@@ -67,10 +88,17 @@ def undefined(text: str, name: str) -> frozenset[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
-        if any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree)):
+        if any(
+            isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
+            for n in ast.walk(tree)
+        ):
             return frozenset()
         tables = list(_tables(symtable.symtable(text, name, "exec")))
-    bound = {s.get_name() for s in tables[0].get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    bound = {
+        s.get_name()
+        for s in tables[0].get_symbols()
+        if s.is_assigned() or s.is_imported() or s.is_namespace()
+    }
     used: set[str] = set()
     for table in tables:
         for symbol in table.get_symbols():

@@ -14,7 +14,9 @@ def standing(plan: Plan, reread: Reread) -> Plan:
         try:
             plan.check(reread)
         except PostConditionError as error:
-            plan = _without_culprit(plan, error)  # made again: what the other rules found may have rested on this one
+            plan = _without_culprit(
+                plan, error
+            )  # made again: what the other rules found may have rested on this one
         else:
             return plan
 

@@ -44,17 +44,24 @@ class LeftOut:
 
 def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
     """The options of a rule, with what is decided by itself and the rules that it uses, as far as they take part."""
-    decisions = frozenset(r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses))
+    decisions = frozenset(
+        r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses)
+    )
     return replace(options, decisions=decisions, requested=rule.name in options.asked)
 
 
-def run(rules: Sequence[Rule], script: Script, options: Options) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
+def run(
+    rules: Sequence[Rule], script: Script, options: Options
+) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
     """All that the rules find, and those that raised: what these had found before counts for nothing."""
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
     for rule in rules:
         try:
-            found += [(rule, finding) for finding in list(rule.find(script, seen_by(rule, rules, options)))]
+            found += [
+                (rule, finding)
+                for finding in list(rule.find(script, seen_by(rule, rules, options)))
+            ]
         except BadInput:
             raise
         except Exception as error:
@@ -75,6 +82,9 @@ def _at_work(script: Script, error: Exception) -> ast.AST:
     for frame in reversed(frames):
         for value in frame.f_locals.values():
             for node in (value, *(getattr(value, "__dict__", {}).get(name) for name in PLACES)):
-                if isinstance(node, (ast.stmt, ast.expr)) and getattr(node, "_af_source", None) in script.sources:
+                if (
+                    isinstance(node, (ast.stmt, ast.expr))
+                    and getattr(node, "_af_source", None) in script.sources
+                ):
                     return node
     return script.entry.tree

@@ -11,10 +11,18 @@ from autofast.edit.edits import Edit, Helper, Import
 from autofast.edit.merge import anchors, file_of
 from autofast.model.source import Source, ancestors
 
-TEXTS = ("code", "template", "value", "header", "default")  # the attributes of edits that hold new code
+TEXTS = (
+    "code",
+    "template",
+    "value",
+    "header",
+    "default",
+)  # the attributes of edits that hold new code
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
-BUILTIN = re.compile(rf"(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name.islower())})\b(?!\s*=[^=])")
+BUILTIN = re.compile(
+    rf"(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name.islower())})\b(?!\s*=[^=])"
+)
 
 PROSE = re.compile(r'"""(?s:.*?)"""|#[^\n]*|(?<![fF])"[^"\n]*"')  # docstrings, comments and texts
 
@@ -23,7 +31,11 @@ def against(edits: Iterable[Edit], sources: Iterable[Source]) -> str:
     """Why the edits cannot be made: a function of Python that they use is something else there; empty where none is."""
     files = list(sources)
     for edit in edits:
-        used = {name for text in TEXTS for name in BUILTIN.findall(PROSE.sub("", getattr(edit, text, None) or ""))}
+        used = {
+            name
+            for text in TEXTS
+            for name in BUILTIN.findall(PROSE.sub("", getattr(edit, text, None) or ""))
+        }
         for scope, source in _scopes(edit) if used else ():
             for name in sorted(used & set(_bound(scope, source, files))):
                 return f"`{name}` is not Python's own in {source.rel}"
@@ -44,7 +56,11 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
     """The names that are bound in a scope itself, by star imports from the project, too."""
     if isinstance(scope, FUNCTIONS):
         yield from (a.arg for a in ast.walk(scope.args) if isinstance(a, ast.arg))
-    elsewhere = {n for node in _own(scope) if isinstance(node, ast.Global) for n in node.names} if isinstance(scope, FUNCTIONS) else set()
+    elsewhere = (
+        {n for node in _own(scope) if isinstance(node, ast.Global) for n in node.names}
+        if isinstance(scope, FUNCTIONS)
+        else set()
+    )
     for node in ast.walk(scope) if isinstance(scope, ast.Module) else ():
         if isinstance(node, ast.Global):
             yield from node.names
@@ -52,9 +68,17 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if name not in elsewhere:
                 yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 yield name
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
                 yield name
             case ast.alias(name="*"):
                 continue
@@ -62,7 +86,9 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
                 yield other or name.split(".")[0]
             case ast.ImportFrom(module=str(module)) if any(a.name == "*" for a in node.names):
                 for file in files:
-                    if file is not source and file.rel.removesuffix(".py").replace("/", ".").endswith(module):
+                    if file is not source and file.rel.removesuffix(".py").replace(
+                        "/", "."
+                    ).endswith(module):
                         yield from _bound(file.tree, file, [])
 
 

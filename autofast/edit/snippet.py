@@ -30,7 +30,11 @@ class Style(NamedTuple):
         """The style of a file."""
         seen: Counter[str] = Counter()
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.col_offset < len(source.lines[node.lineno - 1]):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.col_offset < len(source.lines[node.lineno - 1])
+            ):
                 seen[source.lines[node.lineno - 1][node.col_offset]] += 1
         return cls("'" if seen["'"] > seen['"'] else '"', unit)
 
@@ -97,7 +101,9 @@ def _split(template: str) -> tuple[str, Mapping[str, str]]:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(template: str, style: Style, parse: Callable[[str], cst.CSTNode]) -> tuple[cst.CSTNode, Mapping[str, str]]:
+def _parsed(
+    template: str, style: Style, parse: Callable[[str], cst.CSTNode]
+) -> tuple[cst.CSTNode, Mapping[str, str]]:
     text, names = _split(template)
     try:
         tree = parse(text)
@@ -123,7 +129,9 @@ class _Adapt(cst.CSTTransformer):
         super().__init__()
         self.style = style
 
-    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
         return requoted(updated_node, self.style.quote)
 
     def visit_FormattedString(self, node: cst.FormattedString) -> bool:
@@ -133,7 +141,9 @@ class _Adapt(cst.CSTTransformer):
         self, original_node: cst.ParenthesizedWhitespace, updated_node: cst.ParenthesizedWhitespace
     ) -> cst.ParenthesizedWhitespace:
         levels, rest = divmod(len(updated_node.last_line.value), RULES_UNIT)
-        return updated_node.with_changes(last_line=cst.SimpleWhitespace(self.style.unit * levels + " " * rest))
+        return updated_node.with_changes(
+            last_line=cst.SimpleWhitespace(self.style.unit * levels + " " * rest)
+        )
 
 
 def requoted(string: cst.SimpleString, quote: str) -> cst.SimpleString:
@@ -149,7 +159,10 @@ def without_own_quotes(string: cst.FormattedString) -> cst.FormattedString:
     if len(string.end) > 1:
         return string
     other = _Requote("'" if string.end == '"' else '"')
-    parts = [part.visit(other) if isinstance(part, cst.FormattedStringExpression) else part for part in string.parts]
+    parts = [
+        part.visit(other) if isinstance(part, cst.FormattedStringExpression) else part
+        for part in string.parts
+    ]
     return string.with_changes(parts=parts)
 
 
@@ -158,7 +171,9 @@ class _Requote(cst.CSTTransformer):
         super().__init__()
         self.quote = quote
 
-    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
         return requoted(updated_node, self.quote)
 
 

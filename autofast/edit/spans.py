@@ -13,8 +13,15 @@ def own_lines(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Span:
         return node.pattern.lineno, (node.guard or node.pattern).end_lineno or node.pattern.lineno
     if not hasattr(node, "body"):
         return node.lineno, node.end_lineno or node.lineno
-    heads = [n for name, value in ast.iter_fields(node) if name not in BLOCKS for n in _nodes(value)]
-    lines = [n.end_lineno for head in heads for n in ast.walk(head) if isinstance(n, (ast.expr, ast.arg)) and n.end_lineno]
+    heads = [
+        n for name, value in ast.iter_fields(node) if name not in BLOCKS for n in _nodes(value)
+    ]
+    lines = [
+        n.end_lineno
+        for head in heads
+        for n in ast.walk(head)
+        if isinstance(n, (ast.expr, ast.arg)) and n.end_lineno
+    ]
     starts = [d.lineno for d in getattr(node, "decorator_list", ())]
     return min([node.lineno, *starts]), max([node.lineno, *lines])
 

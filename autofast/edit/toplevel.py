@@ -23,7 +23,9 @@ class Addition:
     code: str
 
 
-def additions(source: Source, imports: Iterable[Import], helpers: Iterable[Helper]) -> Iterator[Addition]:
+def additions(
+    source: Source, imports: Iterable[Import], helpers: Iterable[Helper]
+) -> Iterator[Addition]:
     """Where the text of each new import and helper goes; in the order in which they are to stand below one statement."""
     present = set(_present(source.tree))
     new = sorted({b for edit in imports for b in parsed(edit.code) if not _is_bound(b, present)})
@@ -38,11 +40,15 @@ def additions(source: Source, imports: Iterable[Import], helpers: Iterable[Helpe
         yield Addition(max([_place_of_helper(source.tree, needs), *wanted]), helper.code)
 
 
-def _together(new: list[Binding], places: dict[Binding, int]) -> Iterator[tuple[str, list[Binding]]]:
+def _together(
+    new: list[Binding], places: dict[Binding, int]
+) -> Iterator[tuple[str, list[Binding]]]:
     """``from m import a`` and ``from m import b`` make one statement."""
     groups: dict[tuple[object, ...], list[Binding]] = {}
     for binding in new:
-        groups.setdefault((binding.module, places[binding]) if binding.is_from else (binding,), []).append(binding)
+        groups.setdefault(
+            (binding.module, places[binding]) if binding.is_from else (binding,), []
+        ).append(binding)
     for members in groups.values():
         first = members[0].code
         rest = [member.code.split(" import ", 1)[1] for member in members[1:]]
@@ -63,7 +69,12 @@ def _is_bound(binding: Binding, present: set[Binding]) -> bool:
         return True
     # `import torch.nn` binds torch as `import torch` does, and `import torch.nn` is more than `import torch`.
     plain = not binding.is_from and binding.bound == binding.module.split(".")[0]
-    return plain and any(not b.is_from and b.bound == binding.bound and f"{b.module}.".startswith(f"{binding.module}.") for b in present)
+    return plain and any(
+        not b.is_from
+        and b.bound == binding.bound
+        and f"{b.module}.".startswith(f"{binding.module}.")
+        for b in present
+    )
 
 
 # ------------------------------------------------------------------------------------------------ places
@@ -75,10 +86,21 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
     root = binding.module.split(".")[0]
     lead = _end_of_lead(tree)
     if root in sys.stdlib_module_names:
-        return max((n for n, s in enumerate(tree.body[: lead + 1]) if any(_is_standard(b) for b in bindings(s))), default=lead)
+        return max(
+            (
+                n
+                for n, s in enumerate(tree.body[: lead + 1])
+                if any(_is_standard(b) for b in bindings(s))
+            ),
+            default=lead,
+        )
     if any(b.module.split(".")[0] == root for s in tree.body[: lead + 1] for b in bindings(s)):
         return lead
-    later = (n for n, s in enumerate(tree.body) if n > lead and any(b.module.split(".")[0] == root for b in bindings(s)))
+    later = (
+        n
+        for n, s in enumerate(tree.body)
+        if n > lead and any(b.module.split(".")[0] == root for b in bindings(s))
+    )
     return _end_of_run(tree, next(later, lead))
 
 
@@ -94,7 +116,9 @@ def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:
 
 def _end_of_run(tree: ast.Module, place: int) -> int:
     """The last of the imports that follow each other from ``place`` on."""
-    while place + 1 < len(tree.body) and isinstance(tree.body[place + 1], (ast.Import, ast.ImportFrom)):
+    while place + 1 < len(tree.body) and isinstance(
+        tree.body[place + 1], (ast.Import, ast.ImportFrom)
+    ):
         place += 1
     return place
 
@@ -103,7 +127,9 @@ def _end_of_lead(tree: ast.Module) -> int:
     """The last import before the first other statement; where there is none, the docstring; else ``BEFORE_ALL``."""
     end = BEFORE_ALL
     for n, statement in enumerate(tree.body):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) or (n == 0 and _is_docstring(statement)):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) or (
+            n == 0 and _is_docstring(statement)
+        ):
             end = n
         elif not _is_dunder(statement):
             break
@@ -113,24 +139,35 @@ def _end_of_lead(tree: ast.Module) -> int:
 def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
     """The statement that code before ``statement`` must be put below after all: a docstring, or the last import from ``__future__``."""
     block = block_of(statement)
-    is_documented = isinstance(parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    is_documented = isinstance(
+        parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    )
     top = [s for s in block[:1] if is_documented and _is_docstring(s)]
     top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
     return top[-1] if any(s is statement for s in top) else None
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _is_dunder(statement: ast.stmt) -> bool:
     """``__author__ = ...``, which may stand between the docstring and the imports."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return bool(targets) and all(isinstance(t, ast.Name) and t.id.startswith("__") and t.id.endswith("__") for t in targets)
+    return bool(targets) and all(
+        isinstance(t, ast.Name) and t.id.startswith("__") and t.id.endswith("__") for t in targets
+    )
 
 
 def _is_definition(helper: Helper) -> bool:
-    return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) for s in ast.parse(helper.code).body)
+    return any(
+        isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        for s in ast.parse(helper.code).body
+    )
 
 
 def _is_defined(helper: Helper, tree: ast.Module) -> bool:
@@ -142,9 +179,19 @@ def _is_defined(helper: Helper, tree: ast.Module) -> bool:
 
 
 def _assigned(tree: ast.Module) -> set[str]:
-    return {t.id for s in tree.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+    return {
+        t.id
+        for s in tree.body
+        if isinstance(s, ast.Assign)
+        for t in s.targets
+        if isinstance(t, ast.Name)
+    }
 
 
 def _names(code: str) -> frozenset[str]:
-    loaded = {n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    loaded = {
+        n.id
+        for n in ast.walk(ast.parse(code))
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    }
     return frozenset(loaded - set(dir(builtins)))

@@ -15,12 +15,49 @@ from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of
-from autofast.model.values import Const, Dict, Ext, Func, Inst, Method, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.ops import is_in_place, is_view
 
-SHARING = frozenset({"from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack", "numpy", "to_numpy", "__array__"})
-NUMPY_WRITES = frozenset({"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"})
-NUMPY_FUNCTIONS = frozenset({"numpy.copyto", "numpy.put", "numpy.place", "numpy.putmask", "numpy.random.shuffle", "random.shuffle"})
+SHARING = frozenset(
+    {
+        "from_numpy",
+        "as_tensor",
+        "asarray",
+        "frombuffer",
+        "from_dlpack",
+        "numpy",
+        "to_numpy",
+        "__array__",
+    }
+)
+NUMPY_WRITES = frozenset(
+    {"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"}
+)
+NUMPY_FUNCTIONS = frozenset(
+    {
+        "numpy.copyto",
+        "numpy.put",
+        "numpy.place",
+        "numpy.putmask",
+        "numpy.random.shuffle",
+        "random.shuffle",
+    }
+)
 
 
 def learned(script: Script, expr: ast.expr) -> str:
@@ -30,17 +67,32 @@ def learned(script: Script, expr: ast.expr) -> str:
     for source in script.sources:
         for node in ast.walk(source.tree):
             match node:
-                case ast.Call(func=func, keywords=keywords) if any(k.arg == "requires_grad" and not is_false(k.value) for k in keywords):
-                    if not all(isinstance(t, Ref) and t.name.endswith(".Parameter") for t in script.values(func)):
+                case ast.Call(func=func, keywords=keywords) if any(
+                    k.arg == "requires_grad" and not is_false(k.value) for k in keywords
+                ):
+                    if not all(
+                        isinstance(t, Ref) and t.name.endswith(".Parameter")
+                        for t in script.values(func)
+                    ):
                         return f"may need a gradient (line {node.lineno})"
-                case ast.Attribute(value=target, attr="requires_grad_") if may_be(script, script.values(target), expr):
+                case ast.Attribute(value=target, attr="requires_grad_") if may_be(
+                    script, script.values(target), expr
+                ):
                     return f"may need a gradient (line {node.lineno})"
-                case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(script, script.values(target), expr):
+                case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(
+                    script, script.values(target), expr
+                ):
                     return f"may need a gradient (line {node.lineno})"
-                case ast.Call(func=func, args=[data, *_]) if any(_is_parameter(t) for t in script.values(func)):
-                    if not script.analysis(Memory).is_fresh(data) and may_be(script, script.values(data), expr):
+                case ast.Call(func=func, args=[data, *_]) if any(
+                    _is_parameter(t) for t in script.values(func)
+                ):
+                    if not script.analysis(Memory).is_fresh(data) and may_be(
+                        script, script.values(data), expr
+                    ):
                         return f"may be a parameter (line {node.lineno})"
-                case ast.Attribute(value=target, attr=attr) if is_view(attr) and attr not in ("to", "detach") and _is_data(script, target):
+                case ast.Attribute(value=target, attr=attr) if (
+                    is_view(attr) and attr not in ("to", "detach") and _is_data(script, target)
+                ):
                     return f"may be a view of a parameter (line {node.lineno})"
                 case ast.Subscript(value=target, ctx=ast.Load()) if _is_data(script, target):
                     return f"may be a view of a parameter (line {node.lineno})"
@@ -53,7 +105,8 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
     if not found or not all(isinstance(t, Tensor) for t in found):
         return "it is not known what is copied"
     shared = any(
-        isinstance(n, (ast.Attribute, ast.Name)) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
+        isinstance(n, (ast.Attribute, ast.Name))
+        and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
         for source in script.sources
         for n in ast.walk(source.tree)
     )
@@ -65,7 +118,9 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
     """``p.data`` or ``p.detach()``: views of it look like any tensor, and optimizers write to it."""
-    return any(isinstance(t, Tensor) and t.param == "param" and not t.grad for t in script.values(expr))
+    return any(
+        isinstance(t, Tensor) and t.param == "param" and not t.grad for t in script.values(expr)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ writes
@@ -77,8 +132,14 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
             seen.add(id(node))
             yield from ((node, target) for target in _written(script, node, shared))
     for (kind, _), site in script.log.each():
-        if is_in_place(kind.removeprefix(".")) and kind.startswith(".") and isinstance(site.node, ast.Call):
-            if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):  # getattr(x, "mul_")(2)
+        if (
+            is_in_place(kind.removeprefix("."))
+            and kind.startswith(".")
+            and isinstance(site.node, ast.Call)
+        ):
+            if not (
+                isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)
+            ):  # getattr(x, "mul_")(2)
                 yield site.node, frozenset(o.this for o in site if o.this is not None)
 
 
@@ -86,19 +147,29 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
     if isinstance(node, ast.AugAssign):
         if not isinstance(node.target, ast.Subscript):
             site = script.log.at("augment", node)
-            old: Values = frozenset().union(*(o.data["old"] for o in site)) if site is not None else script.values(node.target)
-            if not any(isinstance(t, Const) for t in old) or any(isinstance(t, Tensor) for t in old):
+            old: Values = (
+                frozenset().union(*(o.data["old"] for o in site))
+                if site is not None
+                else script.values(node.target)
+            )
+            if not any(isinstance(t, Const) for t in old) or any(
+                isinstance(t, Tensor) for t in old
+            ):
                 yield old
         return
     targets = script.analysis(Memory).written(node)
     match node:
         case ast.Attribute(ctx=ast.Store(), attr="data", value=value):
             targets.append(value)
-        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if shared and attr in NUMPY_WRITES:
+        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if (
+            shared and attr in NUMPY_WRITES
+        ):
             targets.append(value)
         case ast.Call(func=func, args=args):
             names = {t.name for t in script.values(func) if isinstance(t, Ref)}
-            if names & NUMPY_FUNCTIONS or any(n.startswith("torch.distributed.") or n.endswith(".at") for n in names):
+            if names & NUMPY_FUNCTIONS or any(
+                n.startswith("torch.distributed.") or n.endswith(".at") for n in names
+            ):
                 targets += args
     for target in targets:
         found = script.values(target)
@@ -114,7 +185,10 @@ def _is_parameter(thing: Thing) -> bool:
 # ------------------------------------------------------------------------------------------------ which tensor
 def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False) -> bool:
     """Whether ``target`` may share memory with what ``expr`` holds."""
-    made = {id(t.made) if isinstance(t, Tensor) and t.made is not None else 0 for t in script.values(expr)}
+    made = {
+        id(t.made) if isinstance(t, Tensor) and t.made is not None else 0
+        for t in script.values(expr)
+    }
     return any(_may_share(script, t, made, arrays) for t in target)
 
 
@@ -126,7 +200,9 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
             return False
         return 0 in made or thing.made is None or id(thing.made) in made
     if isinstance(thing, (Num, Method)):
-        return arrays and not (isinstance(thing, Num) and (thing.synced is not None or thing.pattern))
+        return arrays and not (
+            isinstance(thing, Num) and (thing.synced is not None or thing.pattern)
+        )
     return not isinstance(thing, (Const, Seq, Dict, Func, Inst, Ext, Ref))
 
 
@@ -138,7 +214,9 @@ def _copies(script: Script, thing: Thing) -> bool:
 
 def _collates(loader: object) -> bool:
     size, collate = given(loader, "batch_size"), given(loader, "collate_fn")  # type: ignore[arg-type]
-    return (size is None or const(size.values) is not None) and (collate is None or const(collate.values) is None)
+    return (size is None or const(size.values) is not None) and (
+        collate is None or const(collate.values) is None
+    )
 
 
 # ------------------------------------------------------------------------------------------------ when
@@ -150,12 +228,21 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
     if there is function_of(expr):
         return len(made) == 1 and _is_over(script, node, expr)
     if any(function_of(f.node) is there for o in made for f in o.stack if isinstance(f, CallFrame)):
-        calls = [[f.node for f in o.stack if isinstance(f, CallFrame) and function_of(f.node) is there] for o in made]
+        calls = [
+            [f.node for f in o.stack if isinstance(f, CallFrame) and function_of(f.node) is there]
+            for o in made
+        ]
         return all(len(found) == 1 and _is_over(script, node, found[0]) for found in calls)
-    found = [o for o in script.everything if any(isinstance(f, CallFrame) and f.func.node is there for f in o.stack)]
+    found = [
+        o
+        for o in script.everything
+        if any(isinstance(f, CallFrame) and f.func.node is there for f in o.stack)
+    ]
     return bool(found) and max(o.order for o in found) < min(o.order for o in made)
 
 
 def _is_over(script: Script, node: ast.AST, other: ast.AST) -> bool:
     """Whether, in one activation of their function, a statement never runs after (or as a part of) another one."""
-    return statement_of(node) is not statement_of(other) and not script.analysis(Flow).graph(other).may_follow(node, other)
+    return statement_of(node) is not statement_of(other) and not script.analysis(Flow).graph(
+        other
+    ).may_follow(node, other)

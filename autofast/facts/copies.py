@@ -9,13 +9,17 @@ from autofast.model.script import Script, Transfer
 from autofast.model.values import Tensor
 from autofast.rule import at
 
-PLAIN = frozenset({"device", "non_blocking", "memory_format"})  # of Tensor.to and Tensor.cuda: they leave the values alone
+PLAIN = frozenset(
+    {"device", "non_blocking", "memory_format"}
+)  # of Tensor.to and Tensor.cuda: they leave the values alone
 
 
 def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
     """The dtypes of a tensor of a batch in host memory (as in ``Tensor.dtype``); empty where ``expr`` may be anything else."""
     found = script.values(expr)
-    if not all(isinstance(t, Tensor) and t.batch and t.device != "dev" and t.rank != "?" for t in found):
+    if not all(
+        isinstance(t, Tensor) and t.batch and t.device != "dev" and t.rank != "?" for t in found
+    ):
         return set()
     return {t.dtype for t in found if isinstance(t, Tensor)}
 
@@ -27,7 +31,12 @@ def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
         return f"it is not certain that `{name}` holds integers: others are not smaller than the floats"
     if not transfer.to_device:
         return f"the device to which `{name}` goes is not known"
-    if args.open or args.loose is not None or len(args.positional) > 1 or not set(args.named) <= PLAIN:
+    if (
+        args.open
+        or args.loose is not None
+        or len(args.positional) > 1
+        or not set(args.named) <= PLAIN
+    ):
         return "the copy is given more than a device: it may be a cast as well"
     if (place := _written(script, batch)) is not None:
         return f"`{name}` is changed in place ({at(place)}), perhaps while it is copied"
@@ -36,10 +45,15 @@ def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
 
 def _written(script: Script, batch: ast.expr) -> ast.AST | None:
     """A place that writes to host memory of the batches that ``batch`` is of."""
-    loaders = frozenset[object]().union(*(t.batch for t in script.values(batch) if isinstance(t, Tensor)))
+    loaders = frozenset[object]().union(
+        *(t.batch for t in script.values(batch) if isinstance(t, Tensor))
+    )
     memory = script.analysis(Memory)
     for node in (n for source in script.sources for n in ast.walk(source.tree)):
         for target in memory.written(node):
-            if any(isinstance(t, Tensor) and t.batch & loaders and t.device != "dev" for t in script.values(target)):
+            if any(
+                isinstance(t, Tensor) and t.batch & loaders and t.device != "dev"
+                for t in script.values(target)
+            ):
                 return node
     return None

@@ -17,20 +17,63 @@ from autofast.flow.imports import bindings
 from autofast.flow.provenance import assigned, only_value
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import Source, function_of, is_switched, live, live_block, parent_of, source_of
+from autofast.model.source import (
+    Source,
+    function_of,
+    is_switched,
+    live,
+    live_block,
+    parent_of,
+    source_of,
+)
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
 from autofast.ops import reshapes
 
-GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})  # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor
-COLOUR = frozenset({"CIFAR10", "CIFAR100"})  # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list
+GREY = frozenset(
+    {"MNIST", "FashionMNIST", "KMNIST"}
+)  # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor
+COLOUR = frozenset(
+    {"CIFAR10", "CIFAR100"}
+)  # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
-EXACT_METHODS = frozenset({"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"})
+EXACT_METHODS = frozenset(
+    {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
+)
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-IN_ORDER = frozenset({f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm")})
+IN_ORDER = frozenset(
+    {
+        f"torch.{n}"
+        for n in (
+            "randn",
+            "rand",
+            "randint",
+            "zeros",
+            "ones",
+            "full",
+            "arange",
+            "linspace",
+            "eye",
+            "randperm",
+        )
+    }
+)
 JOINS = frozenset({"torch.stack", "torch.cat"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
-KEEP_ORDER = EXACT_METHODS | {"to", "detach", "sum", "mean", "argmax", "round", "cos", "sin", "exp", "view", "reshape", "flatten"}
+KEEP_ORDER = EXACT_METHODS | {
+    "to",
+    "detach",
+    "sum",
+    "mean",
+    "argmax",
+    "round",
+    "cos",
+    "sin",
+    "exp",
+    "view",
+    "reshape",
+    "flatten",
+}
 KEEP_ORDER |= {"unsqueeze", "squeeze", "repeat"}
 
 
@@ -49,18 +92,35 @@ def indexed(dataset: Dataset) -> str:
 def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
-    body = [s for s in _running(getitem.body) if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    unusual = any(isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)) for n in ast.walk(getitem))
+    body = [
+        s
+        for s in _running(getitem.body)
+        if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+    ]
+    unusual = any(
+        isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))
+        for n in ast.walk(getitem)
+    )
     if len(params) != 2 or unusual or getitem.decorator_list or not body:
         return "its __getitem__ is not a plain one"
     known: dict[str, bool] = {}
     for stmt in body[:-1]:
-        name = stmt.targets[0].id if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) else ""
-        if not isinstance(stmt, ast.Assign) or name in ("", *params) or not _rows(stmt.value, thing, params, known):
+        name = (
+            stmt.targets[0].id
+            if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name)
+            else ""
+        )
+        if (
+            not isinstance(stmt, ast.Assign)
+            or name in ("", *params)
+            or not _rows(stmt.value, thing, params, known)
+        ):
             return f"line {stmt.lineno} does more than to index tensors"
         known[name] = True
     last = body[-1]
-    if isinstance(last, ast.Return) and all(_rows(part, thing, params, known) for part in _parts_of(last.value)):
+    if isinstance(last, ast.Return) and all(
+        _rows(part, thing, params, known) for part in _parts_of(last.value)
+    ):
         return ""
     return f"line {last.lineno} does more than to index tensors"
 
@@ -83,17 +143,26 @@ def _parts_of(value: ast.expr | None) -> list[ast.expr]:
 def _rows(expr: ast.expr, thing: Inst, params: list[str], known: dict[str, bool]) -> bool:
     """``self.x[index]``, possibly with arithmetic that is the same for one row and for many."""
     match expr:
-        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)):
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)
+        ):
             held = thing.attrs.get(attr, frozenset())
-            return [this, index] == params and bool(held) and all(isinstance(t, Tensor) for t in held)
+            return (
+                [this, index] == params and bool(held) and all(isinstance(t, Tensor) for t in held)
+            )
         case ast.Name(id=name):
             return name in known
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]):
             return method in EXACT_METHODS and _rows(inner, thing, params, known)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, EXACT_OPERATORS):
             # two tensors of unlike rank would be broadcast in another way as a batch
-            left_is_number, right_is_number = isinstance(left, ast.Constant), isinstance(right, ast.Constant)
-            return left_is_number is not right_is_number and _rows(right if left_is_number else left, thing, params, known)
+            left_is_number, right_is_number = (
+                isinstance(left, ast.Constant),
+                isinstance(right, ast.Constant),
+            )
+            return left_is_number is not right_is_number and _rows(
+                right if left_is_number else left, thing, params, known
+            )
     return False
 
 
@@ -103,7 +172,9 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     ``stack`` of single rows always gives a contiguous batch; indexing a permuted tensor gives a permuted one, on which ``view`` fails.
     """
     match expr:
-        case ast.Call(keywords=keywords) if any(k.arg in (None, "memory_format", "out") for k in keywords):
+        case ast.Call(keywords=keywords) if any(
+            k.arg in (None, "memory_format", "out") for k in keywords
+        ):
             return False
         case ast.Call(func=func, args=args) if any(isinstance(t, Ref) for t in script.values(func)):
             names = {t.name if isinstance(t, Ref) else "" for t in script.values(func)}
@@ -111,23 +182,48 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 return in_order(script, args[0], depth)
             if names == {"torch.tensor"} and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers
-            parts = args[0].elts if names <= JOINS and args and isinstance(args[0], (ast.List, ast.Tuple)) else []
-            return names <= IN_ORDER or (bool(parts) and all(in_order(script, part, depth) for part in parts))
+            parts = (
+                args[0].elts
+                if names <= JOINS and args and isinstance(args[0], (ast.List, ast.Tuple))
+                else []
+            )
+            return names <= IN_ORDER or (
+                bool(parts) and all(in_order(script, part, depth) for part in parts)
+            )
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
             return attr in KEEP_ORDER and in_order(script, inner, depth)
         case ast.BinOp(left=left, right=right):
-            return all(_is_number(script, side) or in_order(script, side, depth) for side in (left, right))
+            return all(
+                _is_number(script, side) or in_order(script, side, depth) for side in (left, right)
+            )
         case ast.Compare(left=left, comparators=[right]):
-            return in_order(script, left, depth) and (_is_number(script, right) or in_order(script, right, depth))
+            return in_order(script, left, depth) and (
+                _is_number(script, right) or in_order(script, right, depth)
+            )
         case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
             return in_order(script, inner, depth)
         case ast.Name():
             value = only_value(expr) or _first_value(expr)
-            return value is not None and depth < 8 and not _is_laid_out_anew(script) and in_order(script, value, depth + 1)
+            return (
+                value is not None
+                and depth < 8
+                and not _is_laid_out_anew(script)
+                and in_order(script, value, depth + 1)
+            )
         case ast.Attribute(value=owner, attr=attr) if attr not in ("T", "mT", "H", "mH"):
-            sites = [s for s in script.log.of("set_attribute") for t in script.values(owner) if _sets(s, t, attr)]
+            sites = [
+                s
+                for s in script.log.of("set_attribute")
+                for t in script.values(owner)
+                if _sets(s, t, attr)
+            ]
             values = [assigned(s.node) for s in sites]
-            known = bool(values) and depth < 8 and all(isinstance(t, Inst) for t in script.values(owner)) and not _is_laid_out_anew(script)
+            known = (
+                bool(values)
+                and depth < 8
+                and all(isinstance(t, Inst) for t in script.values(owner))
+                and not _is_laid_out_anew(script)
+            )
             return known and all(v is not None and in_order(script, v, depth + 1) for v in values)
     return False
 
@@ -135,23 +231,42 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 def _first_value(name: ast.Name) -> ast.expr | None:
     """What a variable is set to, where all other changes of it are in place (``x += 1``)."""
     scope = function_of(name)
-    stores = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)]
+    stores = [
+        n
+        for n in ast.walk(scope)
+        if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)
+    ]
     plain = [n for n in stores if not isinstance(parent_of(n), ast.AugAssign)]
-    if len(plain) != 1 or any(function_of(n) is not scope for n in stores) or name.id in source_of(name).rebound:
+    if (
+        len(plain) != 1
+        or any(function_of(n) is not scope for n in stores)
+        or name.id in source_of(name).rebound
+    ):
         return None
-    return assigned(plain[0]) if any(plain[0] is t for t in getattr(parent_of(plain[0]), "targets", ())) else None
+    return (
+        assigned(plain[0])
+        if any(plain[0] is t for t in getattr(parent_of(plain[0]), "targets", ()))
+        else None
+    )
 
 
 def _is_laid_out_anew(script: Script) -> bool:
     """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` does that to the parameters of a module alone, which no
     data set may hold; of a tensor it makes another one."""
     nodes = (n for source in script.sources for n in ast.walk(source.tree))
-    return any(isinstance(n, ast.Attribute) and (reshapes(n.attr) or (n.attr == "data" and isinstance(n.ctx, ast.Store))) for n in nodes)
+    return any(
+        isinstance(n, ast.Attribute)
+        and (reshapes(n.attr) or (n.attr == "data" and isinstance(n.ctx, ast.Store)))
+        for n in nodes
+    )
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return bool(found) and all(isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float))) for t in found)
+    return bool(found) and all(
+        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
+        for t in found
+    )
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
@@ -159,7 +274,9 @@ def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[O
     thing = dataset.thing
     if isinstance(thing, Ext):
         made = [o for s in script.log.of("new") if s.node is thing.node for o in s]
-        return [(given.expr if not given.via else None, made) for given in thing.args.positional] or [(None, made)]
+        return [
+            (given.expr if not given.via else None, made) for given in thing.args.positional
+        ] or [(None, made)]
     found: list[tuple[ast.expr | None, list[Occurrence]]] = []
     for node in live(dataset.getitem) if dataset.getitem is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
@@ -214,9 +331,13 @@ def images(script: Script) -> dict[int, Images | str]:
                 calls[key] = thing.node
                 things.setdefault(key, []).append(thing)
                 users.setdefault(key, []).append(loader)
-    found: dict[int, Images | str] = {key: _images(script, calls[key], things[key], users[key]) for key in calls}
+    found: dict[int, Images | str] = {
+        key: _images(script, calls[key], things[key], users[key]) for key in calls
+    }
     eligible = {key: one_set for key, one_set in found.items() if isinstance(one_set, Images)}
-    trained = {i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)}
+    trained = {
+        i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)
+    }
     for key, one_set in eligible.items():
         if one_set.kind not in trained:
             found[key] = "no training loop goes through it again and again"
@@ -225,7 +346,9 @@ def images(script: Script) -> dict[int, Images | str]:
     return found
 
 
-def _images(script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]) -> Images | str:
+def _images(
+    script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]
+) -> Images | str:
     name = _short(things[0])
     transforms = {_transforms(script, thing) for thing in things}
     if len(transforms) != 1 or (composed := transforms.pop()) is None:
@@ -259,7 +382,11 @@ def _transforms(script: Script, thing: Ext) -> bool | None:
         return None
     if single.name == "torchvision.transforms.ToTensor":
         return False
-    parts = one(single.args.get(0, "transforms")) if single.name == "torchvision.transforms.Compose" else None
+    parts = (
+        one(single.args.get(0, "transforms"))
+        if single.name == "torchvision.transforms.Compose"
+        else None
+    )
     if not isinstance(parts, Seq) or not parts.items or parts.elem:
         return None
     kinds = [getattr(one(item), "name", "") for item in parts.items]
@@ -272,7 +399,9 @@ def _is_imported(call: ast.Call) -> bool:
     root: ast.expr = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    return isinstance(root, ast.Name) and any(b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt))
+    return isinstance(root, ast.Name) and any(
+        b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)
+    )
 
 
 def _is_given(thing: Ext, index: int, name: str) -> bool:
@@ -284,7 +413,9 @@ def _leads_to(thing: Thing, things: list[Ext]) -> bool:
     """The dataset itself, or a part of it that passes whole batches on."""
     if isinstance(thing, Ext) and thing.name in (SPLIT, "torch.utils.data.Subset"):
         return all(_leads_to(t, things) for t in thing.args.get(0, "dataset"))
-    return any(thing is t for t in things) or (isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets."))
+    return any(thing is t for t in things) or (
+        isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")
+    )
 
 
 def _short(thing: Ext) -> str:

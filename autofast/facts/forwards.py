@@ -65,7 +65,11 @@ class Region:
 def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:
     """The call that leads into a model: ``model.decode(z)`` rather than the layer that is called in it."""
     for frame in occurrence.stack[depth:]:
-        if isinstance(frame, CallFrame) and frame.func.owner is not None and _is_module_class(frame.func.owner):
+        if (
+            isinstance(frame, CallFrame)
+            and frame.func.owner is not None
+            and _is_module_class(frame.func.owner)
+        ):
             return frame.node
     return site.node
 
@@ -78,9 +82,16 @@ def _is_module_class(cls: Cls) -> bool:
 def training_regions(script: Script, step: Step) -> list[Region]:
     """The blocks of a training step, one for each backward that has its forward before it in the same block."""
     regions: dict[int, Region] = {}
-    for site, is_forward in [*((s, True) for s in step.forwards), *((s, False) for s in step.losses)]:
+    for site, is_forward in [
+        *((s, True) for s in step.forwards),
+        *((s, False) for s in step.losses),
+    ]:
         for occurrence in site:
-            if not inside(occurrence.stack, step.loop) and not isinstance(step.loop, ast.Module) or occurrence.grad not in ("on", "maybe"):
+            if (
+                not inside(occurrence.stack, step.loop)
+                and not isinstance(step.loop, ast.Module)
+                or occurrence.grad not in ("on", "maybe")
+            ):
                 continue
             if is_forward and not occurrence.data["outer"]:
                 continue
@@ -111,12 +122,19 @@ def _receiver(step: Step, statement: ast.stmt) -> ast.expr | None:
     """``f(x)`` in the statement ``f(x).backward()``."""
     for backward in step.backwards:
         call = backward.node
-        if isinstance(statement, ast.Expr) and statement.value is call and isinstance(call.func, ast.Attribute) and not backward.scaled:
+        if (
+            isinstance(statement, ast.Expr)
+            and statement.value is call
+            and isinstance(call.func, ast.Attribute)
+            and not backward.scaled
+        ):
             return call.func.value
     return None
 
 
-def _before_backward(script: Script, step: Step, occurrence: Occurrence, node: ast.AST) -> tuple[ast.stmt, ast.stmt, int] | None:
+def _before_backward(
+    script: Script, step: Step, occurrence: Occurrence, node: ast.AST
+) -> tuple[ast.stmt, ast.stmt, int] | None:
     """The statement of a forward, that of the backward which follows it in the same block, and the depth of that block."""
     best: tuple[int, int] | None = None
     found: tuple[ast.stmt, ast.stmt, int] | None = None
@@ -124,14 +142,19 @@ def _before_backward(script: Script, step: Step, occurrence: Occurrence, node: a
     for backward in (b for s in script.steps for b in s.backwards):
         for other in backward.site:
             depth = shared(occurrence.stack, other.stack)
-            mine, theirs = statement_at(occurrence.stack, node, depth), statement_at(other.stack, backward.node, depth)
+            mine, theirs = (
+                statement_at(occurrence.stack, node, depth),
+                statement_at(other.stack, backward.node, depth),
+            )
             here = block(theirs)
             distance = index(here, theirs) - index(here, mine)
             if index(here, mine) < 0 or distance < 0:
                 continue
             if best is None or (depth, -distance) > best:
                 best = depth, -distance
-                found = (mine, theirs, depth) if id(backward.node) in mine_too else None  # None: it belongs to a loop inside this step
+                found = (
+                    (mine, theirs, depth) if id(backward.node) in mine_too else None
+                )  # None: it belongs to a loop inside this step
     return found
 
 
@@ -172,16 +195,27 @@ def _reaches(script: Script, statement: ast.stmt, step: Step) -> bool:
 
 
 def _loaded(statement: ast.stmt) -> set[str]:
-    return {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)}
+    return {
+        ast.unparse(n)
+        for n in ast.walk(statement)
+        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
+    }
 
 
 def _stored(statement: ast.stmt) -> set[str]:
-    return {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)}
+    return {
+        ast.unparse(n)
+        for n in ast.walk(statement)
+        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
+    }
 
 
 def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
     """It computes a new tensor out of a model's output: more than picking one out of a tuple or reading a number."""
-    if not isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or statement.value is None:
+    if (
+        not isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+        or statement.value is None
+    ):
         return True
     found = script.values(statement.value)
     return any(isinstance(t, Tensor) and t.models and t.grad for t in found)
@@ -210,7 +244,9 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
                         continue
                     region = regions[id(home)] = Region(evaluation, statement, statement)
                 if index(block(region.first), statement) < 0:
-                    region.refusal = region.refusal or "its forward passes stand in different blocks"
+                    region.refusal = (
+                        region.refusal or "its forward passes stand in different blocks"
+                    )
                     continue
                 _widen(region, statement, is_forward)
                 if is_forward:
@@ -242,8 +278,12 @@ def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[a
 # ------------------------------------------------------------------------------------------------ single statements
 def is_worth(evaluation: Evaluation) -> bool:
     """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and runs more than now and then."""
-    whole = isinstance(evaluation.node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return))
-    return whole and not all(_seldom(occurrence) for site in evaluation.forwards for occurrence in site)
+    whole = isinstance(
+        evaluation.node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+    )
+    return whole and not all(
+        _seldom(occurrence) for site in evaluation.forwards for occurrence in site
+    )
 
 
 def _seldom(occurrence: Occurrence) -> bool:

@@ -15,7 +15,23 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Reason, Ref, Seq, Tensor, Thing, Unknown, const
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Reason,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    const,
+)
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal, at
 
@@ -34,9 +50,29 @@ HOOKS = frozenset(
         "register_comm_hook",
     ]
 )
-FACTS = frozenset(["shape", "dtype", "device", "is_sparse", "layout", "is_cuda", "ndim", "numel", "size", "dim", "is_contiguous", "stride"])
+FACTS = frozenset(
+    [
+        "shape",
+        "dtype",
+        "device",
+        "is_sparse",
+        "layout",
+        "is_cuda",
+        "ndim",
+        "numel",
+        "size",
+        "dim",
+        "is_contiguous",
+        "stride",
+    ]
+)
 ZEROING = frozenset(["zero_", "detach_", "requires_grad_"])
-DIFFERENTIATES = ("torch.autograd.grad", "torch.autograd.functional.", "torch.func.", "torch.autograd.gradcheck")
+DIFFERENTIATES = (
+    "torch.autograd.grad",
+    "torch.autograd.functional.",
+    "torch.func.",
+    "torch.autograd.gradcheck",
+)
 HARMLESS = (
     "torch.",
     "builtins.",
@@ -62,9 +98,7 @@ def against_scaler(script: Script) -> str:
         return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
         if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
-            return (
-                f"line {getattr(site.node, 'lineno', 1)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
-            )
+            return f"line {getattr(site.node, 'lineno', 1)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
     for node in _nodes(script):
         if isinstance(node, ast.Attribute):
             if node.attr in HOOKS:
@@ -75,7 +109,10 @@ def against_scaler(script: Script) -> str:
             return f"{node.value}() on {at(node)} would get scaled gradients"
         elif isinstance(node, ast.ClassDef):
             for base in node.bases:
-                if any(isinstance(t, Ref) and t.name.startswith("torch.autograd.") for t in script.values(base)):
+                if any(
+                    isinstance(t, Ref) and t.name.startswith("torch.autograd.")
+                    for t in script.values(base)
+                ):
                     return f"{node.name} ({at(node)}) has a backward of its own, which would get scaled gradients"
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         if kind.startswith(DIFFERENTIATES) and not _is_dead(script, site.node):
@@ -123,7 +160,11 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
             if kind == "read":
                 found += [Event("read", n, things) for n in _aliases(script, node, strict)]
         elif isinstance(node, ast.Call) and strict:
-            if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr") and _says_grad(node):
+            if (
+                isinstance(node.func, ast.Name)
+                and node.func.id in ("getattr", "setattr")
+                and _says_grad(node)
+            ):
                 raise Refusal(f"{at(node)} gets at gradients by name")
             if (event := _foreign(script, node)) is not None:
                 found.append(event)
@@ -131,7 +172,11 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
 
 
 def _says_grad(call: ast.Call) -> bool:
-    return len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and call.args[1].value in ("grad", "_grad")
+    return (
+        len(call.args) > 1
+        and isinstance(call.args[1], ast.Constant)
+        and call.args[1].value in ("grad", "_grad")
+    )
 
 
 def use_of(node: ast.Attribute) -> str:
@@ -158,7 +203,11 @@ def _is_nothing(value: ast.expr) -> bool:
     if isinstance(value, ast.IfExp):
         return _is_nothing(value.body) and _is_nothing(value.orelse)
     if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        name = (
+            value.func.attr
+            if isinstance(value.func, ast.Attribute)
+            else getattr(value.func, "id", "")
+        )
         return name in ("zeros_like", "zeros")
     return isinstance(value, ast.Constant) and value.value is None
 
@@ -167,11 +216,19 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
     """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not known; else, in words, what it is."""
     if groups := _of_groups(script, expr):
         return groups
-    mine = frozenset(t for t in script.values(expr) if not (isinstance(t, Unknown) and t.reason is Reason.UNDEFINED))
+    mine = frozenset(
+        t
+        for t in script.values(expr)
+        if not (isinstance(t, Unknown) and t.reason is Reason.UNDEFINED)
+    )
     words = f"the gradient of `{ast.unparse(expr)}`, which is not known to be a parameter"
     if not mine or not all(isinstance(t, Tensor) and t.param == "param" for t in mine):
         return _of_part(script, expr) or words
-    if isinstance(expr, ast.Name) and expr.id in free_parameters(script) and not _given(script, expr.id):
+    if (
+        isinstance(expr, ast.Name)
+        and expr.id in free_parameters(script)
+        and not _given(script, expr.id)
+    ):
         return words
     models = _models_of(script, expr)
     if not models:
@@ -205,7 +262,9 @@ def _of_part(script: Script, expr: ast.expr) -> frozenset[int]:
     found: set[int] = set()
     for over in _loops_for(script, expr) if isinstance(expr, ast.Name) else ():
         match over:
-            case ast.Call(func=ast.Attribute(value=ast.Name() as part, attr="parameters" | "named_parameters")):
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name() as part, attr="parameters" | "named_parameters")
+            ):
                 values = [d.value for d in script.analysis(Flow).reaching(part)]
                 if len(values) != 1 or values[0] is None:
                     return frozenset()
@@ -251,7 +310,11 @@ def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | No
     here, parent = target, parent_of(target)
     while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
         here, parent = parent, parent_of(parent)
-    return parent if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here else None
+    return (
+        parent
+        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here
+        else None
+    )
 
 
 def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
@@ -292,7 +355,11 @@ def _free_parameters(script: Script) -> set[str]:
 
 
 def _given(script: Script, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for o in script.optimizers for n in ast.walk(o.node))
+    return any(
+        isinstance(n, ast.Name) and n.id == name
+        for o in script.optimizers
+        for n in ast.walk(o.node)
+    )
 
 
 def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
@@ -306,13 +373,25 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
         targets: list[ast.expr] = []
         if isinstance(parent, ast.Assign):
             targets = parent.targets
-        elif isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) or isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is part:
+        elif (
+            isinstance(parent, (ast.AnnAssign, ast.NamedExpr))
+            or isinstance(parent, (ast.For, ast.comprehension))
+            and parent.iter is part
+        ):
             targets = [parent.target]
-        elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in KEEPS and part in parent.args:
+        elif (
+            isinstance(parent, ast.Call)
+            and isinstance(parent.func, ast.Attribute)
+            and parent.func.attr in KEEPS
+            and part in parent.args
+        ):
             targets = [parent.func.value]
         elif isinstance(parent, ast.Return):
             function = function_of(parent)
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(function) not in found:
+            if (
+                isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+                and id(function) not in found
+            ):
                 found[id(function)] = function
                 todo += calls.sites(function)
         for name in (n for target in targets for n in ast.walk(target)):
@@ -321,9 +400,19 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
             if not isinstance(name, ast.Name):
                 continue
             stored = isinstance(name.ctx, ast.Store)
-            uses = flow.definitions(name).uses(Definition(name.id, name)) if stored else mentions(scope_of(name), name.id)
-            for load in (n for n in uses if isinstance(n.ctx, ast.Load) and id(n) not in found and not is_none_test(n)):
-                if not (isinstance(up := parent_of(load), ast.Attribute) and up.attr in (KEEPS | FACTS)):
+            uses = (
+                flow.definitions(name).uses(Definition(name.id, name))
+                if stored
+                else mentions(scope_of(name), name.id)
+            )
+            for load in (
+                n
+                for n in uses
+                if isinstance(n.ctx, ast.Load) and id(n) not in found and not is_none_test(n)
+            ):
+                if not (
+                    isinstance(up := parent_of(load), ast.Attribute) and up.attr in (KEEPS | FACTS)
+                ):
                     found[id(load)] = load
                     todo.append(load)
     return [n for n in found.values() if isinstance(n, ast.Name)]
@@ -331,7 +420,22 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
 
 KEEPS = frozenset(["append", "extend", "insert", "add", "setdefault", "update", "appendleft"])
 SHOWS = frozenset(
-    ["zip", "list", "tuple", "enumerate", "dict", "reversed", "sorted", "iter", "next", "items", "values", "data", "detach", "view"]
+    [
+        "zip",
+        "list",
+        "tuple",
+        "enumerate",
+        "dict",
+        "reversed",
+        "sorted",
+        "iter",
+        "next",
+        "items",
+        "values",
+        "data",
+        "detach",
+        "view",
+    ]
 )
 
 
@@ -348,7 +452,11 @@ def _whole(node: ast.AST) -> ast.AST:
         if isinstance(parent, COMPREHENSIONS):
             holds = node not in parent.generators
         else:
-            holds = name in SHOWS or isinstance(parent, HOLD) or (isinstance(parent, ast.Subscript) and node is parent.value)
+            holds = (
+                name in SHOWS
+                or isinstance(parent, HOLD)
+                or (isinstance(parent, ast.Subscript) and node is parent.value)
+            )
         if not holds:
             break
         node = parent
@@ -372,11 +480,13 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
             for optimizer in script.optimizers:
                 if any(thing is t for t in optimizer.things):
                     if any(isinstance(t, Unknown) for t in callees):
-                        raise Refusal(f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known")
+                        raise Refusal(
+                            f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known"
+                        )
                     ids.add(id(thing))
-                elif any(m is p for m in unwrapped(thing) for q in optimizer.params for p in unwrapped(q)) or (
-                    isinstance(thing, Tensor) and thing.param == "param"
-                ):
+                elif any(
+                    m is p for m in unwrapped(thing) for q in optimizer.params for p in unwrapped(q)
+                ) or (isinstance(thing, Tensor) and thing.param == "param"):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None
 
@@ -389,7 +499,9 @@ def _is_harmless(callee: Thing) -> bool:
         return callee.name.startswith(HARMLESS) or callee.name.rsplit(".", 1)[-1][:1].isupper()
     if isinstance(callee, Method):
         this = callee.this
-        return isinstance(this, (Seq, Dict, Tensor, Const)) or (isinstance(this, (Ext, Ref)) and this.name.startswith(HARMLESS))
+        return isinstance(this, (Seq, Dict, Tensor, Const)) or (
+            isinstance(this, (Ext, Ref)) and this.name.startswith(HARMLESS)
+        )
     return isinstance(callee, Ext) and callee.name.startswith(HARMLESS)
 
 
@@ -398,7 +510,9 @@ def _nodes(script: Script) -> Iterator[ast.AST]:
     """The nodes of all code of the project that something may run."""
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)) and not _is_dead(script, node):
+            if isinstance(
+                node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)
+            ) and not _is_dead(script, node):
                 yield node
 
 
@@ -417,7 +531,22 @@ def _dead(script: Script) -> set[int]:
     """The ids of the functions that nothing runs, by all that is known: ``backward`` of an autograd Function is run by torch."""
     calls = script.analysis(CallGraph)
     trained = script.log.of(".backward", ".manual_backward")
-    trains = {id(f.func.node) for site in trained for o in site for f in o.stack if isinstance(f, CallFrame)}
-    nodes = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    named = (n for n in nodes if not (n.name.startswith("__") or n.name in ("forward", "backward") or n.decorator_list))
+    trains = {
+        id(f.func.node)
+        for site in trained
+        for o in site
+        for f in o.stack
+        if isinstance(f, CallFrame)
+    }
+    nodes = (
+        n
+        for source in script.sources
+        for n in ast.walk(source.tree)
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    named = (
+        n
+        for n in nodes
+        if not (n.name.startswith("__") or n.name in ("forward", "backward") or n.decorator_list)
+    )
     return {id(n) for n in named if id(n) not in trains and calls.is_unused(n)}

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator
 from autofast.flow.cfg import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
-from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack, TryFrame, below, inside
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    LoopFrame,
+    Site,
+    Stack,
+    TryFrame,
+    below,
+    inside,
+)
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
@@ -29,19 +38,38 @@ Hardsigmoid Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout MaxPool1
 AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d Flatten Unflatten Upsample PixelShuffle
 PixelUnshuffle ZeroPad2d ReflectionPad2d ReplicationPad2d"""
 _NO_GRADIENT = "argmax argmin argsort sign round floor ceil long int bool detach item size dim numel new_zeros multinomial"
-HOLDERS, WITHOUT, NO_GRADIENT = (frozenset(names.split()) for names in (_HOLDERS, _WITHOUT, _NO_GRADIENT))
+HOLDERS, WITHOUT, NO_GRADIENT = (
+    frozenset(names.split()) for names in (_HOLDERS, _WITHOUT, _NO_GRADIENT)
+)
 FACTS = frozenset({"shape", "device", "dtype", "ndim", "training", "data"})
 
 
 def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
     """What shows that a step may leave parameters of ``models`` without a gradient; empty where all of them certainly get one."""
     try:
-        reached = [x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)]
-        used = {key for x in reached if _is_called(script, step, x) for key in used_parameters(x, ())}
-        missing = next((name for model in models for x in unwrapped(model) for key, name in parameters_of(x) if key not in used), "")
+        reached = [
+            x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)
+        ]
+        used = {
+            key for x in reached if _is_called(script, step, x) for key in used_parameters(x, ())
+        }
+        missing = next(
+            (
+                name
+                for model in models
+                for x in unwrapped(model)
+                for key, name in parameters_of(x)
+                if key not in used
+            ),
+            "",
+        )
     except Refusal as why:
         return str(why)
-    return f"nothing shows that {missing} takes part in the loss of every step" if missing else _switched(script, step)
+    return (
+        f"nothing shows that {missing} takes part in the loss of every step"
+        if missing
+        else _switched(script, step)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what has parameters
@@ -59,7 +87,9 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
         if isinstance(part, (Seq, Dict)):
             todo.extend(part.any())
         elif isinstance(part, Inst) and is_module(part):
-            if "?" in part.cls.external or any(n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external):
+            if "?" in part.cls.external or any(
+                n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external
+            ):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             for name, found in part.attrs.items():
                 if any(isinstance(t, Tensor) and t.param == "param" for t in found):
@@ -72,7 +102,9 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
             if short not in HOLDERS | WITHOUT or not part.name.startswith("torch.nn."):
                 raise Refusal(f"which parameters {short} uses in each step is not known")
             if "bidirectional" in part.args.named:
-                raise Refusal(f"{short} runs in two directions, of which the loss need not use both")
+                raise Refusal(
+                    f"{short} runs in two directions, of which the loss need not use both"
+                )
             if short in HOLDERS:
                 yield (id(part), ""), f"{short} of line {getattr(part.node, 'lineno', 0)}"
 
@@ -81,7 +113,9 @@ def _held(container: Ext) -> list[Thing]:
     """The modules in a Sequential, ModuleList or ModuleDict."""
     held = [t for g in container.args.positional for t in g.values]
     if container.args.open or any(isinstance(t, Unknown) for t in held):
-        raise Refusal(f"what {container.name.rsplit('.', 1)[-1]} of line {getattr(container.node, 'lineno', 0)} holds is not known")
+        raise Refusal(
+            f"what {container.name.rsplit('.', 1)[-1]} of line {getattr(container.node, 'lineno', 0)} holds is not known"
+        )
     return held
 
 
@@ -94,7 +128,11 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
     if isinstance(module, (Seq, Dict)):
         return {key for t in module.any() for key in used_parameters(t, above)}
     if isinstance(module, Ext):
-        return {key for t in _held(module) for key in used_parameters(t, above)} if module.name in CONTAINERS else {(id(module), "")}
+        return (
+            {key for t in _held(module) for key in used_parameters(t, above)}
+            if module.name in CONTAINERS
+            else {(id(module), "")}
+        )
     if not isinstance(module, Inst):
         return set()
     forward = [f for f in module.cls.find("forward") or () if isinstance(f, Func)]
@@ -111,7 +149,11 @@ def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
             keys.add((id(this), name))
             keys |= {key for t in found for key in used_parameters(t, above)}
         elif not found:
-            methods = [f for f in this.cls.find(name) or () if isinstance(f, Func) and id(f.node) not in above]
+            methods = [
+                f
+                for f in this.cls.find(name) or ()
+                if isinstance(f, Func) and id(f.node) not in above
+            ]
             keys |= {key for f in methods for key in _of_method(this, f, (*above, id(f.node)))}
     return keys
 
@@ -124,11 +166,15 @@ class Slice:
         self.attributes: set[str] = set()
         self.needed: set[str] = set()
         body = function.body
-        returns = [n for n in ast.walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))]
+        returns = [
+            n for n in ast.walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
+        ]
         if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
             raise Refusal(f"{function.name}() (line {function.lineno}) does not end in one place")
         if isinstance(body[-1].value, (ast.Tuple, ast.List, ast.Dict)):
-            raise Refusal(f"{function.name}() (line {function.lineno}) returns several values, and the loss need not use all of them")
+            raise Refusal(
+                f"{function.name}() (line {function.lineno}) returns several values, and the loss need not use all of them"
+            )
         self.take(body[-1].value)
         self.block(body[:-1])
 
@@ -162,8 +208,12 @@ class Slice:
                 raise Refusal(f"line {stmt.lineno} may leave a layer out")
 
     def has_layers(self, node: ast.AST) -> bool:
-        return any(isinstance(n, ast.Attribute) and self.is_this(n.value) and n.attr not in FACTS for n in ast.walk(node)) or any(
-            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in self.needed for n in ast.walk(node)
+        return any(
+            isinstance(n, ast.Attribute) and self.is_this(n.value) and n.attr not in FACTS
+            for n in ast.walk(node)
+        ) or any(
+            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in self.needed
+            for n in ast.walk(node)
         )
 
     def is_this(self, node: ast.AST) -> bool:
@@ -182,7 +232,9 @@ class Slice:
                     self.take(value)
                 return
             case ast.Subscript(value=value):
-                if not (isinstance(value, ast.Attribute) and self.is_this(value.value)):  # self.layers[i] is one of them
+                if not (
+                    isinstance(value, ast.Attribute) and self.is_this(value.value)
+                ):  # self.layers[i] is one of them
                     self.take(value)
                 return
             case ast.Name(id=name):
@@ -200,20 +252,38 @@ def _always(step: Step, backward: Backward) -> bool:
 def _makers(backward: Backward) -> frozenset[Thing]:
     """The models behind the loss, whichever way it was computed."""
     every = [t.models for t in backward.tensors]
-    return frozenset.intersection(*every) if every and all(t.grad for t in backward.tensors) else frozenset()
+    return (
+        frozenset.intersection(*every)
+        if every and all(t.grad for t in backward.tensors)
+        else frozenset()
+    )
 
 
 def _conditions(stack: Stack) -> bool:
-    return any(isinstance(f, TryFrame) or (isinstance(f, BranchFrame) and not f.known) for f in stack)
+    return any(
+        isinstance(f, TryFrame) or (isinstance(f, BranchFrame) and not f.known) for f in stack
+    )
 
 
 def _is_called(script: Script, step: Step, model: Thing) -> bool:
     """One call of the model, with gradients, runs in every iteration."""
     for site in step.forwards:
         for o in site:
-            mine = o.this is not None and any(x is model for x in unwrapped(o.this)) and inside(o.stack, step.loop) and o.grad == "on"
-            if mine and isinstance(site.node, ast.Call) and not _conditions(below(o.stack, step.loop)):
-                calls = [site.node, *(f.node for f in below(o.stack, step.loop) if isinstance(f, CallFrame))]
+            mine = (
+                o.this is not None
+                and any(x is model for x in unwrapped(o.this))
+                and inside(o.stack, step.loop)
+                and o.grad == "on"
+            )
+            if (
+                mine
+                and isinstance(site.node, ast.Call)
+                and not _conditions(below(o.stack, step.loop))
+            ):
+                calls = [
+                    site.node,
+                    *(f.node for f in below(o.stack, step.loop) if isinstance(f, CallFrame)),
+                ]
                 single = len([t for t in script.values(site.node.func) if is_module(t)]) == 1
                 if single and not any(_left_before(script, step, call) for call in calls):
                     return True
@@ -229,14 +299,22 @@ def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
 
 def _switched(script: Script, step: Step) -> str:
     """A place in the step that cuts results off from their gradients, or switches parameters on and off."""
-    for site in script.log.of(".detach", ".detach_", ".requires_grad_", "tensor_write", "set_attribute"):
+    for site in script.log.of(
+        ".detach", ".detach_", ".requires_grad_", "tensor_write", "set_attribute"
+    ):
         for o in site:
             if not inside(o.stack, step.loop):
                 continue
             line = getattr(site.node, "lineno", 0)
             if o.data.get("name") == "requires_grad" or site.kind == ".requires_grad_":
                 return f"line {line} switches gradients on and off"
-            if site.kind.startswith(".detach") and isinstance(o.this, Tensor) and o.this.models and o.this.grad and not o.this.loss:
+            if (
+                site.kind.startswith(".detach")
+                and isinstance(o.this, Tensor)
+                and o.this.models
+                and o.this.grad
+                and not o.this.loss
+            ):
                 return f"line {line} detaches a result, so that what made it may get no gradient"
     return ""
 
@@ -246,7 +324,11 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
     """A sign that some parameters get their first gradient later than others; empty where there is none (which is no proof)."""
     wanted = {id(x): x for t in models for x in unwrapped(t)}
     mine = [m for m in script.models if id(m.thing) in wanted]
-    if not wanted or any(isinstance(t, Unknown) for t in wanted.values()) or len(mine) < len(wanted):
+    if (
+        not wanted
+        or any(isinstance(t, Unknown) for t in wanted.values())
+        or len(mine) < len(wanted)
+    ):
         return "what the optimizer updates is not known, and so whether all of it gets gradients from the first step on"
     for model in mine:
         if model.unknown or _is_foreign(model.layers):
@@ -259,18 +341,27 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
 
 def _is_foreign(layers: Iterable[str]) -> bool:
     """Models of libraries other than torch and torchvision, which may leave layers out at random."""
-    return any("." in name and not name.startswith("torchvision.models.") for name in layers) or "create_model" in layers
+    return (
+        any("." in name and not name.startswith("torchvision.models.") for name in layers)
+        or "create_model" in layers
+    )
 
 
 def _varies(script: Script, cls: ast.ClassDef) -> int:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
-        calls = [n for n in ast.walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)]
+        calls = [
+            n for n in ast.walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)
+        ]
         graph = script.analysis(Flow).graph(method)
         for node in ast.walk(method) if calls else ():
-            if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(script, cls, method, node.test):
+            if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(
+                script, cls, method, node.test
+            ):
                 inside_it = {id(n) for n in ast.walk(node)}
-                leaves = any(isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in ast.walk(node))
+                leaves = any(
+                    isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in ast.walk(node)
+                )
                 if any(id(c) in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return node.lineno
         for call in calls:
@@ -292,9 +383,21 @@ def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast
     asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
     calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
-    changed = {n.attr for f in setters for n in ast.walk(f) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    library = all(bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found) for n in names)
-    return library and all(script.values(c.func) <= ASKS and script.values(c.func) for c in calls) and not asked & changed
+    changed = {
+        n.attr
+        for f in setters
+        for n in ast.walk(f)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
+    library = all(
+        bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found)
+        for n in names
+    )
+    return (
+        library
+        and all(script.values(c.func) <= ASKS and script.values(c.func) for c in calls)
+        and not asked & changed
+    )
 
 
 ASKS = frozenset(Ref(f"builtins.{n}") for n in ("isinstance", "len", "hasattr", "bool"))
@@ -308,10 +411,16 @@ def _is_this(method: ast.FunctionDef, name: ast.Name) -> bool:
 def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
     """A constant, or the variable of a loop: every element has its turn."""
     loops = {
-        n.id for f in ast.walk(method) if isinstance(f, (ast.For, ast.comprehension)) for n in ast.walk(f.target) if isinstance(n, ast.Name)
+        n.id
+        for f in ast.walk(method)
+        if isinstance(f, (ast.For, ast.comprehension))
+        for n in ast.walk(f.target)
+        if isinstance(n, ast.Name)
     }
     names = [n for n in ast.walk(index) if isinstance(n, ast.Name)]
-    return all(n.id in loops or _is_this(method, n) for n in names) and not any(isinstance(n, ast.Call) for n in ast.walk(index))
+    return all(n.id in loops or _is_this(method, n) for n in names) and not any(
+        isinstance(n, ast.Call) for n in ast.walk(index)
+    )
 
 
 def _later_in_steps(script: Script, wanted: set[int]) -> str:
@@ -319,19 +428,42 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
     for step in script.steps:
         around = {id(f.node) for f in step.stack if isinstance(f, LoopFrame)}
         for site in script.log.of(".requires_grad_", "tensor_write", "set_attribute"):
-            switches = site.kind == ".requires_grad_" or any(o.data.get("name") == "requires_grad" for o in site)
+            switches = site.kind == ".requires_grad_" or any(
+                o.data.get("name") == "requires_grad" for o in site
+            )
             if switches and any(id(f.node) in around for o in site for f in o.stack):
                 return f"line {getattr(site.node, 'lineno', 0)} switches gradients on or off while training"
         for site in step.forwards:
             for o in site:
                 mine = o.this is not None and any(id(x) in wanted for x in unwrapped(o.this))
-                if mine and inside(o.stack, step.loop) and not _is_unconditional(step.forwards, o.this, step):
+                if (
+                    mine
+                    and inside(o.stack, step.loop)
+                    and not _is_unconditional(step.forwards, o.this, step)
+                ):
                     return f"not every step calls what is called on line {getattr(site.node, 'lineno', 0)}"
     return ""
 
 
 def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> bool:
     """Some call of the model stands under no condition, or one stands in each arm of the same condition."""
-    ways = [below(o.stack, step.loop) for s in sites for o in s if o.this is model and inside(o.stack, step.loop)]
-    arms = {(id(f.node), f.arm) for way in ways for f in way if isinstance(f, BranchFrame) and not f.known}
-    return any(all((id(f.node), not f.arm) in arms for f in way if isinstance(f, BranchFrame) and not f.known) for way in ways)
+    ways = [
+        below(o.stack, step.loop)
+        for s in sites
+        for o in s
+        if o.this is model and inside(o.stack, step.loop)
+    ]
+    arms = {
+        (id(f.node), f.arm)
+        for way in ways
+        for f in way
+        if isinstance(f, BranchFrame) and not f.known
+    }
+    return any(
+        all(
+            (id(f.node), not f.arm) in arms
+            for f in way
+            if isinstance(f, BranchFrame) and not f.known
+        )
+        for way in ways
+    )

@@ -67,18 +67,28 @@ METHODS = re.compile(
     r"torchvision\.transforms\.[\w.]+\.save|tqdm(\.\w+)*\.write|torch\.jit\.[\w.]+\.save|numpy\.[\w.]+\.(tofile|dump)|"
     r"wandb\.[\w.]+\.(log|finish|watch|save)|mlflow\.[\w.]+|torch\.profiler\.[\w.]+\.export_\w+"
 )
-WRITERS = re.compile(r"(torch\.utils\.tensorboard|tensorboardX)(\.writer)?\.SummaryWriter|wandb\.init")
+WRITERS = re.compile(
+    r"(torch\.utils\.tensorboard|tensorboardX)(\.writer)?\.SummaryWriter|wandb\.init"
+)
 BARS = re.compile(r"tqdm(\.\w+)*\.(tqdm|trange)")
-DOWNLOADS = re.compile(r"(torchvision|torchaudio)\.datasets\.\w+|torch\.hub\.load|urllib\.request\.urlretrieve|torchtext\.datasets\.\w+")
+DOWNLOADS = re.compile(
+    r"(torchvision|torchaudio)\.datasets\.\w+|torch\.hub\.load|urllib\.request\.urlretrieve|torchtext\.datasets\.\w+"
+)
 FORBIDDEN = re.compile(
     r"builtins\.input|os\.(system|popen|fork|kill|exec\w*|spawn\w*|_exit|chdir)|subprocess\.\w+|multiprocessing\.(Process|Pool|Queue|Manager)|"
     r"torch\.multiprocessing\.\w+|threading\.\w+|concurrent\.\w[\w.]*|socket\.socket|smtplib\.\w+|requests\.\w+|gdown\.\w+|ftplib\.\w+|"
     r"urllib\.request\.(urlopen|Request)|builtins\.(exec|eval|breakpoint)|pdb\.\w+|signal\.\w+|atexit\.\w+|optuna\.\w+|ray\.\w[\w.]*"
 )
 ASKING = frozenset({"os.popen", "subprocess.check_output", "subprocess.getoutput"})
-COMMANDS = re.compile(r"(stty size|tput cols|tput lines|nvidia-smi|hostname|uname|git (rev-parse|describe|log|status|diff))\b[^|;&><`$]*")
-FILES = re.compile(r"logging\.FileHandler|logging\.handlers\.\w*FileHandler|builtins\.open|io\.open|gzip\.open|codecs\.open|h5py\.File")
-READS = re.compile(r"torch\.load|numpy\.load\w*|pickle\.load|json\.load|pandas\.read_\w+|yaml\.\w*load\w*|joblib\.load|PIL\.Image\.open")
+COMMANDS = re.compile(
+    r"(stty size|tput cols|tput lines|nvidia-smi|hostname|uname|git (rev-parse|describe|log|status|diff))\b[^|;&><`$]*"
+)
+FILES = re.compile(
+    r"logging\.FileHandler|logging\.handlers\.\w*FileHandler|builtins\.open|io\.open|gzip\.open|codecs\.open|h5py\.File"
+)
+READS = re.compile(
+    r"torch\.load|numpy\.load\w*|pickle\.load|json\.load|pandas\.read_\w+|yaml\.\w*load\w*|joblib\.load|PIL\.Image\.open"
+)
 ASKS = re.compile(
     r"os\.path\.(exists|isfile|isdir|getsize|getmtime)|os\.(listdir|walk|scandir|stat)|glob\.i?glob|"
     r"pathlib\.\w*Path\.(exists|is_file|is_dir|glob|rglob|iterdir|stat)"
@@ -134,7 +144,9 @@ def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
 def _kind(script: Script, call: ast.Call, name: str) -> str:
     if FORBIDDEN.fullmatch(name):
         return "" if name in ASKING and _only_asks(script, call) else "forbidden"
-    if WRITERS.fullmatch(name) and not (name == "wandb.init" and isinstance(parent_of(call), ast.Expr)):
+    if WRITERS.fullmatch(name) and not (
+        name == "wandb.init" and isinstance(parent_of(call), ast.Expr)
+    ):
         return "writer"
     if BARS.fullmatch(name):
         return "bar"
@@ -142,27 +154,43 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
         return _opened(script, call, name)
     if name == "logging.basicConfig":
         return "file" if any(k.arg == "filename" for k in call.keywords) else ""
-    if name in ("os.makedirs", "pathlib.Path.mkdir") and const(_argument(script, call, "exist_ok")) is True:
+    if (
+        name in ("os.makedirs", "pathlib.Path.mkdir")
+        and const(_argument(script, call, "exist_ok")) is True
+    ):
         return ""
     if GUARDED.fullmatch(name) or METHODS.fullmatch(name):
         return "guard"
     if DOWNLOADS.fullmatch(name):
         given = _argument(script, call, "download")
-        return "" if name.startswith(("torchvision", "torchaudio")) and (not given or const(given) is False) else "download"
+        return (
+            ""
+            if name.startswith(("torchvision", "torchaudio"))
+            and (not given or const(given) is False)
+            else "download"
+        )
     if READS.fullmatch(name):
         return "read"
     if ASKS.fullmatch(name):
         return "ask"
     if name == "?":
-        return "unknown" if isinstance(parent_of(call), ast.Expr) else ""  # what does something and gives nothing back
+        return (
+            "unknown" if isinstance(parent_of(call), ast.Expr) else ""
+        )  # what does something and gives nothing back
     return "" if f"{name}.".startswith(HARMLESS) else "unknown"
 
 
 def _only_asks(script: Script, call: ast.Call) -> bool:
     """A command that says something and changes nothing."""
     command = call.args[0] if call.args else None
-    if isinstance(command, ast.List) and all(isinstance(e, ast.Constant) and isinstance(e.value, str) for e in command.elts):
-        text = " ".join(e.value for e in command.elts if isinstance(e, ast.Constant) and isinstance(e.value, str))
+    if isinstance(command, ast.List) and all(
+        isinstance(e, ast.Constant) and isinstance(e.value, str) for e in command.elts
+    ):
+        text = " ".join(
+            e.value
+            for e in command.elts
+            if isinstance(e, ast.Constant) and isinstance(e.value, str)
+        )
         return COMMANDS.fullmatch(text) is not None
     found = const(script.values(command)) if command is not None else None
     return isinstance(found, str) and COMMANDS.fullmatch(found) is not None
@@ -178,7 +206,11 @@ def name_of(thing: object) -> str:
         case Func() | Bound() | Cls() | Inst() | Partial():
             return ""
         case Ext():
-            return "" if thing.name.startswith(("torch.", "builtins.super")) else f"{thing.name}.__call__"
+            return (
+                ""
+                if thing.name.startswith(("torch.", "builtins.super"))
+                else f"{thing.name}.__call__"
+            )
         case Unknown():
             return _of_unknown(thing, "__call__")
     return ""
@@ -191,7 +223,9 @@ def _method(this: object, name: str) -> str:
         case Unknown():
             return _of_unknown(this, name)
         case Num() | Const() | Tensor() | Seq() | Dict():
-            return f"numpy.ndarray.{name}" if name == "tofile" else ""  # files have been opened by a call that is seen
+            return (
+                f"numpy.ndarray.{name}" if name == "tofile" else ""
+            )  # files have been opened by a call that is seen
         case Ref():
             return f"{this.name}.{name}"
     return ""
@@ -209,7 +243,9 @@ def _of_unknown(this: Unknown, method: str) -> str:
 def _opened(script: Script, call: ast.Call, name: str) -> str:
     if name.startswith("logging."):
         return "file"
-    given = [*script.values(call.args[1])] if len(call.args) > 1 else [*_argument(script, call, "mode")]
+    given = (
+        [*script.values(call.args[1])] if len(call.args) > 1 else [*_argument(script, call, "mode")]
+    )
     if not given:
         return "read"
     modes = [t.value for t in given if isinstance(t, Const)]

@@ -10,16 +10,53 @@ from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
-from autofast.model.values import Arg, Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const, ordered
+from autofast.model.values import (
+    Arg,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    ordered,
+)
 
 FLAG = "torch.backends.cudnn.benchmark"
 
 
-CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "torchvision.models.")
+CONVOLUTIONS = (
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "torchvision.models.",
+)
 
 
 # all images alike
-ONE_SIZE = frozenset(["MNIST", "FashionMNIST", "KMNIST", "EMNIST", "QMNIST", "CIFAR10", "CIFAR100", "SVHN", "STL10", "USPS", "FakeData"])
+ONE_SIZE = frozenset(
+    [
+        "MNIST",
+        "FashionMNIST",
+        "KMNIST",
+        "EMNIST",
+        "QMNIST",
+        "CIFAR10",
+        "CIFAR100",
+        "SVHN",
+        "STL10",
+        "USPS",
+        "FakeData",
+    ]
+)
 
 
 CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", "TenCrop"])
@@ -36,7 +73,9 @@ def varying(script: Script) -> str:
     for site in script.calls("torch.nn.functional.interpolate", "torch.nn.functional.upsample"):
         for occurrence in site:
             inner = {f.func.name for f in occurrence.stack if isinstance(f, CallFrame)}
-            if "forward" not in inner and any(inside(occurrence.stack, step.loop) for step in script.steps):
+            if "forward" not in inner and any(
+                inside(occurrence.stack, step.loop) for step in script.steps
+            ):
                 return f"batches are resized on line {getattr(site.node, 'lineno', 0)} of {source_of(site.node).rel}"
     return ""
 
@@ -45,7 +84,12 @@ def varies(script: Script, loader: Loader) -> str:
     """Why batches of this loader may have other shapes from one to the next."""
     for given in ("collate_fn", "batch_sampler"):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
-            if given == "collate_fn" and loader.datasets and all(_stacks(loader, d) for d in loader.datasets) and _collates(script, loader):
+            if (
+                given == "collate_fn"
+                and loader.datasets
+                and all(_stacks(loader, d) for d in loader.datasets)
+                and _collates(script, loader)
+            ):
                 continue
             return f"the loader on line {loader.node.lineno} has its own {given}, which may pad batches to different sizes"
     if not loader.datasets:
@@ -60,22 +104,42 @@ def _stacks(loader: Loader, dataset: Dataset) -> bool:
     """Any two items may meet in a batch, and the default collate function stacks only what has one shape."""
     sizes = loader.args.get(1, "batch_size")
     many = [t.default if isinstance(t, Arg) else frozenset({t}) for t in sizes]
-    mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(t != Const(None) for t in loader.args.get(3, "sampler"))
+    mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
+        t != Const(None) for t in loader.args.get(3, "sampler")
+    )
     constant = not (dataset.iterable or dataset.writes or dataset.set_outside or dataset.unknown)
-    return mixes and constant and bool(many) and all(isinstance(n := const(v), int) and n > 1 for v in many)
+    return (
+        mixes
+        and constant
+        and bool(many)
+        and all(isinstance(n := const(v), int) and n > 1 for v in many)
+    )
 
 
 def _collates(script: Script, loader: Loader) -> bool:
     """Its own collate function stacks one thing of each item, and all else in the batch are whole numbers, which nothing convolves."""
     for thing in loader.args.get(-1, "collate_fn"):
-        if not isinstance(thing, Func) or not isinstance(thing.node, ast.FunctionDef) or len(thing.node.args.args) != 1:
+        if (
+            not isinstance(thing, Func)
+            or not isinstance(thing.node, ast.FunctionDef)
+            or len(thing.node.args.args) != 1
+        ):
             return False
-        last, returns = thing.node.body[-1], [n for n in ast.walk(thing.node) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))]
+        last, returns = (
+            thing.node.body[-1],
+            [
+                n
+                for n in ast.walk(thing.node)
+                if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
+            ],
+        )
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
         parts = last.value.elts if isinstance(last.value, (ast.Tuple, ast.List)) else [last.value]
         stacks = [_is_stack(script, thing.node, p) for p in parts]
-        if not any(stacks) or not all(stack or _whole(script, p) for stack, p in zip(stacks, parts, strict=True)):
+        if not any(stacks) or not all(
+            stack or _whole(script, p) for stack, p in zip(stacks, parts, strict=True)
+        ):
             return False
     return True
 
@@ -85,32 +149,62 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
     flow = script.analysis(Flow)
     if isinstance(expr, ast.Name):
         values = [d.value for d in flow.reaching(expr)]
-        return len(values) == 1 and isinstance(values[0], ast.Call) and _is_stack(script, function, values[0])
-    if not isinstance(expr, ast.Call) or script.values(expr.func) != {Ref("torch.stack")} or not expr.args:
+        return (
+            len(values) == 1
+            and isinstance(values[0], ast.Call)
+            and _is_stack(script, function, values[0])
+        )
+    if (
+        not isinstance(expr, ast.Call)
+        or script.values(expr.func) != {Ref("torch.stack")}
+        or not expr.args
+    ):
         return False
     batch, given = function.args.args[0].arg, expr.args[0]
     if isinstance(given, (ast.ListComp, ast.GeneratorExp)):
-        return len(given.generators) == 1 and not given.generators[0].ifs and _is_named(given.generators[0].iter, batch)
+        return (
+            len(given.generators) == 1
+            and not given.generators[0].ifs
+            and _is_named(given.generators[0].iter, batch)
+        )
     for definition in flow.reaching(given) if isinstance(given, ast.Name) else ():
         match bound_to(definition.node)[0]:
-            case ast.Call(func=func, args=[ast.Starred(value=held)]) if Ref("builtins.zip") in script.values(func):
+            case ast.Call(func=func, args=[ast.Starred(value=held)]) if Ref(
+                "builtins.zip"
+            ) in script.values(func):
                 return _is_named(held, batch)
     for statement in function.body:
         match statement:
             case ast.For(iter=over, body=body) if _is_named(over, batch):
-                appends = [s.value.func for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-                if any(isinstance(f, ast.Attribute) and f.attr == "append" and ast.unparse(f.value) == ast.unparse(given) for f in appends):
-                    return not any(isinstance(n, (ast.Continue, ast.Break)) for n in ast.walk(statement))
+                appends = [
+                    s.value.func
+                    for s in body
+                    if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
+                ]
+                if any(
+                    isinstance(f, ast.Attribute)
+                    and f.attr == "append"
+                    and ast.unparse(f.value) == ast.unparse(given)
+                    for f in appends
+                ):
+                    return not any(
+                        isinstance(n, (ast.Continue, ast.Break)) for n in ast.walk(statement)
+                    )
     return False
 
 
 def _whole(script: Script, expr: ast.expr) -> bool:
     """Whole numbers only: a tensor of them, or a list."""
-    if isinstance(expr, ast.Call) and script.values(expr.func) <= {Ref("torch.LongTensor"), Ref("torch.IntTensor")}:
+    if isinstance(expr, ast.Call) and script.values(expr.func) <= {
+        Ref("torch.LongTensor"),
+        Ref("torch.IntTensor"),
+    }:
         return script.reached(expr)
     found = script.values(expr)
     things = [t for thing in found for t in (thing.any() if isinstance(thing, Seq) else (thing,))]
-    return bool(found) and all((isinstance(t, Tensor) and t.dtype == "int") or isinstance(t, (Num, Const)) for t in things)
+    return bool(found) and all(
+        (isinstance(t, Tensor) and t.dtype == "int") or isinstance(t, (Num, Const)) for t in things
+    )
 
 
 def _is_named(expr: ast.expr, name: str) -> bool:
@@ -123,7 +217,9 @@ def one_size(dataset: Dataset) -> bool:
     if not indexed(dataset):
         return True
     if isinstance(thing, Ext):
-        given = frozenset(t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values)
+        given = frozenset(
+            t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values
+        )
         sizes = _sizes(given)
         return False not in sizes if sizes or thing.name.rsplit(".", 1)[-1] in ONE_SIZE else False
     if isinstance(thing, Inst):
@@ -151,9 +247,17 @@ def _steps(thing: Ext) -> list[Thing]:
     inner: list[Thing] = []
     for given in thing.args.positional:
         for part in given.values:
-            elements = part.items if isinstance(part, Seq) and part.items is not None else (part.any(),) if isinstance(part, Seq) else ()
+            elements = (
+                part.items
+                if isinstance(part, Seq) and part.items is not None
+                else (part.any(),)
+                if isinstance(part, Seq)
+                else ()
+            )
             for element in elements:
-                inner += [s for t in ordered(element) for s in (_steps(t) if isinstance(t, Ext) else [t])]
+                inner += [
+                    s for t in ordered(element) for s in (_steps(t) if isinstance(t, Ext) else [t])
+                ]
     return inner
 
 
@@ -166,7 +270,10 @@ def _word(step: Thing) -> bool | None:
     short = step.name.rsplit(".", 1)[-1]
     if short in CROPS:
         return True
-    if short in ("Resize", "Scale"):  # Resize(256) keeps the ratio of the sides: only a pair fixes both
+    if short in (
+        "Resize",
+        "Scale",
+    ):  # Resize(256) keeps the ratio of the sides: only a pair fixes both
         size = step.args.get(0, "size")
         pair = any(isinstance(t, Seq) for t in size) or isinstance(const(size), tuple)
         return pair or None

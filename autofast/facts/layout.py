@@ -29,10 +29,33 @@ DROPOUT = (
     "*",
 )  # of torchvision: draw masks in forward
 ELEMENTWISE = frozenset(
-    {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "SiLU", "Mish", "Hardswish", "Tanh", "Sigmoid", "Identity"}
+    {
+        "ReLU",
+        "ReLU6",
+        "LeakyReLU",
+        "PReLU",
+        "ELU",
+        "SELU",
+        "GELU",
+        "SiLU",
+        "Mish",
+        "Hardswish",
+        "Tanh",
+        "Sigmoid",
+        "Identity",
+    }
 )
 ELEMENTWISE |= {"Dropout", "Dropout2d"}
-LAYOUT_READS = (".stride", ".data_ptr", ".as_strided", ".as_strided_", ".storage", ".untyped_storage", "torch.as_strided", ".numpy")
+LAYOUT_READS = (
+    ".stride",
+    ".data_ptr",
+    ".as_strided",
+    ".as_strided_",
+    ".storage",
+    ".untyped_storage",
+    "torch.as_strided",
+    ".numpy",
+)
 DRAWS = (
     "torch.randn_like",
     "torch.rand_like",
@@ -53,8 +76,14 @@ def is_convolutional(model: Model) -> bool:
     vision = [layer.removeprefix(VISION) for layer in model.layers if layer.startswith(VISION)]
     if isinstance(model.thing, Ext) and model.thing.name == "timm.create_model":
         named = const(model.thing.args.get(0, "model_name"))
-        return isinstance(named, str) and named.startswith(names.ONE_TENSOR) and not named.startswith(NO_CONVOLUTIONS)
-    return bool(model.layers & CONVOLUTIONS) or any(not layer.startswith(NO_CONVOLUTIONS) for layer in vision)
+        return (
+            isinstance(named, str)
+            and named.startswith(names.ONE_TENSOR)
+            and not named.startswith(NO_CONVOLUTIONS)
+        )
+    return bool(model.layers & CONVOLUTIONS) or any(
+        not layer.startswith(NO_CONVOLUTIONS) for layer in vision
+    )
 
 
 def against(script: Script, model: Model, code: Code) -> str:
@@ -83,7 +112,11 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     for site in model.forwards:
         for occurrence in site:
-            given = occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+            given = (
+                occurrence.args.positional[0].values
+                if occurrence.args is not None and occurrence.args.positional
+                else frozenset()
+            )
             if any(isinstance(t, Inst) for t in given):
                 return f"its input on line {line_of(site.node)} is no plain tensor"
     return ""
@@ -92,12 +125,16 @@ def against(script: Script, model: Model, code: Code) -> str:
 def draws(script: Script, model: Model, code: Code, since: int) -> bool:
     """Random numbers are put into tensors of this layout, in another order then: dropout, or weights that are filled after ``since``."""
     names = {name.removeprefix(VISION) for name in model.layers if name.startswith(VISION)}
-    if model.layers & {"Dropout", "AlphaDropout", "FeatureAlphaDropout"} or any(n.startswith(DROPOUT) for n in names):
+    if model.layers & {"Dropout", "AlphaDropout", "FeatureAlphaDropout"} or any(
+        n.startswith(DROPOUT) for n in names
+    ):
         return True
     if any(True for _ in code.events(*DRAWS)):
         return True
     fills = [
-        s for (kind, _), s in script.log._sites.items() if kind.startswith("torch.nn.init.") or kind in (".apply", ".normal_", ".uniform_")
+        s
+        for (kind, _), s in script.log._sites.items()
+        if kind.startswith("torch.nn.init.") or kind in (".apply", ".normal_", ".uniform_")
     ]
     return any(o.order > since for s in fills for o in s)
 
@@ -122,17 +159,33 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
         if short == "Sequential":
             first = thing.args.positional[0].values if thing.args.positional else frozenset()
             inner = [x for t in first for x in (t.any() if hasattr(t, "any") else (t,))]
-            if bool(inner) and len(first) == len(inner) and all(_starts_flat(script, t, seen) for t in inner):
+            if (
+                bool(inner)
+                and len(first) == len(inner)
+                and all(_starts_flat(script, t, seen) for t in inner)
+            ):
                 return True
-            every = [t for g in thing.args.positional for t in g.values]  # of a list, in an order that is not known
-            return all(_is_flat(t) or _is_elementwise(t) for t in every) and any(_is_flat(t) for t in every)
+            every = [
+                t for g in thing.args.positional for t in g.values
+            ]  # of a list, in an order that is not known
+            return all(_is_flat(t) or _is_elementwise(t) for t in every) and any(
+                _is_flat(t) for t in every
+            )
         return _is_flat(thing)
     if isinstance(thing, Inst):
         for site in script.log.of("forward"):
             for occurrence in site:
                 raw = any(t.batch for t in occurrence.data.get("inputs", ()))
-                inside = any(isinstance(a, ast.ClassDef) and a is thing.cls.node for a in ancestors(site.node))
-                if raw and inside and occurrence.this is not None and _starts_flat(script, occurrence.this, seen):
+                inside = any(
+                    isinstance(a, ast.ClassDef) and a is thing.cls.node
+                    for a in ancestors(site.node)
+                )
+                if (
+                    raw
+                    and inside
+                    and occurrence.this is not None
+                    and _starts_flat(script, occurrence.this, seen)
+                ):
                     return True
     return False
 
@@ -140,9 +193,18 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
 def _is_flat(thing: Thing) -> bool:
     """A layer that wants four dimensions."""
     short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
-    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and short.endswith("2d") and not short.startswith("Dropout")
+    return (
+        isinstance(thing, Ext)
+        and thing.name.startswith("torch.nn.")
+        and short.endswith("2d")
+        and not short.startswith("Dropout")
+    )
 
 
 def _is_elementwise(thing: Thing) -> bool:
     """A layer that works number by number, on any dimensions."""
-    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and thing.name.rsplit(".", 1)[-1] in ELEMENTWISE
+    return (
+        isinstance(thing, Ext)
+        and thing.name.startswith("torch.nn.")
+        and thing.name.rsplit(".", 1)[-1] in ELEMENTWISE
+    )

@@ -11,9 +11,26 @@ from autofast.model.source import parent_of
 from autofast.model.values import Cls, Given, Ref, const
 
 # the parameters of DataLoader that may be given by position
-POSITION = {"dataset": 0, "batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "collate_fn": 6}
-POSITION |= {"pin_memory": 7, "drop_last": 8, "timeout": 9, "worker_init_fn": 10, "multiprocessing_context": 11, "generator": 12}
-EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})  # Lightning iterates what these return once an epoch
+POSITION = {
+    "dataset": 0,
+    "batch_size": 1,
+    "shuffle": 2,
+    "sampler": 3,
+    "batch_sampler": 4,
+    "num_workers": 5,
+    "collate_fn": 6,
+}
+POSITION |= {
+    "pin_memory": 7,
+    "drop_last": 8,
+    "timeout": 9,
+    "worker_init_fn": 10,
+    "multiprocessing_context": 11,
+    "generator": 12,
+}
+EPOCH_HOOKS = frozenset(
+    {"train_dataloader", "val_dataloader"}
+)  # Lightning iterates what these return once an epoch
 ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
@@ -30,13 +47,20 @@ def is_spelled_out(argument: Given | None, value: object) -> bool:
 
 def counts(script: Script, loader: Loader) -> bool:
     """The loader takes part in training or evaluation."""
-    return bool(loader.uses or hooks(loader) or managed(script, loader)) and bool(script.steps or script.frameworks)
+    return bool(loader.uses or hooks(loader) or managed(script, loader)) and bool(
+        script.steps or script.frameworks
+    )
 
 
 # ------------------------------------------------------------------------------------------------ frameworks
 def hooks(loader: Loader) -> set[str]:
     """The Lightning methods that the loader is made for."""
-    names = {f.func.name for t in loader.things for f in getattr(t, "made", ()) if isinstance(f, CallFrame)}
+    names = {
+        f.func.name
+        for t in loader.things
+        for f in getattr(t, "made", ())
+        if isinstance(f, CallFrame)
+    }
     return names & (EPOCH_HOOKS | ONCE_HOOKS)
 
 
@@ -44,7 +68,9 @@ def managed(script: Script, loader: Loader) -> bool:
     """A framework gets the loader and moves its batches to the device itself."""
     if hooks(loader) and script.frameworks.keys() & {"lightning", "fabric"}:
         return True
-    for site in script.methods("prepare", "prepare_data_loader", "setup_dataloaders", "fit", "validate"):
+    for site in script.methods(
+        "prepare", "prepare_data_loader", "setup_dataloaders", "fit", "validate"
+    ):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
@@ -72,29 +98,46 @@ def again(script: Script, loader: Loader) -> bool:
         return False
     if hooks(loader):
         return hooks(loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
-    return any(use.repeated and not use.is_next for use in loader.uses) or any(_in_loop(o.stack) for o in _restarts(script, loader))
+    return any(use.repeated and not use.is_next for use in loader.uses) or any(
+        _in_loop(o.stack) for o in _restarts(script, loader)
+    )
 
 
 def peeks(script: Script, loader: Loader) -> Use | None:
     """A use like ``next(iter(loader))``, which starts all workers for one batch."""
     for use in loader.uses:
-        if use.is_next and isinstance(use.node, ast.Call) and use.node.args and _is_iter(script, use.node.args[0]):
+        if (
+            use.is_next
+            and isinstance(use.node, ast.Call)
+            and use.node.args
+            and _is_iter(script, use.node.args[0])
+        ):
             return use
     return None
 
 
 def first_use(script: Script, loader: Loader) -> int:
     """When the loader is iterated for the first time, in the order of the log."""
-    sites = [s for s in (script.log.at(kind, use.node) for use in loader.uses for kind in ("iterate", "next")) if s is not None]
+    sites = [
+        s
+        for s in (
+            script.log.at(kind, use.node) for use in loader.uses for kind in ("iterate", "next")
+        )
+        if s is not None
+    ]
     return min((o.order for s in sites for o in s), default=0)
 
 
 def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
     for site in script.calls("builtins.iter"):
-        if isinstance(parent := parent_of(site.node), ast.Call) and any(a is site.node for a in parent.args):
+        if isinstance(parent := parent_of(site.node), ast.Call) and any(
+            a is site.node for a in parent.args
+        ):
             continue  # next(iter(loader)): that is not an epoch
         for occurrence in site:
-            if occurrence.args is not None and any(t is x for t in occurrence.args.get(0, "object") for x in loader.things):
+            if occurrence.args is not None and any(
+                t is x for t in occurrence.args.get(0, "object") for x in loader.things
+            ):
                 yield occurrence
 
 
@@ -103,7 +146,9 @@ def _in_loop(stack: Stack) -> bool:
 
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
-    return isinstance(expr, ast.Call) and any(isinstance(t, Ref) and t.name == "builtins.iter" for t in script.values(expr.func))
+    return isinstance(expr, ast.Call) and any(
+        isinstance(t, Ref) and t.name == "builtins.iter" for t in script.values(expr.func)
+    )
 
 
 def lineage(cls: Cls) -> list[Cls]:

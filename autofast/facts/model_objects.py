@@ -14,7 +14,17 @@ from autofast.model.values import Inst, Thing, Values
 from autofast.read.recover.build import unwrapped
 
 STATE = ("__getstate__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__")
-TRACERS = frozenset({"add_graph", "summary", "profile", "get_model_complexity_info", "FlopCountAnalysis", "torchinfo", "trace"})
+TRACERS = frozenset(
+    {
+        "add_graph",
+        "summary",
+        "profile",
+        "get_model_complexity_info",
+        "FlopCountAnalysis",
+        "torchinfo",
+        "trace",
+    }
+)
 
 
 def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
@@ -40,7 +50,15 @@ def own_state(script: Script, model: Model, code: Code) -> str:
 
 def passed_on(script: Script, mine: set[int]) -> Iterator[Site]:
     """The places that write or copy one of these modules as an object."""
-    for site in script.calls("torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump", "copy.deepcopy", "copy.copy"):
+    for site in script.calls(
+        "torch.save",
+        "pickle.dump",
+        "pickle.dumps",
+        "joblib.dump",
+        "dill.dump",
+        "copy.deepcopy",
+        "copy.copy",
+    ):
         if any(holds(v, mine) for o in site if o.args is not None for v in o.args.all()):
             yield site
 
@@ -51,6 +69,12 @@ def holds(values: Values, mine: set[int]) -> bool:
 
 def traces(script: Script, mine: set[int]) -> list[ast.Call]:
     """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
-    calls = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Call))
+    calls = (
+        n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Call)
+    )
     named = (n for n in calls if getattr(n.func, "attr", getattr(n.func, "id", "")) in TRACERS)
-    return [n for n in named if any(holds(script.values(a), mine) for a in (*n.args, *(k.value for k in n.keywords)))]
+    return [
+        n
+        for n in named
+        if any(holds(script.values(a), mine) for a in (*n.args, *(k.value for k in n.keywords)))
+    ]

@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable
 
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
-from autofast.model.values import Arg, Bound, Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, Values
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Const,
+    Dict,
+    Ext,
+    Inst,
+    Num,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+)
 
 PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
 
@@ -30,7 +42,12 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
     """The modules directly below a module or in a list or dict of modules."""
     if isinstance(thing, Ext) and not is_module(thing):
         return ()
-    return (t for values in _values_in(thing) for t in values if isinstance(t, (Seq, Dict)) or is_module(t))
+    return (
+        t
+        for values in _values_in(thing)
+        for t in values
+        if isinstance(t, (Seq, Dict)) or is_module(t)
+    )
 
 
 def _all_in(thing: Thing) -> Iterable[Thing]:
@@ -44,13 +61,18 @@ def _values_in(thing: Thing) -> list[Values]:
         case Inst():
             return [*thing.attrs.values()]
         case Ext():
-            return [*thing.attrs.values(), *(g.values for g in (*thing.args.positional, *thing.args.named.values()))]
+            return [
+                *thing.attrs.values(),
+                *(g.values for g in (*thing.args.positional, *thing.args.named.values())),
+            ]
         case Seq() | Dict():
             return [thing.any()]
     return []
 
 
-def _closure(roots: Iterable[Thing], inside: Callable[[Thing], Iterable[Thing]]) -> dict[int, Thing]:
+def _closure(
+    roots: Iterable[Thing], inside: Callable[[Thing], Iterable[Thing]]
+) -> dict[int, Thing]:
     found: dict[int, Thing] = {}
     todo = list(roots)
     while todo:

@@ -22,5 +22,13 @@ def gone_through_twice(script: Script) -> tuple[Backward, Backward, ast.AST] | N
 
 def _exclusive(a: Site, b: Site) -> bool:
     """Two arms of one condition lead to them."""
-    arms = [{(id(f.node), f.arm) for f in o.stack if isinstance(f, BranchFrame)} for site in (a, b) for o in site]
-    return all(any((node, not arm) in y for node, arm in x) for x in arms[: len(a.occurrences)] for y in arms[len(a.occurrences) :])
+    arms = [
+        {(id(f.node), f.arm) for f in o.stack if isinstance(f, BranchFrame)}
+        for site in (a, b)
+        for o in site
+    ]
+    return all(
+        any((node, not arm) in y for node, arm in x)
+        for x in arms[: len(a.occurrences)]
+        for y in arms[len(a.occurrences) :]
+    )

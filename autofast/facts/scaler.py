@@ -106,12 +106,20 @@ class _Book:
         states: States = frozenset({State(not self.is_new, "gone", "ready", False)})
         entry = self.script.entry.tree
         states = self.function(entry, states)
-        for tree in (s.tree for s in self.script.sources if s.tree is not entry and id(s.tree) in self.functions):
+        for tree in (
+            s.tree
+            for s in self.script.sources
+            if s.tree is not entry and id(s.tree) in self.functions
+        ):
             states = self.function(tree, states) or states
         ends = [states, *(self.function(func, states) for func in self._roots())]
         if self.is_new and any(s.stage == "unscaled" for end in ends for s in end):
             node = next((e.node for events in self.before.values() for e in events), entry)
-            self.wrong("end", node, "the script may end after {}, before the update, for gradients that overflow")
+            self.wrong(
+                "end",
+                node,
+                "the script may end after {}, before the update, for gradients that overflow",
+            )
         for node in (e.node for events in self.at.values() for e in events if e.kind != "exit"):
             if id(node) not in self.visited:
                 self.wrong("unseen", node, "when {} happens is not known")
@@ -124,7 +132,12 @@ class _Book:
     # ------------------------------------------------------------------------------------------------ what matters
     def _hot(self) -> None:
         """The functions in which something happens, and all nodes on the way down to it."""
-        places = [e.node for found in (self.at, self.before, self.after) for events in found.values() for e in events]
+        places = [
+            e.node
+            for found in (self.at, self.before, self.after)
+            for events in found.values()
+            for e in events
+        ]
         self.functions: set[int] = set()
         nodes: list[ast.AST] = []
         todo = list(places)
@@ -142,7 +155,9 @@ class _Book:
                 if id(outer) in self.hot or isinstance(outer, ast.Module):
                     break
                 self.hot.add(id(outer))
-                if outer is not node and isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                if outer is not node and isinstance(
+                    outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+                ):
                     self.hot.discard(id(outer))
                     break
 
@@ -151,7 +166,14 @@ class _Book:
         done: set[int] = set()
         for site in self.script.log.of(".backward", ".step", ".manual_backward"):
             for occurrence in site:
-                first = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame) and f.node is f.func.node), None)
+                first = next(
+                    (
+                        f
+                        for f in reversed(occurrence.stack)
+                        if isinstance(f, CallFrame) and f.node is f.func.node
+                    ),
+                    None,
+                )
                 if first is not None and id(first.func.node) not in done:
                     done.add(id(first.func.node))
                     yield first.func.node
@@ -211,10 +233,16 @@ class _Book:
             case ast.Break():
                 return Ends(breaks=states)
             case ast.Return():
-                return Ends(returns=self.expr(node.value, states) if node.value is not None else states)
+                return Ends(
+                    returns=self.expr(node.value, states) if node.value is not None else states
+                )
             case ast.Raise() | ast.Assert():
                 if self.is_new and any(s.stage == "unscaled" for s in states):
-                    self.wrong("end", node, "{} may end the script for gradients that overflow, which a scaler skips")
+                    self.wrong(
+                        "end",
+                        node,
+                        "{} may end the script for gradients that overflow, which a scaler skips",
+                    )
                 if isinstance(node, ast.Assert):
                     return Ends(self.expr(node, states))
                 for trace in self.traces:
@@ -270,7 +298,11 @@ class _Book:
         while True:
             if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
                 test, arm = test.operand, not arm
-            elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
+            elif (
+                isinstance(test, ast.Compare)
+                and len(test.ops) == 1
+                and isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
+            ):
                 op = ast.Is() if isinstance(test.ops[0], ast.IsNot) else ast.Eq()
                 test, arm = ast.Compare(test.left, [op], test.comparators), not arm
             else:
@@ -278,7 +310,11 @@ class _Book:
         if not self._is_steady(test):
             return states
         scope, words = id(function_of(node)), ast.dump(test)
-        return frozenset(s._replace(said=s.said | {(scope, words, arm)}) for s in states if (scope, words, not arm) not in s.said)
+        return frozenset(
+            s._replace(said=s.said | {(scope, words, arm)})
+            for s in states
+            if (scope, words, not arm) not in s.said
+        )
 
     def _is_steady(self, test: ast.expr) -> bool:
         """It asks for variables and attributes of which the second is set nowhere but where objects are made."""
@@ -301,7 +337,9 @@ class _Book:
             seen |= todo
             if isinstance(node, ast.While):
                 todo = self.expr(node.test, todo)
-            inner = self.block(node.body, _forget(todo, node.target) if not isinstance(node, ast.While) else todo)
+            inner = self.block(
+                node.body, _forget(todo, node.target) if not isinstance(node, ast.While) else todo
+            )
             around = inner.normal | inner.continues
             left |= inner.breaks
             ends.returns |= inner.returns
@@ -349,10 +387,16 @@ class _Book:
             states = self.expr(node.body, states) | self.expr(node.orelse, states)
         else:
             children = list(ast.iter_child_nodes(node))
-            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            if (
+                isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+                and node.value is not None
+            ):
                 children = [node.value, *(c for c in children if c is not node.value)]
             elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-                children = [*node.generators, *(c for c in children if not isinstance(c, ast.comprehension))]
+                children = [
+                    *node.generators,
+                    *(c for c in children if not isinstance(c, ast.comprehension)),
+                ]
             for child in children:
                 states = self.expr(child, states)
         events = self.at.get(id(node), ())
@@ -397,33 +441,67 @@ class _Book:
             return s
         if kind == "write":
             if s.gradients == "scaled" or (s.gradients == "gone" and s.stage != "unscaled"):
-                self.wrong(kind, node, "{} sets gradients that the scaler would take for scaled ones")
+                self.wrong(
+                    kind, node, "{} sets gradients that the scaler would take for scaled ones"
+                )
             return s if s.gradients != "gone" else s._replace(gradients="unscaled")
         if kind == "unscale":
             if s.stage != "ready":
-                self.wrong(kind, node, "{} would unscale a second time on some way there, without an update() between")
+                self.wrong(
+                    kind,
+                    node,
+                    "{} would unscale a second time on some way there, without an update() between",
+                )
             elif s.gradients in ("unscaled", "mixed"):
-                self.wrong(kind, node, "{} would unscale gradients that are not scaled any more on some way there")
-            return s._replace(gradients="gone" if s.gradients == "gone" else "unscaled", stage="unscaled", checked=True)
+                self.wrong(
+                    kind,
+                    node,
+                    "{} would unscale gradients that are not scaled any more on some way there",
+                )
+            return s._replace(
+                gradients="gone" if s.gradients == "gone" else "unscaled",
+                stage="unscaled",
+                checked=True,
+            )
         if kind == "step":
             if s.stage == "stepped":
-                self.wrong(kind, node, "{} would come a second time on some way there, without an update() between")
+                self.wrong(
+                    kind,
+                    node,
+                    "{} would come a second time on some way there, without an update() between",
+                )
             elif s.gradients == "mixed" or (s.gradients == "unscaled" and s.stage == "ready"):
-                self.wrong(kind, node, "{} would unscale gradients that are not scaled any more, or not all of them")
+                self.wrong(
+                    kind,
+                    node,
+                    "{} would unscale gradients that are not scaled any more, or not all of them",
+                )
             elif s.gradients == "scaled" and s.stage == "unscaled":
                 self.wrong(kind, node, "{} would use gradients that are still scaled")
             elif s.gradients == "gone" and self.is_new:
-                self.wrong(kind, node, "{} may come without a backward before it, which GradScaler.step() does not allow")
+                self.wrong(
+                    kind,
+                    node,
+                    "{} may come without a backward before it, which GradScaler.step() does not allow",
+                )
             return s._replace(gradients="unscaled", stage="stepped", checked=True)
         if kind == "plain step":
             return s
         if kind == "exit":
             if s.stage == "unscaled":
-                self.wrong("end", node, "{} may end the script for gradients that overflow, which a scaler skips")
+                self.wrong(
+                    "end",
+                    node,
+                    "{} may end the script for gradients that overflow, which a scaler skips",
+                )
             return s
         assert kind == "update", kind
         if not s.checked:
-            self.wrong(kind, node, "{} may come without a step before it, which GradScaler.update() does not allow")
+            self.wrong(
+                kind,
+                node,
+                "{} may come without a step before it, which GradScaler.update() does not allow",
+            )
         return s._replace(stage="ready", checked=False)
 
 
@@ -444,20 +522,32 @@ def _join(ends: Ends, more: Ends) -> None:
 
 def _forget(states: States, node: ast.AST) -> States:
     """What was said of variables that ``node`` sets is said no longer."""
-    if not any(s.said for s in states) or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if not any(s.said for s in states) or isinstance(
+        node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    ):
         return states
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    names = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+    }
     if not names:
         return states
     scope = id(function_of(node))
     marks = [f"Name(id='{n}'" for n in names]
     return frozenset(
-        s._replace(said=frozenset(t for t in s.said if t[0] != scope or not any(m in t[1] for m in marks))) if s.said else s for s in states
+        s._replace(
+            said=frozenset(t for t in s.said if t[0] != scope or not any(m in t[1] for m in marks))
+        )
+        if s.said
+        else s
+        for s in states
     )
 
 
 def _forget_scope(states: States, function: Function) -> States:
-    return frozenset(s._replace(said=frozenset(t for t in s.said if t[0] != id(function))) if s.said else s for s in states)
+    return frozenset(
+        s._replace(said=frozenset(t for t in s.said if t[0] != id(function))) if s.said else s
+        for s in states
+    )
 
 
 def _is_generator(function: ast.AST) -> bool:
@@ -476,11 +566,21 @@ class _Volatile:
                     self.attributes.add(node.attr)
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 self.variables.update(node.names)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
-                self.attributes.update(n.value for n in node.args if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("setattr", "delattr")
+            ):
+                self.attributes.update(
+                    n.value
+                    for n in node.args
+                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                )
 
 
 def is_none_test(node: ast.AST) -> bool:
     """``node`` is only asked whether it is None."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops)
+    return isinstance(parent, ast.Compare) and all(
+        isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops
+    )

@@ -18,12 +18,20 @@ FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
 
 def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
     """What is given another shape by this call, perhaps without a copy."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in METHODS
+    ):
         if not any(isinstance(t, Ref) for t in script.values(node.func.value)):
             return node.func.value
     if isinstance(node, ast.Call) and node.args:
         callee = script.values(node.func)
-        if any((isinstance(t, Ref) and t.name in FUNCTIONS) or (isinstance(t, Ext) and t.name == "torch.nn.Flatten") for t in callee):
+        if any(
+            (isinstance(t, Ref) and t.name in FUNCTIONS)
+            or (isinstance(t, Ext) and t.name == "torch.nn.Flatten")
+            for t in callee
+        ):
             return node.args[0]
     return None
 
@@ -35,19 +43,35 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> int:
     parent = parent_of(whole)
     if _is_written(memory, whole, parent):
         return whole.lineno if _lives(script, base, call, frozenset()) else 0
-    if isinstance(parent, ast.Assign) and (line := _in_attribute(script, [t.attr for t in parent.targets if isinstance(t, ast.Attribute)])):
+    if isinstance(parent, ast.Assign) and (
+        line := _in_attribute(
+            script, [t.attr for t in parent.targets if isinstance(t, ast.Attribute)]
+        )
+    ):
         return line
     mine = frozenset(_bound(parent))
-    kept = bool(mine) or not isinstance(parent, (ast.Call, ast.Attribute, ast.BinOp, ast.keyword, ast.Compare, ast.Subscript, ast.Return))
+    kept = bool(mine) or not isinstance(
+        parent,
+        (ast.Call, ast.Attribute, ast.BinOp, ast.keyword, ast.Compare, ast.Subscript, ast.Return),
+    )
     graph, under = flow.graph(call), root(base)
     for node in own_nodes(function_of(call)):
         targets = memory.written(node)
-        if not targets or statement_of(node) is statement_of(call) or not graph.may_follow(node, call):
+        if (
+            not targets
+            or statement_of(node) is statement_of(call)
+            or not graph.may_follow(node, call)
+        ):
             continue
         for sources in map(memory.sources, targets):
             if id(call) in sources and mine and _lives(script, base, call, mine):
                 return getattr(node, "lineno", 0)
-            if id(call) not in sources and kept and isinstance(under, ast.Name) and under.id not in mine:
+            if (
+                id(call) not in sources
+                and kept
+                and isinstance(under, ast.Name)
+                and under.id not in mine
+            ):
                 if not sources.isdisjoint(memory.sources(under)):
                     return getattr(node, "lineno", 0)
     return 0
@@ -65,8 +89,19 @@ def _bound(parent: ast.AST | None) -> list[str]:
         parent = parent_of(parent)
     if isinstance(parent, ast.NamedExpr):
         return [parent.target.id]
-    targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target] if isinstance(parent, (ast.AnnAssign, ast.For)) else []
-    return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    targets = (
+        parent.targets
+        if isinstance(parent, ast.Assign)
+        else [parent.target]
+        if isinstance(parent, (ast.AnnAssign, ast.For))
+        else []
+    )
+    return [
+        n.id
+        for t in targets
+        for n in ast.walk(t)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
 
 
 def _in_attribute(script: Script, kept: list[str]) -> int:
@@ -86,7 +121,9 @@ def _lives(script: Script, base: ast.expr, call: ast.Call, names: frozenset[str]
     if not isinstance(base, ast.Name):
         under = root(base)
         own = not isinstance(under, ast.Name) and isinstance(base, (ast.Call, ast.BinOp))
-        return not own or (isinstance(base, ast.Call) and bool(script.analysis(Memory).written(base)))
+        return not own or (
+            isinstance(base, ast.Call) and bool(script.analysis(Memory).written(base))
+        )
     definitions = script.analysis(Flow).definitions(call)
     if base.id not in names:  # under its own name
         return base.id in definitions.live_after(call) or is_parameter(function_of(call), base.id)
@@ -102,10 +139,17 @@ def _held(script: Script, base: ast.Name, call: ast.Call, definitions: DefUse) -
             continue
         if not isinstance(value, (ast.Call, ast.BinOp)):
             return True
-        if isinstance(value, ast.Call) and isinstance(under := root(value), ast.Name) and under.id != base.id:
+        if (
+            isinstance(value, ast.Call)
+            and isinstance(under := root(value), ast.Name)
+            and under.id != base.id
+        ):
             if view_of(value) is not None or memory.written(value):
                 return True
-        if any(statement_of(load) is not statement and _is_kept(load) for load in definitions.uses(definition)):
+        if any(
+            statement_of(load) is not statement and _is_kept(load)
+            for load in definitions.uses(definition)
+        ):
             return True
     return False
 

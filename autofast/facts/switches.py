@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, below, inside
+from autofast.model.events import (
+    BranchFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    Stack,
+    TryFrame,
+    below,
+    inside,
+)
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 
@@ -19,7 +28,10 @@ def branches(stack: Stack) -> set[Branch]:
 
 def with_every_step(script: Script, site: Site) -> bool:
     """Reached in every run that trains: under no condition that is not one of training itself, and no error handler."""
-    trained = [branches(step.stack[: len(step.stack) - len(below(step.stack, step.loop))]) for step in script.steps]
+    trained = [
+        branches(step.stack[: len(step.stack) - len(below(step.stack, step.loop))])
+        for step in script.steps
+    ]
     if any(isinstance(f, TryFrame) and f.part != "body" for o in site for f in o.stack):
         return False
     return any(branches(o.stack) <= mine for o in site for mine in trained)
@@ -34,20 +46,38 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
             rest = below(occurrence.stack, loop)
             if any(isinstance(f, TryFrame) and f.part != "body" for f in rest):
                 continue
-            if not any(isinstance(f, BranchFrame) and not f.known and not about_hardware(f.node) for f in rest):
+            if not any(
+                isinstance(f, BranchFrame) and not f.known and not about_hardware(f.node)
+                for f in rest
+            ):
                 return loop, occurrence
     return None
 
 
 def batch_loops(script: Script) -> Iterator[ast.AST]:
     """The innermost loops that train or evaluate, batch by batch; not those over epochs or trials around them."""
-    ways = [(o.stack, step.loop) for step in script.steps for b in step.backwards for o in b.site if inside(o.stack, step.loop)]
+    ways = [
+        (o.stack, step.loop)
+        for step in script.steps
+        for b in step.backwards
+        for o in b.site
+        if inside(o.stack, step.loop)
+    ]
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
-                ways += [(o.stack, f.node) for f in o.stack if isinstance(f, LoopFrame) and f.loaders]
-    mine = {id(loop): loop for _, loop in ways if isinstance(loop, (ast.For, ast.While, ast.AsyncFor))}
-    outer = {id(f.node) for stack, loop in ways for f in stack[: len(stack) - len(below(stack, loop))] if f.node is not loop}
+                ways += [
+                    (o.stack, f.node) for f in o.stack if isinstance(f, LoopFrame) and f.loaders
+                ]
+    mine = {
+        id(loop): loop for _, loop in ways if isinstance(loop, (ast.For, ast.While, ast.AsyncFor))
+    }
+    outer = {
+        id(f.node)
+        for stack, loop in ways
+        for f in stack[: len(stack) - len(below(stack, loop))]
+        if f.node is not loop
+    }
     yield from (loop for key, loop in mine.items() if key not in outer)
 
 
@@ -67,7 +97,12 @@ def whole_statement(node: ast.AST) -> ast.stmt | None:
     if not isinstance(stmt, ast.Expr):
         return None
     outer = parent_of(stmt)
-    if isinstance(outer, ast.If) and len(outer.body) == 1 and not outer.orelse and about_hardware(outer):
+    if (
+        isinstance(outer, ast.If)
+        and len(outer.body) == 1
+        and not outer.orelse
+        and about_hardware(outer)
+    ):
         return None if _is_elif(outer) else outer
     return stmt
 

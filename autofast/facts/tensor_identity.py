@@ -41,34 +41,55 @@ class Plainness:
         """A tensor without a graph that nothing but this expression holds: ``torch.zeros(3).cuda()``."""
         if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
             return True
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and self._is_method(expr):
+        if (
+            isinstance(expr, ast.Call)
+            and isinstance(expr.func, ast.Attribute)
+            and self._is_method(expr)
+        ):
             plain = all(self._is_plain(v) for v in self._arguments(expr))
             if expr.func.attr in KEPT:
                 return plain and self.is_new(expr.func.value)
             return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
         if isinstance(expr, ast.BinOp):
-            parts = [p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))]
+            parts = [
+                p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))
+            ]
             return bool(parts) and all(self._has_no_graph(p) for p in parts)
         return False
 
     def _has_no_graph(self, expr: ast.expr) -> bool:
         if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
             return True
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in NEW | KEPT and self._is_method(expr):
-            if all(self._is_plain(v) for v in self._arguments(expr)) and self._has_no_graph(expr.func.value):
+        if (
+            isinstance(expr, ast.Call)
+            and isinstance(expr.func, ast.Attribute)
+            and expr.func.attr in NEW | KEPT
+            and self._is_method(expr)
+        ):
+            if all(self._is_plain(v) for v in self._arguments(expr)) and self._has_no_graph(
+                expr.func.value
+            ):
                 return True
         found = self.script.values(expr)
-        return bool(found) and all(isinstance(t, Tensor) and _is_clean(t) for t in found) and not self._asked
+        return (
+            bool(found)
+            and all(isinstance(t, Tensor) and _is_clean(t) for t in found)
+            and not self._asked
+        )
 
     def _is_factory(self, expr: ast.expr) -> bool:
         """``torch.zeros(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
-        if not isinstance(expr, ast.Call) or any(k.arg in (None, "requires_grad", "out") for k in expr.keywords):
+        if not isinstance(expr, ast.Call) or any(
+            k.arg in (None, "requires_grad", "out") for k in expr.keywords
+        ):
             return False
         callees = self.script.values(expr.func)
         names = [t.name for t in callees if isinstance(t, Ref)]
         if not names or len(names) != len(callees):
             return False
-        made = {f"torch.{n}" for n in (*FACTORIES, *LEGACY_TENSORS, "from_numpy")} | {f"torch.cuda.{n}" for n in LEGACY_TENSORS}
+        made = {f"torch.{n}" for n in (*FACTORIES, *LEGACY_TENSORS, "from_numpy")} | {
+            f"torch.cuda.{n}" for n in LEGACY_TENSORS
+        }
         return all(n in made for n in names)
 
     def _is_method(self, expr: ast.expr) -> bool:
@@ -86,9 +107,9 @@ class Plainness:
 
     def _is_plain(self, found: Values) -> bool:
         """Certainly nothing with a graph: numbers, sizes, types, devices."""
-        return not any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not _is_clean(t)) for t in found) and not (
-            any(isinstance(t, Tensor) for t in found) and self._asked
-        )
+        return not any(
+            isinstance(t, Unknown) or (isinstance(t, Tensor) and not _is_clean(t)) for t in found
+        ) and not (any(isinstance(t, Tensor) for t in found) and self._asked)
 
     # ------------------------------------------------------------------------------------------------ the whole script
     @cached_property
@@ -96,11 +117,19 @@ class Plainness:
         """Somewhere gradients are asked for a tensor that is no parameter and no result of a model."""
         for node in self._nodes():
             if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute) and node.func.attr in ASKING and self._may_be_meant(node.func.value):
+                if (
+                    isinstance(node.func, ast.Attribute)
+                    and node.func.attr in ASKING
+                    and self._may_be_meant(node.func.value)
+                ):
                     return True
                 if self._makes_leaf(node):
                     return True
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in ("requires_grad", "grad"):
+            elif (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and node.attr in ("requires_grad", "grad")
+            ):
                 if self._may_be_meant(node.value):
                     return True
         return False
@@ -113,7 +142,9 @@ class Plainness:
             given += call.args[1:2]
         elif any(n.endswith((".Parameter", ".Buffer")) for n in names):
             return False
-        return any(const(self.script.values(v)) is not False for v in given) and any(n.startswith("torch.") for n in names)
+        return any(const(self.script.values(v)) is not False for v in given) and any(
+            n.startswith("torch.") for n in names
+        )
 
     @cached_property
     def _told_apart(self) -> bool:
@@ -135,9 +166,13 @@ class Plainness:
                 if self._may_be_meant(node.value) and self._stored_has_graph(node):
                     return True
             elif isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
-                if self._has_graph(self.script.values(node.value)) and self._may_be_meant(node.target):
+                if self._has_graph(self.script.values(node.value)) and self._may_be_meant(
+                    node.target
+                ):
                     return True
-            elif isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            elif isinstance(node, ast.Compare) and any(
+                isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
+            ):
                 if all(self._may_be_tensor(side) for side in (node.left, *node.comparators)):
                     return True
         return False
@@ -151,7 +186,9 @@ class Plainness:
         found = self.script.values(expr)
         if self.script.unread and not found:
             return True
-        return any(isinstance(t, Unknown) or (isinstance(t, Tensor) and _is_clean(t)) for t in found)
+        return any(
+            isinstance(t, Unknown) or (isinstance(t, Tensor) and _is_clean(t)) for t in found
+        )
 
     def _may_be_tensor(self, expr: ast.expr) -> bool:
         return any(isinstance(t, Tensor) and _is_clean(t) for t in self.script.values(expr))
@@ -165,7 +202,10 @@ class Plainness:
         return True
 
     def _has_graph(self, found: Values) -> bool:
-        return any(isinstance(t, (Unknown, Seq)) or (isinstance(t, Tensor) and (t.grad or bool(t.param))) for t in found)
+        return any(
+            isinstance(t, (Unknown, Seq)) or (isinstance(t, Tensor) and (t.grad or bool(t.param)))
+            for t in found
+        )
 
 
 def _is_clean(tensor: Tensor) -> bool:
@@ -176,4 +216,8 @@ def _is_passing(expr: ast.expr) -> bool:
     """``x.data``: an object of its own, which is gone after the expression."""
     if isinstance(expr, ast.Attribute):
         return expr.attr == "data"
-    return isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "detach"
+    return (
+        isinstance(expr, ast.Call)
+        and isinstance(expr.func, ast.Attribute)
+        and expr.func.attr == "detach"
+    )

@@ -70,7 +70,11 @@ def _of_statement(tree: ast.AST) -> Iterator[Access]:
         case ast.Match():
             yield from _of(tree.subject, True)
         case ast.match_case():
-            yield from (Access(Kind.USE, n, n.id, False) for n in ast.walk(tree.pattern) if isinstance(n, ast.Name))
+            yield from (
+                Access(Kind.USE, n, n.id, False)
+                for n in ast.walk(tree.pattern)
+                if isinstance(n, ast.Name)
+            )
         case ast.ExceptHandler():
             yield from _of(tree.type, True)
         case ast.ClassDef():
@@ -141,7 +145,9 @@ def _of(node: ast.AST | None, sure: bool) -> Iterator[Access]:
             yield from _all(sure, node.left, node.comparators[0])
             yield from _all(False, *node.comparators[1:])
         case ast.Dict():
-            yield from (a for pair in zip(node.keys, node.values, strict=True) for a in _all(sure, *pair))
+            yield from (
+                a for pair in zip(node.keys, node.values, strict=True) for a in _all(sure, *pair)
+            )
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             yield from _all(sure, *outside_parts(node))
             if not isinstance(node, ast.Lambda):
@@ -161,7 +167,9 @@ def _of_name(node: ast.Name, sure: bool) -> Iterator[Access]:
         yield Access(Kind.REMOVE, node, node.id, sure)
 
 
-def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, sure: bool) -> Iterator[Access]:
+def _of_comprehension(
+    node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, sure: bool
+) -> Iterator[Access]:
     """It runs any number of times, so what it does is given twice: what it binds may be read in the next turn. One that runs later is not given."""
     yield from _of(node.generators[0].iter, sure)
     if is_lazy(node):
@@ -171,7 +179,9 @@ def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.Gene
             if number:
                 yield from _of(generator.iter, False)
             yield from _all(False, generator.target, *generator.ifs)
-        yield from _all(False, *((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)))
+        yield from _all(
+            False, *((node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,))
+        )
 
 
 def is_lazy(node: ast.AST) -> bool:
@@ -179,5 +189,10 @@ def is_lazy(node: ast.AST) -> bool:
     if not isinstance(node, ast.GeneratorExp):
         return False
     call = parent_of(node)
-    eager = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in EAGER and owner(call.func) is None
+    eager = (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in EAGER
+        and owner(call.func) is None
+    )
     return not (eager and isinstance(call, ast.Call) and call.args[:1] == [node])

@@ -127,7 +127,9 @@ class Builder:
         inside = self.loop_ways(ways, after, node)
         body = self.block(stmt.body, node, inside)
         self.branch(node, stmt.test, body, self.block(stmt.orelse, after, ways))
-        self.link(node, [self.graph.lost] if isinstance(stmt.test, ast.Constant) else [])  # it may go on for ever
+        self.link(
+            node, [self.graph.lost] if isinstance(stmt.test, ast.Constant) else []
+        )  # it may go on for ever
         self.graph.iteration.setdefault(id(stmt), []).append((body, node))
         return node
 
@@ -148,7 +150,9 @@ class Builder:
             body = self.block(case.body, after, ways)
             guarded = case.guard is not None
             bound = self.node(case, "target", ways, [body, other] if guarded else [body])
-            other = self.node(case, "", ways, [bound] if _takes_all(case.pattern) else [bound, other])
+            other = self.node(
+                case, "", ways, [bound] if _takes_all(case.pattern) else [bound, other]
+            )
         return self.node(stmt, "", ways, [other])
 
     # -------------------------------------------------------------------------- exceptions
@@ -161,7 +165,9 @@ class Builder:
 
         inside = ways.through(leave)
         if id(stmt) in self.swallows:
-            inside = replace(inside, thrown=_once(ways.thrown, swallow), error=_once(ways.error, swallow))
+            inside = replace(
+                inside, thrown=_once(ways.thrown, swallow), error=_once(ways.error, swallow)
+            )
         return self.node(stmt, "", ways, [self.block(stmt.body, leave(after), inside)])
 
     def try_(self, stmt: ast.Try, after: Node, ways: Ways) -> Node:
@@ -177,14 +183,18 @@ class Builder:
 
     def handlers(self, stmt: ast.Try, after: Node, ways: Ways) -> Ways:
         """The ways inside a ``try`` block: an exception is offered to one handler after the other, and goes on where none takes it."""
-        several = not isinstance(stmt, ast.Try)  # ``except*``: the next handler takes the rest of the group
+        several = not isinstance(
+            stmt, ast.Try
+        )  # ``except*``: the next handler takes the rest of the group
 
         def chain(unmatched: Node) -> Node:
             other = unmatched
             for handler in reversed(stmt.handlers):
                 first = self.handler(handler, [after, other] if several else [after], ways)
                 target = self.node(handler, "target", ways, [first])
-                other = self.node(handler, "", ways, [target] if catches_all(handler) else [target, other])
+                other = self.node(
+                    handler, "", ways, [target] if catches_all(handler) else [target, other]
+                )
             return other
 
         return replace(ways, thrown=_once(ways.thrown, chain), error=_once(ways.error, chain))
@@ -207,7 +217,9 @@ def is_try(node: ast.AST) -> TypeGuard[ast.Try]:
 
 def catches_all(handler: ast.ExceptHandler) -> bool:
     """``except:`` and ``except BaseException``: nothing goes past it."""
-    return handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id == "BaseException")
+    return handler.type is None or (
+        isinstance(handler.type, ast.Name) and handler.type.id == "BaseException"
+    )
 
 
 def _takes_all(pattern: ast.pattern) -> bool:

@@ -14,7 +14,19 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import NOTHING, Arguments, Bound, Cls, Func, Inst, Method, Partial, Thing, Unknown, ordered
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Bound,
+    Cls,
+    Func,
+    Inst,
+    Method,
+    Partial,
+    Thing,
+    Unknown,
+    ordered,
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 MADE = ("__new__", "__init__", "__post_init__")  # what making an object of a class runs
@@ -60,13 +72,25 @@ def code_of(thing: Thing) -> list[Callee]:
     if isinstance(thing, Bound):
         return [Callee(thing.func, thing.this)]
     if isinstance(thing, Cls):
-        return [replace(c, this=None, makes=thing) for name in MADE for t in ordered(thing.find(name) or NOTHING) for c in code_of(t)]
+        return [
+            replace(c, this=None, makes=thing)
+            for name in MADE
+            for t in ordered(thing.find(name) or NOTHING)
+            for c in code_of(t)
+        ]
     if isinstance(thing, Inst):
-        found = thing.cls.find("__call__") or (thing.cls.find("forward") if is_module(thing) else None)
-        return [replace(c, this=c.this or thing) for t in ordered(found or NOTHING) for c in code_of(t)]
+        found = thing.cls.find("__call__") or (
+            thing.cls.find("forward") if is_module(thing) else None
+        )
+        return [
+            replace(c, this=c.this or thing) for t in ordered(found or NOTHING) for c in code_of(t)
+        ]
     if isinstance(thing, Partial):
         inner = [c for t in ordered(thing.func) for c in code_of(t)]
-        return [replace(c, kept=thing.args if c.kept is None else _after(c.kept, thing.args)) for c in inner]
+        return [
+            replace(c, kept=thing.args if c.kept is None else _after(c.kept, thing.args))
+            for c in inner
+        ]
     return []
 
 
@@ -88,7 +112,9 @@ class CallGraph:
         self._callees: dict[int, list[Callee]] = {}
         self._sites: dict[int, list[ast.Call]] = defaultdict(list)
         self._handed: dict[int, ast.AST] = {}  # function -> a place that uses it as a value
-        self._unread: dict[str, list[ast.expr]] = defaultdict(list)  # name -> calls of something that is not known
+        self._unread: dict[str, list[ast.expr]] = defaultdict(
+            list
+        )  # name -> calls of something that is not known
         self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
         self._entries: dict[int, list[ast.AST]] = defaultdict(list)
         for source in script.sources:
@@ -105,23 +131,37 @@ class CallGraph:
                 self._sites[id(function)].append(node)
                 self._enter(node, function)
             self._look_unknown(node)
-        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and not _is_called(node):
+        elif (
+            isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+            and not _is_called(node)
+        ):
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
-                    self._handed.setdefault(id((thing.func if isinstance(thing, Bound) else thing).node), node)
+                    self._handed.setdefault(
+                        id((thing.func if isinstance(thing, Bound) else thing).node), node
+                    )
         elif isinstance(node, ast.Lambda) and not _is_called(node) and not _is_named(node):
             self._handed.setdefault(id(node), node)
 
     def _look_unknown(self, call: ast.Call) -> None:
         found = self.script.values(call.func)
-        if isinstance(call.func, ast.Attribute) and (not found or any(_is_unknown(t) for t in found)):
+        if isinstance(call.func, ast.Attribute) and (
+            not found or any(_is_unknown(t) for t in found)
+        ):
             self._unread[call.func.attr].append(call.func)
         elif isinstance(call.func, ast.Name) and not found:
             self._unread[call.func.id].append(call.func)
 
     def _follow_log(self) -> None:
         """What else the reader has followed: functions that a library calls back, properties, hooks, the ``forward`` of wrapped models."""
-        frames = {id(f): f for _, site in self.script.log.each() for o in site for f in o.stack if isinstance(f, CallFrame)}
+        frames = {
+            id(f): f
+            for _, site in self.script.log.each()
+            for o in site
+            for f in o.stack
+            if isinstance(f, CallFrame)
+        }
         for frame in frames.values():
             if frame.node is not frame.func.node:
                 self._enter(frame.node, frame.func.node)
@@ -156,7 +196,12 @@ class CallGraph:
         if parameter not in {p.arg for p in spec.posonlyargs}:
             for keyword in call.keywords:
                 if keyword.arg == parameter:
-                    return keyword.value if parameter in positional or any(p.arg == parameter for p in spec.kwonlyargs) else None
+                    return (
+                        keyword.value
+                        if parameter in positional
+                        or any(p.arg == parameter for p in spec.kwonlyargs)
+                        else None
+                    )
         kept = callee.kept or Arguments()
         if parameter in kept.named and not any(k.arg is None for k in call.keywords):
             return kept.named[parameter].expr if not kept.named[parameter].via else None
@@ -166,7 +211,9 @@ class CallGraph:
         if place < len(kept.positional):
             return kept.positional[place].expr
         place -= len(kept.positional)
-        if place >= len(call.args) or any(isinstance(a, ast.Starred) for a in call.args[: place + 1]):
+        if place >= len(call.args) or any(
+            isinstance(a, ast.Starred) for a in call.args[: place + 1]
+        ):
             return None
         return call.args[place]
 
@@ -176,28 +223,51 @@ class CallGraph:
         The other way round than :meth:`argument`. What stands after a ``*`` may go to all positional parameters from there on.
         """
         spec, kept = callee.function.args, callee.kept or Arguments()
-        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][int(callee.is_bound) + len(kept.positional) :]
+        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][
+            int(callee.is_bound) + len(kept.positional) :
+        ]
         named = [p.arg for p in (*spec.args, *spec.kwonlyargs)]
         rest, others = ([p.arg] if p is not None else [] for p in (spec.vararg, spec.kwarg))
         for keyword in (k for k in call.keywords if k.value is argument):
             if keyword.arg is None:
                 return [*(n for n in named if all(k.arg != n for k in call.keywords)), *others]
             return [keyword.arg] if keyword.arg in named else others
-        starred = next((n for n, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args))
+        starred = next(
+            (n for n, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args)
+        )
         for place, given in enumerate(call.args):
             if argument is given or (isinstance(given, ast.Starred) and argument is given.value):
-                return [*positional[starred:], *rest] if place >= starred else positional[place : place + 1] or rest
+                return (
+                    [*positional[starred:], *rest]
+                    if place >= starred
+                    else positional[place : place + 1] or rest
+                )
         return []
 
     def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:
         """Whether the call certainly gives nothing for a parameter, so that its default holds."""
         kept = callee.kept or Arguments()
-        spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords) or bool(kept.open)
-        return not spread and parameter not in kept.named and self.argument(call, callee, parameter) is None
+        spread = (
+            any(isinstance(a, ast.Starred) for a in call.args)
+            or any(k.arg is None for k in call.keywords)
+            or bool(kept.open)
+        )
+        return (
+            not spread
+            and parameter not in kept.named
+            and self.argument(call, callee, parameter) is None
+        )
 
-    def arguments(self, function: Function, parameter: str) -> list[tuple[ast.Call, ast.expr | None]]:
+    def arguments(
+        self, function: Function, parameter: str
+    ) -> list[tuple[ast.Call, ast.expr | None]]:
         """The sites of a function, each with what it gives for a parameter (see :meth:`argument`)."""
-        sites = ((call, c) for call in self.sites(function) for c in self.callees(call) if c.function is function)
+        sites = (
+            (call, c)
+            for call in self.sites(function)
+            for c in self.callees(call)
+            if c.function is function
+        )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
 
     # ------------------------------------------------------------------------------------------ from a function to calls
@@ -236,23 +306,38 @@ class CallGraph:
 
     def unknown_calls(self, function: Function) -> list[ast.expr]:
         """What is called under the name of a function and not known, so that it may be the function."""
-        name, in_class = getattr(function, "name", ""), isinstance(parent_of(function), ast.ClassDef)
+        name, in_class = (
+            getattr(function, "name", ""),
+            isinstance(parent_of(function), ast.ClassDef),
+        )
         return [f for f in self._unread.get(name, ()) if isinstance(f, ast.Attribute) == in_class]
 
     def is_unused(self, function: Function) -> bool:
         """Whether nothing in the project runs a function or hands it around; Python and torch run some by their names (``forward``)."""
-        return not (self.entries(function) or self.handed(function) or self.is_decorated(function) or self.unknown_calls(function))
+        return not (
+            self.entries(function)
+            or self.handed(function)
+            or self.is_decorated(function)
+            or self.unknown_calls(function)
+        )
 
     def _passes_on(self, decorator: ast.expr) -> bool:
         """``@torch.no_grad()``, ``@staticmethod`` and their like call what they decorate when they are called, with all arguments."""
         found = self.script.values(decorator)
-        return bool(found) and all(getattr(t, "name", "").startswith(PASSING) and not isinstance(t, (Func, Bound, Cls)) for t in found)
+        return bool(found) and all(
+            getattr(t, "name", "").startswith(PASSING) and not isinstance(t, (Func, Bound, Cls))
+            for t in found
+        )
 
     def results(self, function: Function) -> list[ast.expr]:
         """The expressions that a function returns, in the order of the text; a ``return`` without one is left out."""
         if isinstance(function, ast.Lambda):
             return [function.body]
-        return [n.value for n in own_nodes(function) if isinstance(n, ast.Return) and n.value is not None]
+        return [
+            n.value
+            for n in own_nodes(function)
+            if isinstance(n, ast.Return) and n.value is not None
+        ]
 
     # ------------------------------------------------------------------------------------------ across several calls
     def reaches(self, node: ast.AST, function: Function) -> bool:
@@ -269,10 +354,14 @@ class CallGraph:
         With ``often`` those that may be run by more than few of them: not only in the bodies of rare ``if`` statements.
         """
         found: dict[int, Function] = {}
-        todo: list[tuple[Function, ast.AST, Loop | None]] = [(f, n, loop) for n in ast.walk(loop) for f in self.entered(n)]
+        todo: list[tuple[Function, ast.AST, Loop | None]] = [
+            (f, n, loop) for n in ast.walk(loop) for f in self.entered(n)
+        ]
         while todo:
             function, at, around = todo.pop()
-            if id(function) not in found and not (often and any(arm for _, arm in rare_arms_around(at, around))):
+            if id(function) not in found and not (
+                often and any(arm for _, arm in rare_arms_around(at, around))
+            ):
                 found[id(function)] = function
                 todo += [(f, n, None) for n in own_nodes(function) for f in self.entered(n)]
         return list(found.values())

@@ -71,9 +71,13 @@ class Graph:
         self.raises: dict[Node, list[Node]] = defaultdict(list)
         self.arms: dict[Node, tuple[Node, Node]] = {}
         self.after: dict[int, list[Node]] = {}  # statement -> what follows it when it is done
-        self.iteration: dict[int, list[tuple[Node, Node]]] = {}  # loop -> where an iteration begins, and what decides on the next
+        self.iteration: dict[
+            int, list[tuple[Node, Node]]
+        ] = {}  # loop -> where an iteration begins, and what decides on the next
         self.copies: dict[int, list[Node]] = defaultdict(list)
-        self.entry, self.exit, self.thrown, self.lost = (self.add(function, part) for part in ("entry", "exit", "thrown", "lost"))
+        self.entry, self.exit, self.thrown, self.lost = (
+            self.add(function, part) for part in ("entry", "exit", "thrown", "lost")
+        )
         Builder(self, swallows).run(function)
 
     def add(self, tree: ast.AST, part: str) -> Node:
@@ -154,7 +158,11 @@ class Graph:
         todo, seen = [self.entry], {self.entry}
         while todo:
             node = todo.pop()
-            new = [n for n in (self.raises.get(node, ()) if node in wanted else self.out(node)) if n not in seen]
+            new = [
+                n
+                for n in (self.raises.get(node, ()) if node in wanted else self.out(node))
+                if n not in seen
+            ]
             seen.update(new)
             todo += new
         return bool(ends) and not ends & seen
@@ -167,7 +175,11 @@ class Graph:
         bit = self._bit(a)
         if self.place(a) is self.place(b):
             return bool(self.starts(a))
-        return bool(bit) and self.may_follow(a, b) and all(self._behind.get(n, 0) & bit for n in self.starts(b))
+        return (
+            bool(bit)
+            and self.may_follow(a, b)
+            and all(self._behind.get(n, 0) & bit for n in self.starts(b))
+        )
 
     def may_follow(self, b: ast.AST, a: ast.AST, loop: Loop | None = None) -> bool:
         """Whether ``b`` may run after ``a`` in one activation of the function; with ``loop``, before another iteration of it begins."""
@@ -214,7 +226,11 @@ class Graph:
         A ``raise`` that a handler in the iteration certainly catches is none of them.
         """
         found = [s for body in loop.body for s in leaving(body)]
-        return [s for s in found if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))]
+        return [
+            s
+            for s in found
+            if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))
+        ]
 
     def leaving_before(self, node: ast.AST, loop: Loop | None = None) -> list[ast.stmt]:
         """The ``return`` statements, with a ``loop`` the :meth:`exits` of its iterations, that may come in place of ``node``.
@@ -222,8 +238,16 @@ class Graph:
         They stand in a statement before it, in its block or a block around it. Whether a condition or a loop around ``node`` leads to it is
         not asked here (the other arm of such a condition is not "before"), nor where an exception does not.
         """
-        found = self.exits(loop) if loop is not None else [s for n in self.nodes if isinstance(s := n.ast, ast.Return)]
-        path = [p for p in (self.place(node), *ancestors(node)) if isinstance(p, ast.stmt) and self.place(p) is p]
+        found = (
+            self.exits(loop)
+            if loop is not None
+            else [s for n in self.nodes if isinstance(s := n.ast, ast.Return)]
+        )
+        path = [
+            p
+            for p in (self.place(node), *ancestors(node))
+            if isinstance(p, ast.stmt) and self.place(p) is p
+        ]
         found = sorted(dict.fromkeys(found), key=lambda s: (s.lineno, s.col_offset))
         return [s for s in found if any(self._stands_before(s, p) for p in path)]
 
@@ -272,7 +296,9 @@ def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
 
 def is_repeated(part: ast.AST, loop: Loop) -> bool:
     """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the target of ``for``."""
-    return any(part is s for s in loop.body) or part is (loop.test if isinstance(loop, ast.While) else loop.target)
+    return any(part is s for s in loop.body) or part is (
+        loop.test if isinstance(loop, ast.While) else loop.target
+    )
 
 
 def _is_body(part: ast.AST, function: ast.AST) -> bool:
@@ -282,7 +308,9 @@ def _is_body(part: ast.AST, function: ast.AST) -> bool:
 
 def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
     """The statements in ``stmt`` that may leave the iteration around it; ``inner`` where they stand in a loop inside that one."""
-    if isinstance(stmt, (ast.Return, ast.Raise)) or (isinstance(stmt, (ast.Break, ast.Continue)) and not inner):
+    if isinstance(stmt, (ast.Return, ast.Raise)) or (
+        isinstance(stmt, (ast.Break, ast.Continue)) and not inner
+    ):
         yield stmt
     elif isinstance(stmt, LOOPS):
         yield from (s for child in stmt.body for s in leaving(child, True))
@@ -298,7 +326,11 @@ def _is_caught(stmt: ast.Raise, loop: Loop) -> bool:
     for outer in ancestors(stmt):
         if outer is loop:
             return False
-        if is_try(outer) and any(here is s for s in outer.body) and any(catches_all(h) for h in outer.handlers):
+        if (
+            is_try(outer)
+            and any(here is s for s in outer.body)
+            and any(catches_all(h) for h in outer.handlers)
+        ):
             return True
         here = outer
     return False

@@ -37,10 +37,14 @@ class Home:
 
     def beside(self, name: str) -> Variable | Attribute:
         """A new value that is kept in the same place."""
-        return Variable(name, self.scope) if self.scope is not None else Attribute(name, self.owners)
+        return (
+            Variable(name, self.scope) if self.scope is not None else Attribute(name, self.owners)
+        )
 
 
-def home_of(script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing], what: str = "optimizer") -> Home | str:
+def home_of(
+    script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing], what: str = "optimizer"
+) -> Home | str:
     """The one place where all these expressions have their ``objects`` from; or why there is not one."""
     search = _Search(script, {id(t) for t in objects}, what)
     for expr in exprs:
@@ -50,7 +54,12 @@ def home_of(script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing],
     scopes, owners = list(search.scopes.values()), list(search.owners.values())
     if len(scopes) + bool(owners) != 1:
         return f"the {what}s are kept in different places"
-    return Home(scopes[0] if scopes else None, tuple(owners), tuple(search.stores.values()), tuple(search.names))
+    return Home(
+        scopes[0] if scopes else None,
+        tuple(owners),
+        tuple(search.stores.values()),
+        tuple(search.names),
+    )
 
 
 class _Search:
@@ -82,7 +91,11 @@ class _Search:
         if variable in self._seen:
             return
         self._seen.add(variable)
-        stores = [s for n in variables.stores(variable) if isinstance(n, ast.Name) and self._puts(s := statement_of(n))]
+        stores = [
+            s
+            for n in variables.stores(variable)
+            if isinstance(n, ast.Name) and self._puts(s := statement_of(n))
+        ]
         if stores:
             self.scopes[id(variable.scope)] = variable.scope
             self.names[name.id] = None
@@ -112,8 +125,14 @@ class _Search:
         stores: list[ast.stmt] = []
         for source in self.script.sources:
             for node in ast.walk(source.tree):
-                if isinstance(node, ast.Attribute) and node.attr == expr.attr and isinstance(node.ctx, ast.Store):
-                    if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(statement_of(node)):
+                if (
+                    isinstance(node, ast.Attribute)
+                    and node.attr == expr.attr
+                    and isinstance(node.ctx, ast.Store)
+                ):
+                    if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(
+                        statement_of(node)
+                    ):
                         stores.append(statement_of(node))
         if not stores or any(_named_self(s, expr.attr) is None for s in stores):
             self.refusal = f"`{ast.unparse(expr)}` is not set in a method of its own class"
@@ -141,12 +160,25 @@ class _Search:
 def _named_self(statement: ast.stmt, attr: str) -> str | None:
     """``self`` in ``self.attr = ...`` inside a method."""
     function = function_of(statement)
-    if not isinstance(function, ast.FunctionDef) or not isinstance(parent_of(function), ast.ClassDef) or not function.args.args:
+    if (
+        not isinstance(function, ast.FunctionDef)
+        or not isinstance(parent_of(function), ast.ClassDef)
+        or not function.args.args
+    ):
         return None
     this = function.args.args[0].arg
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    targets = (
+        statement.targets
+        if isinstance(statement, ast.Assign)
+        else [getattr(statement, "target", None)]
+    )
     for target in (t for outer in targets if outer is not None for t in ast.walk(outer)):
-        if isinstance(target, ast.Attribute) and target.attr == attr and isinstance(target.value, ast.Name) and target.value.id == this:
+        if (
+            isinstance(target, ast.Attribute)
+            and target.attr == attr
+            and isinstance(target.value, ast.Name)
+            and target.value.id == this
+        ):
             return this
     return None
 
@@ -169,7 +201,10 @@ def after_all(stores: Iterable[ast.stmt], busy: set[int]) -> list[ast.stmt]:
 
 
 def _lifted(statement: ast.stmt, busy: set[int]) -> ast.stmt:
-    while isinstance(outer := parent_of(statement), (ast.If, ast.Try)) and not nodes_of([outer]) & busy:
+    while (
+        isinstance(outer := parent_of(statement), (ast.If, ast.Try))
+        and not nodes_of([outer]) & busy
+    ):
         statement = outer
     return statement
 
@@ -185,4 +220,11 @@ def _last(statements: list[ast.stmt]) -> ast.stmt | None:
 
 
 def _index_in(here: list[ast.stmt], statement: ast.stmt) -> int:
-    return next((n for s in (statement, *ancestors(statement)) if isinstance(s, ast.stmt) and (n := index(here, s)) >= 0), -1)
+    return next(
+        (
+            n
+            for s in (statement, *ancestors(statement))
+            if isinstance(s, ast.stmt) and (n := index(here, s)) >= 0
+        ),
+        -1,
+    )

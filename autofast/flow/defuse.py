@@ -55,16 +55,22 @@ class DefUse:
     strings, ``locals()`` and a module's variables set from other files are not looked at.
     """
 
-    def __init__(self, function: Function, graph: Graph | None = None, exported: Iterable[str] | None = None):
+    def __init__(
+        self, function: Function, graph: Graph | None = None, exported: Iterable[str] | None = None
+    ):
         """``exported`` are the variables of a module that are read after its end, by whoever imports it; all where this is not given."""
         self.function = function
         self.graph = graph or graph_of(function)
         self.table = variables_of(function)
         self._accesses: dict[Node, list[tuple[Access, Variable]]] = {}
         self._inline: set[int] = set()
-        self._local: dict[Variable, int] = {}  # the variables of this code, each with all bits of its definitions
+        self._local: dict[
+            Variable, int
+        ] = {}  # the variables of this code, each with all bits of its definitions
         self._read_all()
-        self._shared = {v for v in self._local if any(id(n) not in self._inline for n in self.table.stores(v))}
+        self._shared = {
+            v for v in self._local if any(id(n) not in self._inline for n in self.table.stores(v))
+        }
         self._definitions: list[Definition | None] = []
         self._bits: dict[tuple[Variable, int], int] = {}
         self._unbound: dict[Variable, int] = {}
@@ -85,7 +91,9 @@ class DefUse:
             return self.all(variable)
         state = self._reaching.get(id(load), 0)
         found = {self._definitions[n] for n in _indices(state & self._local[variable])}
-        if None in found and isinstance(variable.scope, ast.ClassDef):  # a class body then looks at the module's
+        if None in found and isinstance(
+            variable.scope, ast.ClassDef
+        ):  # a class body then looks at the module's
             outer = self.table.find(variable.name, self.table.tree)
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
@@ -116,14 +124,26 @@ class DefUse:
         if variable is None:
             return False
         if variable not in self._local or variable in self._shared:
-            stores = [n for n in self.table.stores(variable) if not isinstance(getattr(n, "ctx", None), ast.Del)]
-            return any(self.graph.place(n) is not self.graph.place(place) and self.graph.dominates(n, place) for n in stores)
+            stores = [
+                n
+                for n in self.table.stores(variable)
+                if not isinstance(getattr(n, "ctx", None), ast.Del)
+            ]
+            return any(
+                self.graph.place(n) is not self.graph.place(place)
+                and self.graph.dominates(n, place)
+                for n in stores
+            )
         states = [self._states.get(n, 0) for n in self.graph.starts(place)]
         return bool(states) and not any(s & self._unbound[variable] for s in states)
 
     def all(self, variable: Variable) -> frozenset[Definition]:
         """All definitions of a variable, wherever they are."""
-        nodes = (n for n in self.table.stores(variable) if not isinstance(getattr(n, "ctx", None), ast.Del))
+        nodes = (
+            n
+            for n in self.table.stores(variable)
+            if not isinstance(getattr(n, "ctx", None), ast.Del)
+        )
         return frozenset(Definition(variable.name, n) for n in nodes)
 
     def uses(self, definition: Definition) -> list[ast.Name]:
@@ -135,7 +155,9 @@ class DefUse:
             return []
         stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
         found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
-        if variable.scope is self.table.tree:  # a class body reads the module's variable where it has not set its own yet
+        if (
+            variable.scope is self.table.tree
+        ):  # a class body reads the module's variable where it has not set its own yet
             found += [n for n in self._class_reads if n.id == variable.name]
         found = [n for n in found if definition in self.reaching(n)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
@@ -145,7 +167,9 @@ class DefUse:
 
         This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound. In the order of the text.
         """
-        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n))
+        stores = (
+            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
+        )
         found: list[ast.Name] = [*self.table.loads(variable), *stores]
         if variable in self._local and variable not in self._shared:
             read = self._read_after(variable, code)
@@ -153,8 +177,15 @@ class DefUse:
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
     def _read_after(self, variable: Variable, code: ast.AST) -> set[int]:
-        places = {id(self.graph.place(n)) for n in ast.walk(code) if n is code or isinstance(n, PLACES)}
-        todo = [n for p in places for start in self.graph.copies.get(p, ()) for n in self.graph.out(start)]
+        places = {
+            id(self.graph.place(n)) for n in ast.walk(code) if n is code or isinstance(n, PLACES)
+        }
+        todo = [
+            n
+            for p in places
+            for start in self.graph.copies.get(p, ())
+            for n in self.graph.out(start)
+        ]
         found: set[int] = set()
         seen: set[Node] = set()
         while todo:
@@ -174,7 +205,9 @@ class DefUse:
     @cached_property
     def _class_reads(self) -> list[ast.Name]:
         pairs = (pair for found in self._accesses.values() for pair in found)
-        reads = (a.node for a, v in pairs if a.kind is Kind.USE and isinstance(v.scope, ast.ClassDef))
+        reads = (
+            a.node for a, v in pairs if a.kind is Kind.USE and isinstance(v.scope, ast.ClassDef)
+        )
         return list({id(n): n for n in reads if isinstance(n, ast.Name)}.values())
 
     def live_after(self, stmt: ast.AST) -> frozenset[str]:
@@ -187,8 +220,12 @@ class DefUse:
             raise ValueError("a statement of another function")
         whole = place if isinstance(place, (ast.stmt, ast.expr)) else statement_of(place)
         after = self.graph.after.get(id(whole), [])
-        if not hasattr(whole, "body") or isinstance(whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)):
-            after = [n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)]
+        if not hasattr(whole, "body") or isinstance(
+            whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)
+        ):
+            after = [
+                n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)
+            ]
         return self._live_at(after)
 
     def live_before(self, place: ast.AST) -> frozenset[str]:
@@ -199,7 +236,14 @@ class DefUse:
         bits = 0
         for node in nodes:
             bits |= self._live.get(node, 0)
-        return frozenset(v.name for n, v in enumerate(self._local) if bits >> n & 1 and v.scope is self.function) | self._always
+        return (
+            frozenset(
+                v.name
+                for n, v in enumerate(self._local)
+                if bits >> n & 1 and v.scope is self.function
+            )
+            | self._always
+        )
 
     # ------------------------------------------------------------------------------------------ reaching definitions
     def _read_all(self) -> None:
@@ -219,17 +263,30 @@ class DefUse:
 
     def _is_local(self, variable: Variable) -> bool:
         scope = variable.scope
-        return scope is self.function or (isinstance(scope, (ast.ClassDef, *COMPREHENSIONS)) and self.graph.place(scope) is not None)
+        return scope is self.function or (
+            isinstance(scope, (ast.ClassDef, *COMPREHENSIONS))
+            and self.graph.place(scope) is not None
+        )
 
     def _number(self) -> None:
         for variable in self._local:
             self._unbound[variable] = self._bit(variable, None)
         for pairs in self._accesses.values():
             for access, variable in pairs:
-                if access.kind is Kind.DEFINE and variable in self._local and (variable, id(access.node)) not in self._bits:
-                    targets = [v for v in self._local if v.scope is self.function] if access.name == STAR else [variable]
+                if (
+                    access.kind is Kind.DEFINE
+                    and variable in self._local
+                    and (variable, id(access.node)) not in self._bits
+                ):
+                    targets = (
+                        [v for v in self._local if v.scope is self.function]
+                        if access.name == STAR
+                        else [variable]
+                    )
                     for target in targets:
-                        self._bits[target, id(access.node)] = self._bit(target, Definition(target.name, access.node))
+                        self._bits[target, id(access.node)] = self._bit(
+                            target, Definition(target.name, access.node)
+                        )
 
     def _bit(self, variable: Variable, definition: Definition | None) -> int:
         bit = 1 << len(self._definitions)
@@ -255,7 +312,9 @@ class DefUse:
         for bit in self._unbound.values():
             start |= bit
 
-        effects: dict[Node, tuple[int, int, int]] = {}  # what a node ends, what it adds, and all that it adds on the way
+        effects: dict[
+            Node, tuple[int, int, int]
+        ] = {}  # what a node ends, what it adds, and all that it adds on the way
         for node, pairs in self._accesses.items():
             ended, added, passing = 0, 0, 0
             for access, variable in pairs:
@@ -285,9 +344,21 @@ class DefUse:
     # ------------------------------------------------------------------------------------------ liveness
     def _liveness(self, exported: Iterable[str] | None) -> dict[Node, int]:
         bits = {variable: 1 << n for n, variable in enumerate(self._local)}
-        always = {v.name for pairs in self._accesses.values() for _, v in pairs if v not in self._local and v.name != STAR}
-        stored = {a.name for pairs in self._accesses.values() for a, v in pairs if a.kind is not Kind.USE and v not in self._local}
-        self._always = frozenset(always & stored) | {v.name for v in self._local if v.scope is self.function and self._is_read_outside(v)}
+        always = {
+            v.name
+            for pairs in self._accesses.values()
+            for _, v in pairs
+            if v not in self._local and v.name != STAR
+        }
+        stored = {
+            a.name
+            for pairs in self._accesses.values()
+            for a, v in pairs
+            if a.kind is not Kind.USE and v not in self._local
+        }
+        self._always = frozenset(always & stored) | {
+            v.name for v in self._local if v.scope is self.function and self._is_read_outside(v)
+        }
         end = 0
         if isinstance(self.function, ast.Module):
             names = None if exported is None else set(exported)
@@ -308,7 +379,9 @@ class DefUse:
 
     def _is_read_outside(self, variable: Variable) -> bool:
         """Whether code that runs at another time (a closure) reads the variable."""
-        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n))
+        stores = (
+            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
+        )
         return any(id(n) not in self._inline for n in (*self.table.loads(variable), *stores))
 
 
@@ -322,7 +395,11 @@ def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
     path: list[int] = []
     node, parent = target, parent_of(target)
     while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-        path.append(next((n for n, e in enumerate(parent.elts) if e is node), -1) if not isinstance(parent, ast.Starred) else -1)
+        path.append(
+            next((n for n, e in enumerate(parent.elts) if e is node), -1)
+            if not isinstance(parent, ast.Starred)
+            else -1
+        )
         node, parent = parent, parent_of(parent)
     if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is node:
         return parent.iter, False
@@ -338,7 +415,9 @@ def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
 def _part_of(value: ast.expr, path: list[int]) -> tuple[ast.expr, bool]:
     """``x`` of ``a, b = x, y``, down a path of positions (the last first)."""
     for place in reversed(path):
-        plain = isinstance(value, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in value.elts)
+        plain = isinstance(value, (ast.Tuple, ast.List)) and not any(
+            isinstance(e, ast.Starred) for e in value.elts
+        )
         if not plain or place < 0 or place >= len(value.elts):  # type: ignore[attr-defined]
             return value, False
         value = value.elts[place]  # type: ignore[attr-defined]

@@ -55,11 +55,15 @@ class Effects:
 
     def of(self, node: ast.AST) -> Iterator[Write]:
         """What one node changes by itself, without the nodes in it and the functions that it calls."""
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(
+            node.ctx, (ast.Store, ast.Del)
+        ):
             yield Write(node, node.value, node.attr if isinstance(node, ast.Attribute) else "")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield Write(node, None, bound=node.id)
-            if isinstance(parent_of(node), ast.AugAssign) and not is_number(self.script.values(node)):
+            if isinstance(parent_of(node), ast.AugAssign) and not is_number(
+                self.script.values(node)
+            ):
                 yield Write(node, node)
         elif isinstance(node, ast.Call):
             yield from self._by_call(node)
@@ -69,14 +73,24 @@ class Effects:
         callees = self.script.values(func)
         names = {t.name for t in callees if isinstance(t, Ref)}
         if isinstance(func, ast.Attribute) and not names:
-            changes = func.attr in CHANGERS | HANDLES or is_in_place(func.attr, flags=True) or func.attr.startswith("set_")
+            changes = (
+                func.attr in CHANGERS | HANDLES
+                or is_in_place(func.attr, flags=True)
+                or func.attr.startswith("set_")
+            )
             if changes and not any(isinstance(t, (Func, Bound, Cls)) for t in callees):
                 yield Write(node, func.value)
-        elif isinstance(func, ast.Attribute) and any(n.startswith("os.environ.") and n.rsplit(".", 1)[-1] in CHANGERS for n in names):
+        elif isinstance(func, ast.Attribute) and any(
+            n.startswith("os.environ.") and n.rsplit(".", 1)[-1] in CHANGERS for n in names
+        ):
             yield Write(node, func.value)
-        taken = {t.name for t in callees if isinstance(t, Method) and t.name != getattr(func, "attr", "")}
+        taken = {
+            t.name for t in callees if isinstance(t, Method) and t.name != getattr(func, "attr", "")
+        }
         if taken & (CHANGERS | HANDLES):
-            yield Write(node, func)  # a method that was taken from its object before: ``pop = pool.pop``
+            yield Write(
+                node, func
+            )  # a method that was taken from its object before: ``pop = pool.pop``
         if node.args:
             yield from self._by_function(node, names)
         yield from (Write(node, k.value) for k in node.keywords if k.arg == "out")
@@ -89,7 +103,9 @@ class Effects:
             for key in ordered(self.script.values(node.args[1])) if len(node.args) > 1 else ():
                 known = isinstance(key, Const) and isinstance(key.value, str)
                 yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[union-attr]
-        elif names & (FIRST | DRAWING) or any(n.startswith("torch.") and is_in_place(n, flags=True) for n in names):
+        elif names & (FIRST | DRAWING) or any(
+            n.startswith("torch.") and is_in_place(n, flags=True) for n in names
+        ):
             yield Write(node, node.args[0])
 
 

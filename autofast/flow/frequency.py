@@ -14,11 +14,17 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     place = graph.place(node)
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
-    wanted = {n for n in graph.copies.get(id(place), ()) if not n.part or (place is loop and n.part == "target")}
+    wanted = {
+        n
+        for n in graph.copies.get(id(place), ())
+        if not n.part or (place is loop and n.part == "target")
+    }
     iterations = graph.iteration.get(id(loop), [])
     if not any(_passes(graph, begin, head, wanted) for begin, head in iterations):
         return Frequency.RARE if graph.starts(place) else Frequency.NEVER
-    if place is loop or not any(_avoids(graph, begin, head, wanted, loop) for begin, head in iterations):
+    if place is loop or not any(
+        _avoids(graph, begin, head, wanted, loop) for begin, head in iterations
+    ):
         return Frequency.EVERY
     rare = set(_rare_arms(graph, loop))
     if not any(_passes(graph, begin, head, wanted, rare) for begin, head in iterations):
@@ -26,7 +32,9 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     return Frequency.SOME
 
 
-def _walk(graph: Graph, begin: Node, head: Node, closed: set[tuple[Node, Node]], wanted: set[Node]) -> Iterator[Node]:
+def _walk(
+    graph: Graph, begin: Node, head: Node, closed: set[tuple[Node, Node]], wanted: set[Node]
+) -> Iterator[Node]:
     """The nodes of one iteration without exceptions; not what follows ``wanted``, nor what lies behind edges that are closed."""
     seen, todo = set(), [begin]
     while todo:
@@ -73,7 +81,9 @@ def rare_arm(gate: ast.If) -> bool | None:
     when it is full (``if waited >= n: ...; waited = 0``). A condition on the configuration or the rank is not.
     """
     changed = _changed_by_loop(gate)
-    return next((value for value in (True, False) if _is_rare(gate.test, value, gate, changed)), None)
+    return next(
+        (value for value in (True, False) if _is_rare(gate.test, value, gate, changed)), None
+    )
 
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
@@ -114,16 +124,30 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If, changed: set[str]) -> bo
 
 
 def _has_remainder(test: ast.AST) -> bool:
-    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not isinstance(n.left, ast.Constant) for n in ast.walk(test))
+    return any(
+        isinstance(n, ast.BinOp)
+        and isinstance(n.op, ast.Mod)
+        and not isinstance(n.left, ast.Constant)
+        for n in ast.walk(test)
+    )
 
 
 def _changed_by_loop(gate: ast.If) -> set[str]:
     loop = next(loops_around(gate), None)
-    return {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if loop is not None else set()
+    return (
+        {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if loop is not None
+        else set()
+    )
 
 
 def _set_back(gate: ast.If) -> set[str]:
-    parts = [n for s in gate.body for n in ast.walk(s) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)]
+    parts = [
+        n
+        for s in gate.body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)
+    ]
     return {t.id for part in parts for t in part.targets if isinstance(t, ast.Name)}
 
 

@@ -18,10 +18,37 @@ from autofast.model.source import parent_of
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, const
 from autofast.ops import is_in_place, is_view, op
 
-FACTORIES = frozenset(f"torch.{n}" for n in ("randn", "rand", "randint", "zeros", "ones", "full", "arange", "linspace", "eye", "randperm"))
-NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}  # functions that give memory of its own
-NEW_METHODS = frozenset({"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"})
-INPLACE_LAYERS = {"ReLU": 0, "ReLU6": 0, "SiLU": 0, "Dropout": 1, "LeakyReLU": 1, "ELU": 1}  # where the flag stands
+FACTORIES = frozenset(
+    f"torch.{n}"
+    for n in (
+        "randn",
+        "rand",
+        "randint",
+        "zeros",
+        "ones",
+        "full",
+        "arange",
+        "linspace",
+        "eye",
+        "randperm",
+    )
+)
+NEW = FACTORIES | {
+    "torch.tensor",
+    "torch.stack",
+    "torch.cat",
+}  # functions that give memory of its own
+NEW_METHODS = frozenset(
+    {"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"}
+)
+INPLACE_LAYERS = {
+    "ReLU": 0,
+    "ReLU6": 0,
+    "SiLU": 0,
+    "Dropout": 1,
+    "LeakyReLU": 1,
+    "ELU": 1,
+}  # where the flag stands
 
 
 class Memory:
@@ -46,9 +73,15 @@ class Memory:
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not _is_augmented(node):
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and not _is_augmented(node)
+        ):
             value, whole = bound_to(node)
-            if value is not None and (whole or (isinstance(value, ast.Call) and view_of(value) is not None)):
+            if value is not None and (
+                whole or (isinstance(value, ast.Call) and view_of(value) is not None)
+            ):
                 yield value
         elif isinstance(node, ast.Name):
             yield from (d.node for d in self.flow.reaching(node))
@@ -71,12 +104,22 @@ class Memory:
         match expr:
             case ast.Call(keywords=keywords) if any(k.arg in (None, "out") for k in keywords):
                 return False
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(isinstance(t, Method) for t in values(expr.func)):
-                return bool(values(inner)) and (attr in NEW_METHODS or (is_view(attr) and self.is_fresh(inner)))
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(
+                isinstance(t, Method) for t in values(expr.func)
+            ):
+                return bool(values(inner)) and (
+                    attr in NEW_METHODS or (is_view(attr) and self.is_fresh(inner))
+                )
             case ast.Call(func=func):
-                return bool(values(func)) and all(isinstance(t, Ref) and t.name in NEW for t in values(func))
+                return bool(values(func)) and all(
+                    isinstance(t, Ref) and t.name in NEW for t in values(func)
+                )
             case ast.BinOp(left=left, right=right):
-                return all(isinstance(t, (Tensor, Num, Const)) for side in (left, right) for t in values(side))
+                return all(
+                    isinstance(t, (Tensor, Num, Const))
+                    for side in (left, right)
+                    for t in values(side)
+                )
             case ast.Attribute(value=inner, attr=attr):
                 return is_view(attr) and self.is_fresh(inner)
             case ast.Subscript(value=inner):
@@ -92,14 +135,25 @@ class Memory:
             case ast.Subscript(ctx=ast.Store(), value=value):
                 return [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
-                return [value] if not any(isinstance(t, Ref) for t in self.script.values(value)) else []
+                return (
+                    [value]
+                    if not any(isinstance(t, Ref) for t in self.script.values(value))
+                    else []
+                )
             case ast.Call():
-                return [*(k.value for k in node.keywords if k.arg == "out"), *self._written_by(node)]
+                return [
+                    *(k.value for k in node.keywords if k.arg == "out"),
+                    *self._written_by(node),
+                ]
         return []
 
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
-        given = [a for a in (*call.args, *(k.value for k in call.keywords)) if not isinstance(a, ast.Constant)]
+        given = [
+            a
+            for a in (*call.args, *(k.value for k in call.keywords))
+            if not isinstance(a, ast.Constant)
+        ]
         if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
             return given
         for thing in self.script.values(call.func):
@@ -107,15 +161,25 @@ class Memory:
                 return given
             if isinstance(thing, Ext) and is_in_place_layer(thing):
                 return given
-        pairs = [(c, self.written_parameters(c.function)) for c in self.calls.callees(call) if c.makes is None]
-        return [a for a in given if any(names and names & {*self.calls.given_to(call, c, a)} for c, names in pairs)]
+        pairs = [
+            (c, self.written_parameters(c.function))
+            for c in self.calls.callees(call)
+            if c.makes is None
+        ]
+        return [
+            a
+            for a in given
+            if any(names and names & {*self.calls.given_to(call, c, a)} for c, names in pairs)
+        ]
 
     def written_parameters(self, function: Function) -> frozenset[str]:
         """The parameters that a function writes to by its own statements, not by what it calls."""
         if id(function) not in self._parameters:
             nodes = [n for n in own_nodes(function) if not isinstance(n, ast.Call)]
             found = frozenset().union(*(self.sources(e) for n in nodes for e in self.written(n)))
-            self._parameters[id(function)] = frozenset(n.arg for n in nodes if isinstance(n, ast.arg) and id(n) in found)
+            self._parameters[id(function)] = frozenset(
+                n.arg for n in nodes if isinstance(n, ast.arg) and id(n) in found
+            )
         return self._parameters[id(function)]
 
 
@@ -140,9 +204,14 @@ def views_around(node: ast.expr) -> ast.expr:
         parent = parent_of(node)
         outer = parent_of(parent) if isinstance(parent, ast.Attribute) else None
         whole = outer if isinstance(outer, ast.Call) and outer.func is parent else parent
-        if not isinstance(whole, (ast.Subscript, ast.Attribute, ast.Call)) or view_of(whole) is None:
+        if (
+            not isinstance(whole, (ast.Subscript, ast.Attribute, ast.Call))
+            or view_of(whole) is None
+        ):
             return node
-        if isinstance(whole, ast.Subscript) and (whole.value is not node or not isinstance(whole.ctx, ast.Load)):
+        if isinstance(whole, ast.Subscript) and (
+            whole.value is not node or not isinstance(whole.ctx, ast.Load)
+        ):
             return node
         node = whole
 
@@ -150,7 +219,9 @@ def views_around(node: ast.expr) -> ast.expr:
 def is_in_place_layer(thing: Ext) -> bool:
     """A layer that writes to its input; of a Sequential, the first one."""
     if thing.name == "torch.nn.Sequential" and thing.args.positional:
-        return any(isinstance(t, Ext) and is_in_place_layer(t) for t in thing.args.positional[0].values)
+        return any(
+            isinstance(t, Ext) and is_in_place_layer(t) for t in thing.args.positional[0].values
+        )
     place = INPLACE_LAYERS.get(thing.name.removeprefix("torch.nn."), 9)
     flag = thing.args.get(place, "inplace")
     return bool(flag) and const(flag) is not False
@@ -163,7 +234,9 @@ def is_false(expr: ast.expr) -> bool:
 def _writes_first(name: str, call: ast.Call) -> bool:
     known = op(name)
     place = known.inplace if known is not None else None
-    return is_in_place(name) or (place is not None and len(call.args) > place and not is_false(call.args[place]))
+    return is_in_place(name) or (
+        place is not None and len(call.args) > place and not is_false(call.args[place])
+    )
 
 
 def _is_augmented(name: ast.Name) -> bool:

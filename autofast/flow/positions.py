@@ -5,10 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.model.events import BranchFrame, CallFrame, Frame, LoopFrame, Occurrence, Stack, TryFrame
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    Frame,
+    LoopFrame,
+    Occurrence,
+    Stack,
+    TryFrame,
+)
 from autofast.model.source import block_of, statement_of
 
-SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)  # one object stands for all of a kind
+SHARED = (
+    ast.expr_context,
+    ast.operator,
+    ast.unaryop,
+    ast.cmpop,
+    ast.boolop,
+)  # one object stands for all of a kind
 
 
 def shared(a: Stack, b: Stack) -> int:
@@ -70,4 +84,7 @@ def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[int]) -> bool:
 
 def is_sure(occurrence: Occurrence, depth: int) -> bool:
     """It happens whenever the block at ``depth`` runs."""
-    return not any((isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame)) for f in occurrence.stack[depth:])
+    return not any(
+        (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
+        for f in occurrence.stack[depth:]
+    )

@@ -37,7 +37,9 @@ class Flow:
         """Definitions and uses in the function that runs ``node``."""
         graph = self.graph(node)
         if id(graph.function) not in self._definitions:
-            self._definitions[id(graph.function)] = DefUse(graph.function, graph, self._exported(graph.function))
+            self._definitions[id(graph.function)] = DefUse(
+                graph.function, graph, self._exported(graph.function)
+            )
         return self._definitions[id(graph.function)]
 
     def reaching(self, load: ast.Name) -> frozenset[Definition]:
@@ -49,12 +51,19 @@ class Flow:
         if function is not self.script.entry.tree or self.script.unread:
             return None
         others = (s for s in self.script.sources if s is not self.script.entry)
-        imports = (n for s in others for n in ast.walk(s.tree) if isinstance(n, (ast.Import, ast.ImportFrom)))
+        imports = (
+            n
+            for s in others
+            for n in ast.walk(s.tree)
+            if isinstance(n, (ast.Import, ast.ImportFrom))
+        )
         return None if any(self._imports_entry(n) for n in imports) else ()
 
     def _imports_entry(self, node: ast.Import | ast.ImportFrom) -> bool:
         stem = self.script.entry.path.stem
-        names = [a.name for a in node.names] + ([node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+        names = [a.name for a in node.names] + (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        )
         return any(stem in name.split(".") for name in names)
 
 
@@ -75,8 +84,15 @@ def holder_of(name: ast.Name) -> Function:
 
 def _swallowing(script: Script) -> frozenset[int]:
     """The ids of the ``with`` statements that may end an exception."""
-    found = (n for s in script.sources for n in ast.walk(s.tree) if isinstance(n, (ast.With, ast.AsyncWith)))
-    return frozenset(id(n) for n in found if any(may_swallow(script, item.context_expr) for item in n.items))
+    found = (
+        n
+        for s in script.sources
+        for n in ast.walk(s.tree)
+        if isinstance(n, (ast.With, ast.AsyncWith))
+    )
+    return frozenset(
+        id(n) for n in found if any(may_swallow(script, item.context_expr) for item in n.items)
+    )
 
 
 def may_swallow(script: Script, context: ast.expr) -> bool:
@@ -88,13 +104,21 @@ def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
     if isinstance(thing, Inst):
         exits = [t for name in ("__exit__", "__aexit__") for t in thing.cls.find(name) or ()]
         return any(not isinstance(t, Func) or _may_answer_true(t.node) for t in exits)
-    if isinstance(thing, Ext) and thing.name == "contextlib.manager":  # a generator function of the project
+    if (
+        isinstance(thing, Ext) and thing.name == "contextlib.manager"
+    ):  # a generator function of the project
         made = script.values(context.func) if isinstance(context, ast.Call) else frozenset()
         functions = [f.function for t in made for f in code_of(t)]
-        return not functions or any(is_try(n) and n.handlers for f in functions for n in own_nodes(f))
+        return not functions or any(
+            is_try(n) and n.handlers for f in functions for n in own_nodes(f)
+        )
     return isinstance(thing, Unknown) or (isinstance(thing, Ext) and thing.name in SWALLOWING)
 
 
 def _may_answer_true(function: ast.AST) -> bool:
-    results = [n.value for n in own_nodes(function) if isinstance(n, ast.Return) and n.value is not None]
-    return isinstance(function, ast.Lambda) or any(not (isinstance(v, ast.Constant) and not v.value) for v in results)
+    results = [
+        n.value for n in own_nodes(function) if isinstance(n, ast.Return) and n.value is not None
+    ]
+    return isinstance(function, ast.Lambda) or any(
+        not (isinstance(v, ast.Constant) and not v.value) for v in results
+    )

@@ -66,14 +66,21 @@ class Trail:
             return Origin("literal", expr, expr, shared)
         if isinstance(expr, ast.Name):
             return self._name(expr, stack, depth)
-        if isinstance(expr, ast.Call) and len(expr.args) == 1 and not expr.keywords and self._is_cast(expr.func):
+        if (
+            isinstance(expr, ast.Call)
+            and len(expr.args) == 1
+            and not expr.keywords
+            and self._is_cast(expr.func)
+        ):
             return self._follow(expr.args[0], stack, shared, depth + 1)
         if isinstance(option := one(self.script.values(expr)), Arg):
             default = next((k.value for k in option.node.keywords if k.arg == "default"), None)
             if not isinstance(default, ast.Constant):
                 raise Unresolved(f"the default of `--{option.name}` is not a constant")
             return Origin("option", default, option.node, True)
-        if isinstance(expr, ast.Attribute) and any(isinstance(t, Inst) for t in self.script.values(expr.value)):
+        if isinstance(expr, ast.Attribute) and any(
+            isinstance(t, Inst) for t in self.script.values(expr.value)
+        ):
             return self._attribute(expr, depth)
         return Origin("computed", expr, expr, shared)
 
@@ -100,7 +107,9 @@ class Trail:
             if given is not None and given.expr is not None and not given.via:
                 return self._follow(given.expr, stack[:n], True, depth + 1)
             default = defaults(scope).get(name)
-            if default is not None and (given is None or not isinstance(frame.node, ast.Call)):  # a function that nothing calls
+            if default is not None and (
+                given is None or not isinstance(frame.node, ast.Call)
+            ):  # a function that nothing calls
                 return self._follow(default, (), True, depth + 1)
         raise Unresolved(f"the parameter `{name}` gets it in a way that is not followed")
 
@@ -123,8 +132,15 @@ class Trail:
         on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
         for source in self.script.sources:
             for node in ast.walk(source.tree):
-                if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load) and id(node) not in on_trail:
-                    if any(isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)):
+                if (
+                    isinstance(node, (ast.Attribute, ast.Name))
+                    and isinstance(node.ctx, ast.Load)
+                    and id(node) not in on_trail
+                ):
+                    if any(
+                        isinstance(t, Arg) and t.node is origin.node
+                        for t in self.script.values(node)
+                    ):
                         if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
                             return node
         return None
@@ -140,7 +156,11 @@ def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
     """The places that give a variable a value, or delete it; imports left out."""
     table = variables_of(name)
     variable = table.of(name)
-    return [n for n in table.stores(variable) if isinstance(n, (ast.Name, ast.arg))] if variable is not None else []
+    return (
+        [n for n in table.stores(variable) if isinstance(n, (ast.Name, ast.arg))]
+        if variable is not None
+        else []
+    )
 
 
 def assigned(target: ast.AST) -> ast.expr | None:

@@ -17,21 +17,32 @@ def rare(gate: ast.AST) -> bool:
     """
     if not isinstance(gate, ast.If):
         return False
-    if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not isinstance(n.left, ast.Constant) for n in ast.walk(gate.test)):
+    if any(
+        isinstance(n, ast.BinOp)
+        and isinstance(n.op, ast.Mod)
+        and not isinstance(n.left, ast.Constant)
+        for n in ast.walk(gate.test)
+    ):
         return True
     changed = _changed_by_loop(gate)
     for part in ast.walk(gate.test):
         if isinstance(part, ast.Compare) and changed & _names(part):
             if any(isinstance(op, ast.Eq) for op in part.ops):
                 return True
-            if any(isinstance(op, (ast.Gt, ast.GtE)) for op in part.ops) and _names(part.left) & _set_back(gate):
+            if any(isinstance(op, (ast.Gt, ast.GtE)) for op in part.ops) and _names(
+                part.left
+            ) & _set_back(gate):
                 return True
     return False
 
 
 def _changed_by_loop(gate: ast.If) -> set[str]:
     loop = next((a for a in ancestors(gate) if isinstance(a, LOOPS)), None)
-    return {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if loop is not None else set()
+    return (
+        {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if loop is not None
+        else set()
+    )
 
 
 def _set_back(gate: ast.If) -> set[str]:

@@ -32,10 +32,16 @@ def is_spelled(node: ast.expr) -> bool:
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.stmt):
             return False
-        if isinstance(outer, ast.FormattedValue) and isinstance(string := parent_of(outer), ast.JoinedStr):
+        if isinstance(outer, ast.FormattedValue) and isinstance(
+            string := parent_of(outer), ast.JoinedStr
+        ):
             n = next(i for i, v in enumerate(string.values) if v is outer)
             before = string.values[n - 1] if n else None
-            if isinstance(before, ast.Constant) and str(before.value).rstrip().endswith("=") and _in_text(string, outer.value):
+            if (
+                isinstance(before, ast.Constant)
+                and str(before.value).rstrip().endswith("=")
+                and _in_text(string, outer.value)
+            ):
                 return True
     return False
 
@@ -45,7 +51,9 @@ def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
     try:
         whole = cst.parse_expression(f"({source_of(string).segment(string)})")
         for part in _fields(whole):
-            if part.equal is not None and _same(cst.Module([]).code_for_node(part.expression), value):
+            if part.equal is not None and _same(
+                cst.Module([]).code_for_node(part.expression), value
+            ):
                 return True
     except (cst.ParserSyntaxError, SyntaxError):
         return True

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from autofast.model.source import ancestors, parent_of, source_of
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
+Scope = (
+    ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
-TYPE_PARAMETERS = tuple(getattr(ast, n) for n in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, n))
+TYPE_PARAMETERS = tuple(
+    getattr(ast, n) for n in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, n)
+)
 NAMED = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -72,17 +76,29 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     which run in place, are given with all of theirs. For a function itself: its parameters, then its body.
     """
     yield from parameters(scope)
-    body = scope.body if isinstance(scope, (ast.Module, *FUNCTIONS, ast.ClassDef)) else list(ast.iter_child_nodes(scope))
+    body = (
+        scope.body
+        if isinstance(scope, (ast.Module, *FUNCTIONS, ast.ClassDef))
+        else list(ast.iter_child_nodes(scope))
+    )
     todo: list[ast.AST] = [body] if isinstance(body, ast.AST) else list(reversed(body))
     while todo:
         node = todo.pop()
         yield node
-        todo += reversed(list(outside_parts(node) if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else ast.iter_child_nodes(node)))
+        todo += reversed(
+            list(
+                outside_parts(node)
+                if isinstance(node, (*FUNCTIONS, ast.ClassDef))
+                else ast.iter_child_nodes(node)
+            )
+        )
 
 
 def is_generator(function: ast.AST) -> bool:
     """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing yet."""
-    return isinstance(function, FUNCTIONS) and any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function))
+    return isinstance(function, FUNCTIONS) and any(
+        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
+    )
 
 
 def outside_parts(
@@ -139,7 +155,9 @@ def scope_of(node: ast.AST) -> Scope:
             if here is parent.body or (isinstance(node, ast.arg) and here is parent.args):
                 return parent
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if isinstance(here, (ast.stmt, *TYPE_PARAMETERS)) or (isinstance(node, ast.arg) and here is parent.args):
+            if isinstance(here, (ast.stmt, *TYPE_PARAMETERS)) or (
+                isinstance(node, ast.arg) and here is parent.args
+            ):
                 return parent
         elif isinstance(parent, ast.ClassDef):
             if isinstance(here, (ast.stmt, *TYPE_PARAMETERS)):
@@ -221,7 +239,11 @@ class Variables:
             if name in table.globals:
                 here = self.tree
                 table = self._tables.get(id(here), _NONE)
-            if (here is scope or not isinstance(here, ast.ClassDef)) and name not in table.nonlocals and name in table.bound:
+            if (
+                (here is scope or not isinstance(here, ast.ClassDef))
+                and name not in table.nonlocals
+                and name in table.bound
+            ):
                 return Variable(name, here)
             if here is self.tree:
                 return Variable(name, here) if STAR in table.bound else None
@@ -236,7 +258,11 @@ class Variables:
     def stores(self, variable: Variable) -> list[ast.AST]:
         """Everything in the file that binds or deletes a variable, in any scope; for a module's also what may: ``from m import *``."""
         own = self._stores.get(variable, [])
-        stars = self._stores.get(Variable(STAR, self.tree), []) if variable.scope is self.tree and variable.name != STAR else []
+        stars = (
+            self._stores.get(Variable(STAR, self.tree), [])
+            if variable.scope is self.tree and variable.name != STAR
+            else []
+        )
         return [*own, *stars]
 
     def loads(self, variable: Variable) -> list[ast.Name]:
@@ -301,7 +327,10 @@ def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
     variable = table.find(name, scope)  # type: ignore[arg-type]
     if variable is None:
         return []
-    found = [*table.loads(variable), *(n for n in table.stores(variable) if isinstance(n, ast.Name))]
+    found = [
+        *table.loads(variable),
+        *(n for n in table.stores(variable) if isinstance(n, ast.Name)),
+    ]
     here = [n for n in found if any(outer is scope for outer in ancestors(n))]
     return sorted(here, key=lambda n: (n.lineno, n.col_offset))
 

@@ -105,7 +105,11 @@ def _way(frame: Frame) -> Hashable:
         if isinstance(frame, BranchFrame):
             known = id(frame.node), frame.arm
         elif isinstance(frame, LoopFrame):
-            known = id(frame.node), frozenset(map(id, frame.loaders)), frame.turn if frame.unrolled else 0
+            known = (
+                id(frame.node),
+                frozenset(map(id, frame.loaders)),
+                frame.turn if frame.unrolled else 0,
+            )
         frame.__dict__["_way"] = known
     return known
 
@@ -131,12 +135,17 @@ class Log:
         way = (grad, this, *map(_way, stack))
         if way in ways:
             old = site.occurrences[ways[way]]
-            site.occurrences[ways[way]] = replace(occurrence, order=old.order, result=old.result | occurrence.result)
+            site.occurrences[ways[way]] = replace(
+                occurrence, order=old.order, result=old.result | occurrence.result
+            )
         elif len(ways) < self.MOST:
             ways[way] = len(site.occurrences)
             site.occurrences.append(occurrence)
         else:
-            self.full = self.full or f"the code on line {getattr(node, 'lineno', 0)} is reached in too many ways"
+            self.full = (
+                self.full
+                or f"the code on line {getattr(node, 'lineno', 0)} is reached in too many ways"
+            )
 
     def of(self, *kinds: str) -> list[Site]:
         """The sites of these kinds, in the order the script first came to them."""

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from autofast.model import names
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
-from autofast.model.values import NOTHING, Arguments, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.model.values import things as values
 
 
@@ -12,7 +26,9 @@ def is_module(thing: Thing) -> bool:
     """An ``nn.Module``: of the project, of torch, or wrapped."""
     if isinstance(thing, Inst):
         return any(n in names.MODULE_BASES or names.makes_module(n) for n in thing.cls.external)
-    return isinstance(thing, Ext) and (names.makes_module(thing.name) or thing.name in WRAPPERS or thing.name in names.MODULE_BASES)
+    return isinstance(thing, Ext) and (
+        names.makes_module(thing.name) or thing.name in WRAPPERS or thing.name in names.MODULE_BASES
+    )
 
 
 def is_loader(thing: Thing) -> bool:
@@ -23,7 +39,9 @@ def is_loader(thing: Thing) -> bool:
 
 def is_optimizer(thing: Thing) -> bool:
     if isinstance(thing, Inst):
-        return any(n == "torch.optim.Optimizer" or names.is_optimizer(n) for n in thing.cls.external)
+        return any(
+            n == "torch.optim.Optimizer" or names.is_optimizer(n) for n in thing.cls.external
+        )
     return isinstance(thing, Ext) and names.is_optimizer(thing.name)
 
 
@@ -45,13 +63,26 @@ def is_loss(thing: Thing) -> bool:
 
 def is_dataset(thing: Thing) -> bool:
     if isinstance(thing, Inst):
-        return bool(thing.cls.external & names.DATASET_BASES) or thing.cls.find("__getitem__") is not None or bool(library_dataset(thing))
-    return isinstance(thing, Ext) and (thing.name.startswith(names.DATASETS) or thing.name.startswith("torch.utils.data."))
+        return (
+            bool(thing.cls.external & names.DATASET_BASES)
+            or thing.cls.find("__getitem__") is not None
+            or bool(library_dataset(thing))
+        )
+    return isinstance(thing, Ext) and (
+        thing.name.startswith(names.DATASETS) or thing.name.startswith("torch.utils.data.")
+    )
 
 
 def library_dataset(thing: Inst) -> str:
     """The dataset class of torchvision or torchaudio that a class of the project extends; empty where it extends none."""
-    return next((n for n in sorted(thing.cls.external) if n.startswith(("torchvision.datasets.", "torchaudio.datasets."))), "")
+    return next(
+        (
+            n
+            for n in sorted(thing.cls.external)
+            if n.startswith(("torchvision.datasets.", "torchaudio.datasets."))
+        ),
+        "",
+    )
 
 
 def of_type(name: str) -> Values:
@@ -60,9 +91,19 @@ def of_type(name: str) -> Values:
         return values(Tensor())
     if name in ("builtins.int", "builtins.float", "builtins.str", "builtins.bool"):
         return values(Num())
-    if name in names.MODULE_BASES or names.makes_module(name) or name == LOADER or name == "torch.device":
+    if (
+        name in names.MODULE_BASES
+        or names.makes_module(name)
+        or name == LOADER
+        or name == "torch.device"
+    ):
         return values(Ext(name, None, Arguments(None, open="it is a parameter")))
-    if name in ("torch.optim.Optimizer",) or names.is_optimizer(name) or names.is_scheduler(name) or name in names.DATASET_BASES:
+    if (
+        name in ("torch.optim.Optimizer",)
+        or names.is_optimizer(name)
+        or names.is_scheduler(name)
+        or name in names.DATASET_BASES
+    ):
         return values(Ext(name, None, Arguments(None, open="it is a parameter")))
     return NOTHING
 
@@ -76,7 +117,12 @@ def grad_mode_of(contexts: Values) -> str | None:
     """The gradient mode inside ``with contexts``: on | off | inference | maybe; None where they do not set it."""
     modes = set()
     if any(isinstance(t, Ext) and t.name == "contextlib.manager" for t in contexts):
-        inner = NOTHING.union(*(t.attrs["contexts"] if isinstance(t, Ext) and "contexts" in t.attrs else {t} for t in contexts))
+        inner = NOTHING.union(
+            *(
+                t.attrs["contexts"] if isinstance(t, Ext) and "contexts" in t.attrs else {t}
+                for t in contexts
+            )
+        )
         return grad_mode_of(frozenset(t for t in inner if not isinstance(t, Unknown)))
     for thing in contexts:
         name = thing.name if isinstance(thing, (Ext, Ref)) else ""
@@ -109,7 +155,9 @@ def entered(contexts: Values) -> Values:
             found |= NOTHING.union(*(t.any() for t in thing.attrs["over"] if isinstance(t, Seq)))
         elif isinstance(thing, Ext) and thing.name == "apex.amp.scale_loss":
             found |= thing.args.get(0, "loss")
-        elif isinstance(thing, Ext) and (thing.name.startswith(("tqdm.", "lightning", "contextlib.")) or "over" in thing.attrs):
+        elif isinstance(thing, Ext) and (
+            thing.name.startswith(("tqdm.", "lightning", "contextlib.")) or "over" in thing.attrs
+        ):
             found |= values(thing)
         elif isinstance(thing, Seq):
             found |= thing.any()
@@ -121,11 +169,15 @@ def entered(contexts: Values) -> Values:
 
 
 def is_static(func: Func) -> bool:
-    return any(isinstance(t, Ref) and t.name == "builtins.staticmethod" for d in func.decorators for t in d)
+    return any(
+        isinstance(t, Ref) and t.name == "builtins.staticmethod" for d in func.decorators for t in d
+    )
 
 
 def is_classmethod(func: Func) -> bool:
-    return any(isinstance(t, Ref) and t.name == "builtins.classmethod" for d in func.decorators for t in d)
+    return any(
+        isinstance(t, Ref) and t.name == "builtins.classmethod" for d in func.decorators for t in d
+    )
 
 
 def is_property(func: Func) -> bool:

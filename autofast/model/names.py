@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 _MOVED = [
-    (r"^torch\.utils\.data\.(?:dataloader|dataset|sampler|distributed)\.(\w+)$", r"torch.utils.data.\1"),
+    (
+        r"^torch\.utils\.data\.(?:dataloader|dataset|sampler|distributed)\.(\w+)$",
+        r"torch.utils.data.\1",
+    ),
     (r"^torch\.amp\.(?:autocast_mode\.)?autocast$", "torch.autocast"),
     (r"^torch\.amp\.grad_scaler\.", "torch.amp."),
     (r"^torch\.cuda\.amp\.(?:autocast_mode|grad_scaler)\.", "torch.cuda.amp."),
@@ -13,7 +16,10 @@ _MOVED = [
     (r"^torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)$", r"torch.nn.\1"),
     (r"^torch\.nn\.parallel\.(?:data_parallel\.)?DataParallel$", "torch.nn.DataParallel"),
     (r"^torch\.nn\.parallel\.distributed\.", "torch.nn.parallel."),
-    (r"^torch\.autograd\.(?:grad_mode\.)?(no_grad|enable_grad|set_grad_enabled|inference_mode)$", r"torch.\1"),
+    (
+        r"^torch\.autograd\.(?:grad_mode\.)?(no_grad|enable_grad|set_grad_enabled|inference_mode)$",
+        r"torch.\1",
+    ),
     (r"^torch\.nn\.utils\.clip_grad\.", "torch.nn.utils."),
     (r"^torch\.nn\.utils\.clip_grad_norm$", "torch.nn.utils.clip_grad_norm_"),
     (r"^torch\.autograd\.variable\.Variable$", "torch.autograd.Variable"),
@@ -21,7 +27,10 @@ _MOVED = [
         r"^(?:lightning\.pytorch|pytorch_lightning)\.demos\.mnist_datamodule\.MNIST$",
         "torchvision.datasets.MNIST",
     ),  # with a fallback for tests
-    (r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$", "torchvision.models.get_model"),
+    (
+        r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$",
+        "torchvision.models.get_model",
+    ),
     (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
     (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
     (r"^torch\.(?:special|linalg)\.", "torch."),
@@ -41,9 +50,19 @@ def canonical(name: str) -> str:
 
 LOADER = "torch.utils.data.DataLoader"
 DDP = "torch.nn.parallel.DistributedDataParallel"
-WRAPPERS = frozenset({DDP, "torch.nn.DataParallel", "torch.compile", "apex.parallel.DistributedDataParallel", "torch.jit.script"})
+WRAPPERS = frozenset(
+    {
+        DDP,
+        "torch.nn.DataParallel",
+        "torch.compile",
+        "apex.parallel.DistributedDataParallel",
+        "torch.jit.script",
+    }
+)
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
-MODULE_BASES = frozenset({"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"})
+MODULE_BASES = frozenset(
+    {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}
+)
 DATASETS = ("torchvision.datasets.", "torchaudio.datasets.", "datasets.")
 DATASET_BASES = frozenset({"torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})
 NO_GRAD = {
@@ -52,25 +71,73 @@ NO_GRAD = {
     "torch.enable_grad": "on",
 }
 AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})
-SCALER = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"})
+SCALER = frozenset(
+    {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"}
+)
 
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {
-    **dict.fromkeys(("zeros", "ones", "full", "empty", "eye", "arange", "linspace", "logspace", "tensor", "range"), False),
+    **dict.fromkeys(
+        (
+            "zeros",
+            "ones",
+            "full",
+            "empty",
+            "eye",
+            "arange",
+            "linspace",
+            "logspace",
+            "tensor",
+            "range",
+        ),
+        False,
+    ),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), False),
-    **dict.fromkeys(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "rand_like", "randn_like", "randint_like"), True),
+    **dict.fromkeys(
+        (
+            "rand",
+            "randn",
+            "randint",
+            "randperm",
+            "normal",
+            "bernoulli",
+            "rand_like",
+            "randn_like",
+            "randint_like",
+        ),
+        True,
+    ),
 }
 GENERATORS = frozenset(
-    {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random", "torch.Generator"}
+    {
+        "numpy.random.default_rng",
+        "numpy.random.RandomState",
+        "numpy.random.Generator",
+        "random.Random",
+        "torch.Generator",
+    }
 )
-LEGACY_TENSORS = frozenset({"FloatTensor", "DoubleTensor", "LongTensor", "HalfTensor", "IntTensor", "ByteTensor", "BoolTensor", "Tensor"})
+LEGACY_TENSORS = frozenset(
+    {
+        "FloatTensor",
+        "DoubleTensor",
+        "LongTensor",
+        "HalfTensor",
+        "IntTensor",
+        "ByteTensor",
+        "BoolTensor",
+        "Tensor",
+    }
+)
 FUNCTIONAL_LOSSES = frozenset(
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss "
     "gaussian_nll_loss hinge_embedding_loss huber_loss "
     "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss "
     "smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss".split()
 )
-NUMBERS = frozenset("size dim numel nelement ndimension element_size stride data_ptr is_floating_point is_contiguous get_device".split())
+NUMBERS = frozenset(
+    "size dim numel nelement ndimension element_size stride data_ptr is_floating_point is_contiguous get_device".split()
+)
 ONE_TENSOR = tuple(  # of torchvision's models: the others return a dict, a list, or a tuple in training
     "resnet resnext wide_resnet vgg alexnet densenet mobilenet efficientnet squeezenet shufflenet mnasnet regnet convnext vit_ swin_ maxvit".split()
 )
@@ -100,23 +167,44 @@ STARRED = {
 def makes_module(name: str) -> bool:
     """Whether calling ``name`` gives an ``nn.Module`` of a library."""
     last = name.rsplit(".", 1)[-1]
-    if name.startswith("torch.nn.") and not name.startswith(("torch.nn.functional.", "torch.nn.init.", "torch.nn.utils.")):
-        return last == "*" or last[:1].isupper() and last not in ("Parameter", "ParameterList", "ParameterDict", "Buffer")
+    if name.startswith("torch.nn.") and not name.startswith(
+        ("torch.nn.functional.", "torch.nn.init.", "torch.nn.utils.")
+    ):
+        return (
+            last == "*"
+            or last[:1].isupper()
+            and last not in ("Parameter", "ParameterList", "ParameterDict", "Buffer")
+        )
     if name.startswith("torchvision.models."):
-        return last == "*" or last[:1].islower() or last[:1].isupper() and not last.endswith("Weights")
-    return name in ("timm.create_model", "torch.compile", "torch.jit.script", "torch.optim.swa_utils.AveragedModel") or (
-        name.startswith("transformers.") and last in ("from_pretrained", "from_config") and ("Model" in name or "For" in name)
+        return (
+            last == "*" or last[:1].islower() or last[:1].isupper() and not last.endswith("Weights")
+        )
+    return name in (
+        "timm.create_model",
+        "torch.compile",
+        "torch.jit.script",
+        "torch.optim.swa_utils.AveragedModel",
+    ) or (
+        name.startswith("transformers.")
+        and last in ("from_pretrained", "from_config")
+        and ("Model" in name or "For" in name)
     )
 
 
 def gives_one_tensor(name: str) -> bool:
     """Whether calling a module of this library class gives a tensor, and no tuple or dict of them."""
     last = name.rsplit(".", 1)[-1]
-    return (name.startswith("torch.nn.") and last != "*") or (name.startswith("torchvision.models.") and last.startswith(ONE_TENSOR))
+    return (name.startswith("torch.nn.") and last != "*") or (
+        name.startswith("torchvision.models.") and last.startswith(ONE_TENSOR)
+    )
 
 
 def is_optimizer(name: str) -> bool:
-    return name.startswith("torch.optim.") and name.count(".") == 2 and name.rsplit(".", 1)[-1][:1].isupper()
+    return (
+        name.startswith("torch.optim.")
+        and name.count(".") == 2
+        and name.rsplit(".", 1)[-1][:1].isupper()
+    )
 
 
 def is_scheduler(name: str) -> bool:

@@ -41,7 +41,9 @@ class Notebook(Source):
         for number, cell in enumerate(self.cells):
             new = _show(found[number].removesuffix("\n"))
             if new != _text(cell):
-                cell["source"] = new.splitlines(keepends=True) if isinstance(cell["source"], list) else new
+                cell["source"] = (
+                    new.splitlines(keepends=True) if isinstance(cell["source"], list) else new
+                )
         return _dump(self.data, self.style)
 
 
@@ -49,9 +51,13 @@ def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
     try:
         data = json.loads(raw.decode("utf-8"))
         cells = data["cells"]
-        assert isinstance(cells, list) and all(isinstance(c, dict) and isinstance(c.get("source", ""), (str, list)) for c in cells)
+        assert isinstance(cells, list) and all(
+            isinstance(c, dict) and isinstance(c.get("source", ""), (str, list)) for c in cells
+        )
     except (ValueError, KeyError, TypeError, AssertionError) as error:
-        raise BadInput(f"{rel}:1: not a Jupyter notebook of format 4 ({type(error).__name__}); open and save it with Jupyter") from None
+        raise BadInput(
+            f"{rel}:1: not a Jupyter notebook of format 4 ({type(error).__name__}); open and save it with Jupyter"
+        ) from None
     indent = re.match(rb"\{\r?\n([ \t]+)", raw)
     width: Any = indent[1].decode() if indent else None
     end = "\n" if raw.endswith(b"\n") else ""
@@ -59,7 +65,9 @@ def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
         style = (width, ascii_only, end)
         if _dump(data, style) == raw:
             return data, style
-    raise BadInput(f"{rel}:1: this notebook's JSON is not laid out as Jupyter writes it; open and save it with Jupyter first")
+    raise BadInput(
+        f"{rel}:1: this notebook's JSON is not laid out as Jupyter writes it; open and save it with Jupyter first"
+    )
 
 
 def _dump(data: dict[str, Any], style: tuple[Any, bool, str]) -> bytes:
@@ -75,7 +83,11 @@ def _text(cell: dict[str, Any]) -> str:
 def _hide(code: str) -> str:
     """Magics become comments; a cell that is all magic (``%%bash``) is hidden whole."""
     lines = code.split("\n")
-    whole = bool(lines and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture|prun)\b", lines[0]))
+    whole = bool(
+        lines
+        and lines[0].startswith("%%")
+        and not re.match(r"%%(time|timeit|capture|prun)\b", lines[0])
+    )
     return "\n".join(HIDDEN + line if whole or MAGIC.search(line) else line for line in lines)
 
 
@@ -89,7 +101,14 @@ def _line_numbers(raw: str, text: str, cells: list[dict[str, Any]]) -> list[int]
     numbers: list[int] = []
     at = 0
     for cell in cells:
-        at = next((n for n in range(at, len(rows)) if rows[n].startswith('"cell_type"') and '"code"' in rows[n]), at)
+        at = next(
+            (
+                n
+                for n in range(at, len(rows))
+                if rows[n].startswith('"cell_type"') and '"code"' in rows[n]
+            ),
+            at,
+        )
         numbers.append(at + 1)
         lines = _text(cell).splitlines(keepends=True) or [""]
         start = next((n for n in range(at, len(rows)) if rows[n].startswith('"source"')), at)

@@ -33,7 +33,11 @@ def leftovers(text: str) -> str:
     if not certain:
         return ""
     parts = [f"{what} ({_lines(numbers)}: {instead})" for (what, instead), numbers in found.items()]
-    run = " (or convert the file first, e.g. with 2to3)" if len(found) > 1 or not any(what == "`async=`" for what, _ in found) else ""
+    run = (
+        " (or convert the file first, e.g. with 2to3)"
+        if len(found) > 1 or not any(what == "`async=`" for what, _ in found)
+        else ""
+    )
     return f"; left of Python 2: {', '.join(parts)}{run}"
 
 
@@ -52,12 +56,21 @@ def _statements(text: str) -> Iterator[list[tokenize.TokenInfo]]:
         last = start + 1
         try:
             for token in tokenize.generate_tokens(io.StringIO("".join(lines[start:])).readline):
-                token = token._replace(start=(token.start[0] + start, token.start[1]), end=(token.end[0] + start, token.end[1]))
+                token = token._replace(
+                    start=(token.start[0] + start, token.start[1]),
+                    end=(token.end[0] + start, token.end[1]),
+                )
                 last = token.end[0]
                 if token.type == tokenize.NEWLINE:
                     yield here
                     here = []
-                elif token.type not in (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER):
+                elif token.type not in (
+                    tokenize.NL,
+                    tokenize.COMMENT,
+                    tokenize.INDENT,
+                    tokenize.DEDENT,
+                    tokenize.ENDMARKER,
+                ):
                     here.append(token)
             yield here
             return
@@ -71,7 +84,11 @@ def _in_line(tokens: list[tokenize.TokenInfo]) -> Iterator[tuple[int, str, str]]
     words = [t.string for t in tokens]
     first = words[0] if words else ""
     for n in _starts(words):
-        if n + 1 < len(tokens) and words[n] in ("print", "exec") and (tokens[n + 1].type in VALUES or words[n + 1] == ">>"):
+        if (
+            n + 1 < len(tokens)
+            and words[n] in ("print", "exec")
+            and (tokens[n + 1].type in VALUES or words[n + 1] == ">>")
+        ):
             if words[n + 1] not in ("in", "is", "and", "or", "not", "if"):
                 yield tokens[n].start[0], f"{words[n]} statement", f"write {words[n]}(...)"
     if first == "except" and "," in _outside(words) and "as" not in words:

@@ -79,11 +79,15 @@ class Loader:
     datasets: list[Dataset]
     uses: list[Use]
     moved: list[Transfer] = field(default_factory=list)  # where its batches go to a device
-    loop: ast.AST | None = None  # a loop around the place where it is made (not the epoch-free set-up)
+    loop: ast.AST | None = (
+        None  # a loop around the place where it is made (not the epoch-free set-up)
+    )
     guarded: bool = True  # runs only below ``if __name__ == "__main__"``
     framework: str = ""  # made for Lightning, Accelerate, ...: who moves its batches
     batch: Values = NOTHING  # what a batch is made of; empty where nothing iterates the loader
-    collate_random: frozenset[str] = frozenset()  # where its collate_fn draws random numbers, as in Dataset.random
+    collate_random: frozenset[str] = (
+        frozenset()
+    )  # where its collate_fn draws random numbers, as in Dataset.random
     collate_on_device: bool = False  # its collate_fn puts batches on a device
 
     @property
@@ -120,7 +124,11 @@ class Transfer:
     @property
     def to_device(self) -> bool:
         """It may go to a GPU, and is certainly no copy back to the host, no cast and no copy beside another tensor."""
-        return bool(self.kinds & {"cuda", "mps", "accel", "option", "xpu"}) and not self.kinds & {"tensor", "type", "?"}
+        return bool(self.kinds & {"cuda", "mps", "accel", "option", "xpu"}) and not self.kinds & {
+            "tensor",
+            "type",
+            "?",
+        }
 
 
 @dataclass(eq=False)
@@ -170,7 +178,9 @@ class Step:
     grad_reads: list[Site]
     schedules: list[Site]
     double_backward: list[ast.AST]
-    autocast: list[ast.AST]  # existing autocast contexts around the forward (or apex, or a framework's)
+    autocast: list[
+        ast.AST
+    ]  # existing autocast contexts around the forward (or apex, or a framework's)
     scalers: list[Thing]
     models: list[Thing]
     stack: Stack = ()
@@ -302,7 +312,9 @@ class Model:
     wraps: list[Ext]
     layers: frozenset[str]
     unknown: str = ""
-    classes: list[ast.ClassDef] = field(default_factory=list)  # its class and the project classes below it
+    classes: list[ast.ClassDef] = field(
+        default_factory=list
+    )  # its class and the project classes below it
     dtype: str = ""
 
 
@@ -347,10 +359,16 @@ class Script:
     transfers: list[Transfer] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
     trainers: list[Trainer] = field(default_factory=list)
-    frameworks: dict[str, ast.AST] = field(default_factory=dict)  # accelerate, lightning, hf-trainer, apex, deepspeed: first place
-    deterministic: list[ast.AST] = field(default_factory=list)  # places where determinism is asked for
+    frameworks: dict[str, ast.AST] = field(
+        default_factory=dict
+    )  # accelerate, lightning, hf-trainer, apex, deepspeed: first place
+    deterministic: list[ast.AST] = field(
+        default_factory=list
+    )  # places where determinism is asked for
     guarded: bool = True  # the entry trains only below a main guard (or is a library)
-    unread: str = ""  # why there is code that the reader has not followed: what is not found may be there
+    unread: str = (
+        ""  # why there is code that the reader has not followed: what is not found may be there
+    )
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
     _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -384,4 +402,6 @@ class Script:
 
     @cached_property
     def everything(self) -> list[Occurrence]:
-        return sorted((o for s in self.log._sites.values() for o in s.occurrences), key=lambda o: o.order)
+        return sorted(
+            (o for s in self.log._sites.values() for o in s.occurrences), key=lambda o: o.order
+        )

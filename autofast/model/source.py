@@ -54,7 +54,9 @@ class Source:
         """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
         rel = _relative(path, root) if path.is_file() or path.is_dir() else path.as_posix()
         if path.is_symlink() and not path.exists():
-            raise BadInput(f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script")
+            raise BadInput(
+                f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script"
+            )
         if path.is_dir():
             raise BadInput(f"{rel}: is a directory; give the training script in it")
         try:
@@ -68,7 +70,9 @@ class Source:
     def encode(self, text: str) -> bytes:
         """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and line ends as read."""
         if self.newline == "mixed":
-            raise BadInput(f"{self.rel}: mixes line endings; make them uniform first (e.g. with dos2unix)")
+            raise BadInput(
+                f"{self.rel}: mixes line endings; make them uniform first (e.g. with dos2unix)"
+            )
         body = text.replace("\n", self.newline)
         return (codecs.BOM_UTF8 if self.bom else b"") + body.encode(self.encoding)
 
@@ -99,7 +103,12 @@ class Source:
     @cached_property
     def rebound(self) -> frozenset[str]:
         """The names that some function declares ``global`` or ``nonlocal``."""
-        return frozenset(n for node in ast.walk(self.tree) if isinstance(node, (ast.Global, ast.Nonlocal)) for n in node.names)
+        return frozenset(
+            n
+            for node in ast.walk(self.tree)
+            if isinstance(node, (ast.Global, ast.Nonlocal))
+            for n in node.names
+        )
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -215,7 +224,11 @@ def live(node: ast.AST) -> Iterator[ast.AST]:
             live_arm = live_block(here)
             todo += live_arm
             dead = (n for s in (*here.body, *here.orelse) if s not in live_arm for n in ast.walk(s))
-            todo += [n for n in dead if isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))]
+            todo += [
+                n
+                for n in dead
+                if isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))
+            ]
         else:
             todo += ast.iter_child_nodes(here)
 
@@ -236,7 +249,9 @@ def _link(tree: ast.Module, source: Source) -> None:
     while todo:
         node = todo.pop()
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)):
+            if isinstance(
+                child, (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+            ):
                 continue  # these are shared singletons
             child._af_source, child._af_parent = source, node  # type: ignore[attr-defined]
             todo.append(child)
@@ -294,6 +309,8 @@ def _parse(text: str, rel: str) -> ast.Module:
     except SyntaxError as error:
         from autofast.model.python2 import leftovers
 
-        raise BadInput(f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or '; mend it first'}") from None
+        raise BadInput(
+            f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or '; mend it first'}"
+        ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f"{rel}:1: cannot be parsed ({type(error).__name__}: {error})") from None

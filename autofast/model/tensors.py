@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from autofast.model.values import NOTHING, Arg, Arguments, Const, Dict, Ext, Given, Num, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Given,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.model.values import things as values
 
 
@@ -15,7 +31,10 @@ def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
     if kinds:
         device = "dev" if "dev" in kinds else "?" if "?" in kinds else "cpu"
     dtypes = {t.dtype for t in tensors}
-    dtype = next((d for d in ("complex", "f64", "half") if d in dtypes), dtypes.pop() if len(dtypes) == 1 else "?")
+    dtype = next(
+        (d for d in ("complex", "f64", "half") if d in dtypes),
+        dtypes.pop() if len(dtypes) == 1 else "?",
+    )
     facts: dict[str, Any] = dict(  # noqa: C408
         batch=frozenset().union(*(t.batch for t in tensors)),
         models=frozenset().union(*(t.models for t in tensors)),
@@ -50,7 +69,14 @@ def binary(left: Values, right: Values, op: str) -> Values:
     """The result of an operator on abstract values."""
     tensors = [t for t in (*left, *right) if isinstance(t, Tensor)]
     if tensors:
-        rank = "0d" if op != "Compare" and all(t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)) else ""
+        rank = (
+            "0d"
+            if op != "Compare"
+            and all(
+                t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
+            )
+            else ""
+        )
         return values(mixed(tensors, dtype="int") if op == "Compare" else mixed(tensors, rank=rank))
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     return values(unknown[0]) if unknown else values(Num())
@@ -76,7 +102,13 @@ def device_kinds(found: Values) -> set[str]:
                 kinds.add(thing.value.split(":")[0])
         elif isinstance(thing, Ext) and thing.name == "torch.device":
             inner = thing.args.get(0, "type") or thing.args.get(0, "device")
-            kinds |= device_kinds(inner) if inner else {str(const(thing.attrs["kind"]))} if "kind" in thing.attrs else {"?"}
+            kinds |= (
+                device_kinds(inner)
+                if inner
+                else {str(const(thing.attrs["kind"]))}
+                if "kind" in thing.attrs
+                else {"?"}
+            )
         elif isinstance(thing, Arg):
             kinds |= {"option"}
         elif isinstance(thing, Num) and thing.pattern.startswith(("cuda:", "mps:", "xpu:")):
@@ -88,7 +120,9 @@ def device_kinds(found: Values) -> set[str]:
 
 def is_device(thing: Thing) -> bool:
     return (isinstance(thing, Ext) and thing.name == "torch.device") or (
-        isinstance(thing, Const) and isinstance(thing.value, str) and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
+        isinstance(thing, Const)
+        and isinstance(thing.value, str)
+        and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
     )
 
 
@@ -98,12 +132,24 @@ def is_dtype(thing: Thing) -> bool:
 
 def dtype_of(thing: Thing) -> str:
     last = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ref) else ""
-    table = {"float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "float16": "half", "half": "half", "bfloat16": "half"}
+    table = {
+        "float64": "f64",
+        "double": "f64",
+        "float32": "f32",
+        "float": "f32",
+        "float16": "half",
+        "half": "half",
+        "bfloat16": "half",
+    }
     if last in table:
         return table[last]
     if last.startswith("complex") or last == "cfloat":
         return "complex"
-    return "int" if last in ("int64", "long", "int32", "int", "uint8", "bool", "int8", "int16", "short") else ""
+    return (
+        "int"
+        if last in ("int64", "long", "int32", "int", "uint8", "bool", "int8", "int16", "short")
+        else ""
+    )
 
 
 def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Values]:
@@ -117,7 +163,10 @@ def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Value
     for given in args.positional:
         if any(is_dtype(t) for t in given.values):
             dtype |= given.values
-        elif device is None and not all(t == Const(None) or isinstance(t, Const) and isinstance(t.value, bool) for t in given.values):
+        elif device is None and not all(
+            t == Const(None) or isinstance(t, Const) and isinstance(t.value, bool)
+            for t in given.values
+        ):
             device = given
     if "dtype" in args.named:
         dtype |= args.named["dtype"].values

@@ -65,7 +65,11 @@ class Const:
         return steady(repr(self.value))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Const) and type(other.value) is type(self.value) and repr(other.value) == repr(self.value)
+        return (
+            isinstance(other, Const)
+            and type(other.value) is type(self.value)
+            and repr(other.value) == repr(self.value)
+        )
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,9 @@ class Inst(Numbered):
     attrs: dict[str, Values] = field(default_factory=dict)
     made: tuple[Any, ...] = ()  # the frames around the place where it was made
     args: Arguments | None = None
-    past: dict[str, Values] = field(default_factory=dict)  # attributes of the objects made here before (in a loop)
+    past: dict[str, Values] = field(
+        default_factory=dict
+    )  # attributes of the objects made here before (in a loop)
     open: str = ""  # why attributes may have been set that are not known
 
 
@@ -355,7 +361,14 @@ class Tensor:
         if known is None:
             words = f"{self.device} {self.dtype} {self.grad} {self.prob} {self.loss} {self.fresh} {self.param} {self.rank}"
             owners = sum(hash(x) for x in (*self.batch, *self.models))
-            known = hash((steady(words), owners, getattr(self.made, "lineno", 0), getattr(self.made, "col_offset", 0)))
+            known = hash(
+                (
+                    steady(words),
+                    owners,
+                    getattr(self.made, "lineno", 0),
+                    getattr(self.made, "col_offset", 0),
+                )
+            )
             self.__dict__["_hash"] = known
         return known
 
@@ -366,7 +379,24 @@ class Tensor:
             object.__setattr__(self, "passes", frozenset())
 
 
-Thing = Union[Const, Num, Ref, Unknown, Module, Func, Bound, Method, Partial, Cls, Inst, Ext, Seq, Dict, Arg, Tensor]
+Thing = Union[
+    Const,
+    Num,
+    Ref,
+    Unknown,
+    Module,
+    Func,
+    Bound,
+    Method,
+    Partial,
+    Cls,
+    Inst,
+    Ext,
+    Seq,
+    Dict,
+    Arg,
+    Tensor,
+]
 
 
 @dataclass(eq=False)
@@ -392,7 +422,9 @@ class Arguments:
     named: dict[str, Given] = field(default_factory=dict)
     dicts: list[Dict] = field(default_factory=list)  # what is spread with ``**``
     open: str = ""  # why there may be arguments that are not known
-    loose: int | None = None  # from here on, positional arguments may stand anywhere (after ``*`` of something of unknown length)
+    loose: int | None = (
+        None  # from here on, positional arguments may stand anywhere (after ``*`` of something of unknown length)
+    )
 
     def get(self, index: int, name: str) -> Values:
         """The argument that stands at ``index`` or is called ``name``."""
@@ -401,13 +433,18 @@ class Arguments:
 
     def all(self) -> list[Values]:
         """The values of each argument, and what is spread."""
-        return [*(g.values for g in (*self.positional, *self.named.values())), frozenset(self.dicts)]
+        return [
+            *(g.values for g in (*self.positional, *self.named.values())),
+            frozenset(self.dicts),
+        ]
 
     def given(self, index: int, name: str) -> Given | None:
         if name in self.named:
             return self.named[name]
         if self.loose is not None and index >= self.loose:
-            return Given(NOTHING.union(*(g.values for g in self.positional[self.loose :])), None, sure=False)
+            return Given(
+                NOTHING.union(*(g.values for g in self.positional[self.loose :])), None, sure=False
+            )
         return self.positional[index] if 0 <= index < len(self.positional) else None
 
 
@@ -416,14 +453,33 @@ def joined(several: list[Arguments]) -> Arguments:
     first = several[0]
     if all(_alike(first, other) for other in several[1:]):
         return several[-1]
-    out = Arguments(first.call, list(first.positional), dict(first.named), list(first.dicts), first.open, first.loose)
+    out = Arguments(
+        first.call,
+        list(first.positional),
+        dict(first.named),
+        list(first.dicts),
+        first.open,
+        first.loose,
+    )
     for args in several[1:]:
         out.open = out.open or args.open
         out.dicts += [d for d in args.dicts if d not in out.dicts]
-        out.loose = args.loose if out.loose is None else out.loose if args.loose is None else min(out.loose, args.loose)
+        out.loose = (
+            args.loose
+            if out.loose is None
+            else out.loose
+            if args.loose is None
+            else min(out.loose, args.loose)
+        )
         shared = min(len(out.positional), len(args.positional))
         both = [both_given(a, b) for a, b in zip(out.positional, args.positional, strict=False)]
-        out.positional = [*both, *(replace(g, sure=False) for g in (*out.positional[shared:], *args.positional[shared:]))]
+        out.positional = [
+            *both,
+            *(
+                replace(g, sure=False)
+                for g in (*out.positional[shared:], *args.positional[shared:])
+            ),
+        ]
         for name in (*out.named, *(n for n in args.named if n not in out.named)):
             a, b = out.named.get(name), args.named.get(name)
             only = a or b
@@ -434,15 +490,29 @@ def joined(several: list[Arguments]) -> Arguments:
 
 def _alike(a: Arguments, b: Arguments) -> bool:
     """Whether two ways to a call give it the same."""
-    if (a.open, a.loose, len(a.positional), len(a.named)) != (b.open, b.loose, len(b.positional), len(b.named)) or a.dicts != b.dicts:
+    if (a.open, a.loose, len(a.positional), len(a.named)) != (
+        b.open,
+        b.loose,
+        len(b.positional),
+        len(b.named),
+    ) or a.dicts != b.dicts:
         return False
-    pairs = [*zip(a.positional, b.positional, strict=True), *((g, b.named.get(n)) for n, g in a.named.items())]
-    return all(y is not None and x.values == y.values and x.sure == y.sure and x.expr is y.expr for x, y in pairs)
+    pairs = [
+        *zip(a.positional, b.positional, strict=True),
+        *((g, b.named.get(n)) for n, g in a.named.items()),
+    ]
+    return all(
+        y is not None and x.values == y.values and x.sure == y.sure and x.expr is y.expr
+        for x, y in pairs
+    )
 
 
 def both_given(a: Given, b: Given) -> Given:
     """An argument that is given in two ways."""
-    via = [*a.via, *(v for v in b.via if not any(v[0] is w[0] and v[1].expr is w[1].expr for w in a.via))]
+    via = [
+        *a.via,
+        *(v for v in b.via if not any(v[0] is w[0] and v[1].expr is w[1].expr for w in a.via)),
+    ]
     return Given(a.values | b.values, a.expr or b.expr, via, a.sure and b.sure)
 
 
@@ -460,7 +530,9 @@ class Env:
     starred: str = ""  # a library of which everything was imported
     owner: Cls | None = None
 
-    rebound: frozenset[str] = frozenset()  # where it is opaque: names that functions declare global or nonlocal
+    rebound: frozenset[str] = (
+        frozenset()
+    )  # where it is opaque: names that functions declare global or nonlocal
 
     @property
     def module(self) -> Env:
@@ -505,7 +577,13 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
         )
     if isinstance(thing, Arg):
         return kind, thing.node.lineno, thing.name
-    text = repr(thing.value) if isinstance(thing, Const) else thing.name if isinstance(thing, Ref) else getattr(thing, "why", "")
+    text = (
+        repr(thing.value)
+        if isinstance(thing, Const)
+        else thing.name
+        if isinstance(thing, Ref)
+        else getattr(thing, "why", "")
+    )
     return kind, 0, text
 
 

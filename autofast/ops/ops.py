@@ -131,7 +131,13 @@ def _keys(space: str, short: str) -> tuple[str, ...]:
     tables = _tables()
     found = [space + short] if space + short in tables.qualified else []
     first, _, last = short.partition(".")
-    aten = [f"{first}_{last}"] if first in ATEN and last else [short, *(f"{a}_{short}" for a in ATEN)] if space == "torch." else [short]
+    aten = (
+        [f"{first}_{last}"]
+        if first in ATEN and last
+        else [short, *(f"{a}_{short}" for a in ATEN)]
+        if space == "torch."
+        else [short]
+    )
     listed = next((a for a in aten if a in tables.names[LISTS[space]]), "")
     return (*found, space + short, listed) if listed else tuple(found)
 
@@ -140,14 +146,22 @@ def _op(name: str, keys: tuple[str, ...]) -> Op:
     tables = _tables()
 
     def has(property: str) -> bool:
-        return any(k in tables.names.get(property, ()) for k in keys) and not any(k in tables.excepted.get(property, ()) for k in keys)
+        return any(k in tables.names.get(property, ()) for k in keys) and not any(
+            k in tables.excepted.get(property, ()) for k in keys
+        )
 
     return Op(
         name,
         view="always" if has("always_view") else "maybe" if has("maybe_view") else "",
-        mutates=frozenset(n for n, names in tables.mutates.items() if any(k in names for k in keys)),
+        mutates=frozenset(
+            n for n, names in tables.mutates.items() if any(k in names for k in keys)
+        ),
         inplace=next(
-            (n for n, names in tables.inplace.items() if name.startswith("torch.nn.functional.") and keys[-1] in names),
+            (
+                n
+                for n, names in tables.inplace.items()
+                if name.startswith("torch.nn.functional.") and keys[-1] in names
+            ),
             None,
         ),
         out=has("out"),
@@ -158,7 +172,13 @@ def _op(name: str, keys: tuple[str, ...]) -> Op:
         factory=has("factory"),
         random=has("random"),
         syncs=has("syncs"),
-        autocast="lower" if has("autocast_lower") else "fp32" if has("autocast_fp32") else "promote" if has("autocast_promote") else "",
+        autocast="lower"
+        if has("autocast_lower")
+        else "fp32"
+        if has("autocast_fp32")
+        else "promote"
+        if has("autocast_promote")
+        else "",
         gradient=not has("no_gradient"),
     )
 
@@ -174,7 +194,9 @@ class _Tables:
 
 @cache
 def _tables() -> _Tables:
-    made, ours = (tomllib.loads((HERE / f).read_text()) for f in ("torch_ops.toml", "beyond_schemas.toml"))
+    made, ours = (
+        tomllib.loads((HERE / f).read_text()) for f in ("torch_ops.toml", "beyond_schemas.toml")
+    )
     extra = _words(ours)
     positions = _words(ours["mutates"])
     mutates = _words(made["mutates"])
@@ -182,7 +204,10 @@ def _tables() -> _Tables:
     every = [w for words in (*extra.values(), *positions.values()) for w in words]
     return _Tables(
         names,
-        {int(p): mutates.get(p, frozenset()) | positions.get(p, frozenset()) for p in mutates | positions},
+        {
+            int(p): mutates.get(p, frozenset()) | positions.get(p, frozenset())
+            for p in mutates | positions
+        },
         {int(p): words for p, words in _words(made["inplace"]).items()},
         _words(ours["except"]),
         frozenset(w for w in every if "." in w),

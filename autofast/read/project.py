@@ -28,15 +28,23 @@ class Project:
         self.broken: dict[Path, str] = {}
         self.namespaces: dict[str, Source | None] = {}
         first = entry.resolve().parent
-        self.search = list(dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent]))
-        self.search = [p for p in self.search if p == self.root or self.root in p.parents or p == first]
+        self.search = list(
+            dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent])
+        )
+        self.search = [
+            p for p in self.search if p == self.root or self.root in p.parents or p == first
+        ]
 
     def read(self, path: Path) -> Source:
         """The source at ``path``, read once; raises :class:`BadInput`."""
         key = path.resolve()
         if key not in self.sources:
             if key in self.overlay:
-                rel = key.relative_to(self.root).as_posix() if self.root in key.parents else path.as_posix()
+                rel = (
+                    key.relative_to(self.root).as_posix()
+                    if self.root in key.parents
+                    else path.as_posix()
+                )
                 self.sources[key] = open_source(key, rel, self.overlay[key])
             else:
                 self.sources[key] = Source.read(path, self.root)
@@ -50,8 +58,15 @@ class Project:
             for _ in range(level - 1):
                 base = base.parent
             return self._at(base, parts)
-        beside = (importer.path.parent, self.search[0])  # the folder of the script comes first of all, for every file
-        if parts and parts[0] in LIBRARIES and not any(self._at(base, parts[:1]) for base in beside):
+        beside = (
+            importer.path.parent,
+            self.search[0],
+        )  # the folder of the script comes first of all, for every file
+        if (
+            parts
+            and parts[0] in LIBRARIES
+            and not any(self._at(base, parts[:1]) for base in beside)
+        ):
             return None
         standard = bool(parts) and parts[0] in sys.stdlib_module_names
         for base in self.search[:1] if standard else self.search:
@@ -61,7 +76,11 @@ class Project:
 
     def _at(self, base: Path, parts: list[str]) -> Source | None:
         target = base.joinpath(*parts)
-        for path in (target / "__init__.py", target.with_name(target.name + ".py")) if parts else (target / "__init__.py",):
+        for path in (
+            (target / "__init__.py", target.with_name(target.name + ".py"))
+            if parts
+            else (target / "__init__.py",)
+        ):
             if path.resolve() in self.overlay or path.is_file():
                 if path.resolve() in self.broken:
                     return None
@@ -91,7 +110,9 @@ class Project:
         if name not in self.namespaces:
             folders = [base for base in self.search if (base / top).is_dir()]
             parts = name.split(".")
-            self.namespaces[name] = next((found for base in folders if (found := self._at(base, parts)) is not None), None)
+            self.namespaces[name] = next(
+                (found for base in folders if (found := self._at(base, parts)) is not None), None
+            )
         return self.namespaces[name]
 
     def matching(self, pattern: str) -> list[Source]:
@@ -135,6 +156,8 @@ def _imports(text: str, stem: str) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and any(a.name.split(".")[-1] == stem for a in node.names):
             return True
-        if isinstance(node, ast.ImportFrom) and ((node.module or "").split(".")[-1] == stem or any(a.name == stem for a in node.names)):
+        if isinstance(node, ast.ImportFrom) and (
+            (node.module or "").split(".")[-1] == stem or any(a.name == stem for a in node.names)
+        ):
             return True
     return False

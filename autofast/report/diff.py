@@ -65,7 +65,9 @@ def patch(files: Iterable[FileDiff]) -> bytes:
     for file in files:
         source = file.source
         if source.newline == "\r":
-            raise BadInput(f"{source.rel}: ends its lines with a bare carriage return, which no patch can say; use -o FILE")
+            raise BadInput(
+                f"{source.rel}: ends its lines with a bare carriage return, which no patch can say; use -o FILE"
+            )
         old, new = file.paths
         out.append(f"diff --git {old.rstrip()} {new.rstrip()}\n--- {old}\n+++ {new}\n".encode())
         for line in _lines(file):
@@ -73,7 +75,12 @@ def patch(files: Iterable[FileDiff]) -> bytes:
                 out.append(line.text.encode() + b"\n")
             else:
                 mark = codecs.BOM_UTF8 if line.first and source.bom else b""
-                out.append(line.kind.encode() + mark + line.text.encode(source.encoding) + source.newline.encode())
+                out.append(
+                    line.kind.encode()
+                    + mark
+                    + line.text.encode(source.encoding)
+                    + source.newline.encode()
+                )
     return _without_last_ends(out)
 
 
@@ -139,5 +146,9 @@ def _quoted(name: str) -> str:
     """A file name as git writes it: in C quotes where it must be, with a tab behind one that has spaces."""
     if any(c in '"\\' or ord(c) < 32 for c in name):
         escapes = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n"}
-        return '"' + "".join(escapes.get(c, c if ord(c) >= 32 else f"\\{ord(c):03o}") for c in name) + '"'
+        return (
+            '"'
+            + "".join(escapes.get(c, c if ord(c) >= 32 else f"\\{ord(c):03o}") for c in name)
+            + '"'
+        )
     return name + "\t" if " " in name else name

@@ -13,7 +13,13 @@ VERSION = 1  # of the format below; additions do not change it
 
 def report(files: Iterable[str], records: Iterable[Record]) -> str:
     """One JSON document: the files that were looked at, and what was found; all paths are relative to the root."""
-    return json.dumps({"version": VERSION, "files": list(files), "findings": [_finding(r) for r in records]}, indent=2) + "\n"
+    return (
+        json.dumps(
+            {"version": VERSION, "files": list(files), "findings": [_finding(r) for r in records]},
+            indent=2,
+        )
+        + "\n"
+    )
 
 
 def _finding(record: Record) -> dict[str, Any]:

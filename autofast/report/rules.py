@@ -16,11 +16,28 @@ def table(stream: IO[Any]) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    rows = Table("rule", "effect", "groups", "what it does", box=box.SIMPLE_HEAD if stream.isatty() else None, pad_edge=False)
+    rows = Table(
+        "rule",
+        "effect",
+        "groups",
+        "what it does",
+        box=box.SIMPLE_HEAD if stream.isatty() else None,
+        pad_edge=False,
+    )
     for rule in registry.all_rules().values():
-        rows.add_row(rule.name, rule.effect.name.lower(), ", ".join(rule.groups), rule.summary + asked_by(rule))
+        rows.add_row(
+            rule.name,
+            rule.effect.name.lower(),
+            ", ".join(rule.groups),
+            rule.summary + asked_by(rule),
+        )
     out = io.StringIO()
-    Console(file=out, width=None if stream.isatty() else 200, force_terminal=for_stream(stream).on, highlight=False).print(rows)
+    Console(
+        file=out,
+        width=None if stream.isatty() else 200,
+        force_terminal=for_stream(stream).on,
+        highlight=False,
+    ).print(rows)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 

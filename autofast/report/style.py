@@ -6,7 +6,13 @@ import os
 from typing import IO, Any
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_PLURALS = {"fix": "fixes", "piece of advice": "pieces of advice", "is": "are", "batch": "batches", "pass": "passes"}
+_PLURALS = {
+    "fix": "fixes",
+    "piece of advice": "pieces of advice",
+    "is": "are",
+    "batch": "batches",
+    "pass": "passes",
+}
 
 
 class Style:
@@ -16,12 +22,18 @@ class Style:
         self.on = on
 
     def __call__(self, text: str, *names: str) -> str:
-        return f"\x1b[{';'.join(_CODES[n] for n in names)}m{text}\x1b[0m" if self.on and text and names else text
+        return (
+            f"\x1b[{';'.join(_CODES[n] for n in names)}m{text}\x1b[0m"
+            if self.on and text and names
+            else text
+        )
 
 
 def for_stream(stream: IO[Any]) -> Style:
     """Colour for a terminal, unless the environment says otherwise (https://no-color.org)."""
-    return Style(on=stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    return Style(
+        on=stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
 
 
 def count(number: int, noun: str) -> str:

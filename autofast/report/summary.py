@@ -20,15 +20,24 @@ def summary(result: Rewritten, to: Destination, written: Sequence[Path], style: 
     return "".join(line + "\n" for line in _lines(result, to, written, style))
 
 
-def _lines(result: Rewritten, to: Destination, written: Sequence[Path], style: Style) -> Iterator[str]:
+def _lines(
+    result: Rewritten, to: Destination, written: Sequence[Path], style: Style
+) -> Iterator[str]:
     name = shown_path(result.script.entry.path)
     applied = [r for r in result.records if r.status == "fix"]
     yield style(_headline(name, applied, alone=bool(result.elsewhere)), "bold")
     yield from _applied(applied, style)
-    yield from _section("Left alone", [r for r in result.records if r.status == "refused"], style, "yellow")
-    yield from _section("Advice", [r for r in result.records if r.status == "advice"], style, "cyan")
+    yield from _section(
+        "Left alone", [r for r in result.records if r.status == "refused"], style, "yellow"
+    )
+    yield from _section(
+        "Advice", [r for r in result.records if r.status == "advice"], style, "cyan"
+    )
     if result.elsewhere:
-        yield style("Not written, as they change other files (--in-place, --output-dir DIR or --patch FILE writes them):", "yellow")
+        yield style(
+            "Not written, as they change other files (--in-place, --output-dir DIR or --patch FILE writes them):",
+            "yellow",
+        )
         yield from _applied(result.elsewhere, style)
     for warning in result.warnings:
         yield f"{style('Warning:', 'yellow', 'bold')} {warning}"
@@ -43,7 +52,12 @@ def _lines(result: Rewritten, to: Destination, written: Sequence[Path], style: S
 def _imports_left_behind(result: Rewritten, to: Destination) -> Iterator[str]:
     """A script in another folder no longer finds the modules beside the original."""
     home = result.script.entry.path.parent
-    if to.mode == "file" and to.path != STDOUT and len(result.script.sources) > 1 and Path(to.path).resolve().parent != home:
+    if (
+        to.mode == "file"
+        and to.path != STDOUT
+        and len(result.script.sources) > 1
+        and Path(to.path).resolve().parent != home
+    ):
         yield f"the script imports files of its project: run {to.path} with PYTHONPATH={home}, or use --output-dir"
 
 
@@ -62,8 +76,12 @@ def _next(result: Rewritten, to: Destination, name: str) -> Iterator[str]:
         entry += f" {shlex.quote(str(Path(to.path) / result.script.entry.rel))}"
     elif to.mode == "in-place":
         entry = f"ORIGINAL {entry}"
-    if any(rule.several_processes and rule.name in result.plan.applied for rule in result.plan.rules):
-        entry += " --ddp" * (to.mode == "diff") + ' --launch-rewritten "torchrun --nproc-per-node=2"'
+    if any(
+        rule.several_processes and rule.name in result.plan.applied for rule in result.plan.rules
+    ):
+        entry += (
+            " --ddp" * (to.mode == "diff") + ' --launch-rewritten "torchrun --nproc-per-node=2"'
+        )
     yield f"To verify: autofast verify {entry}"
 
 

@@ -29,18 +29,27 @@ def finding(record: Record, style: Style) -> str:
 def report(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:
     """The findings by file, then one line that sums them up. Places left alone are counted, and listed with ``refused``."""
     listed = [r for r in records if refused or r.status != "refused"]
-    blocks = ["\n".join(finding(r, style) for r in group) + "\n" for _, group in groupby(listed, key=lambda r: r.path)]
+    blocks = [
+        "\n".join(finding(r, style) for r in group) + "\n"
+        for _, group in groupby(listed, key=lambda r: r.path)
+    ]
     return "\n".join([*blocks, summary(records, listed)])
 
 
 def summary(records: Sequence[Record], listed: Sequence[Record]) -> str:
     """``Found 3 fixes and 1 piece of advice in 2 files; 4 refused (listed with --show-refused).``"""
     number = Counter(r.status for r in records)
-    parts = [count(number[status], noun) for status, noun in (("fix", "fix"), ("advice", "piece of advice")) if number[status]]
+    parts = [
+        count(number[status], noun)
+        for status, noun in (("fix", "fix"), ("advice", "piece of advice"))
+        if number[status]
+    ]
     if parts:
         line = f"Found {' and '.join(parts)} in {count(len({r.path for r in records if r.status != 'refused'}), 'file')}"
     else:
         line = "Found nothing to make faster"
     if number["refused"]:
-        line += f"; {number['refused']} refused" + ("" if len(listed) == len(records) else " (listed with --show-refused)")
+        line += f"; {number['refused']} refused" + (
+            "" if len(listed) == len(records) else " (listed with --show-refused)"
+        )
     return line + ".\n"

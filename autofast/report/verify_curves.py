@@ -80,7 +80,11 @@ def curves(v: Verification) -> Curves | None:
 
 def _by_seed(v: Verification, arm: str) -> Mapping[int, Curve]:
     """The losses of one script: of the runs that were made to be compared where there are some, else of the timed ones."""
-    runs = [run for run in v.runs if run.arm == arm and run.records and not run.detail.double and not run.detail.perturb]
+    runs = [
+        run
+        for run in v.runs
+        if run.arm == arm and run.records and not run.detail.double and not run.detail.perturb
+    ]
     close = [run for run in runs if run.detail != Detail()] or runs
     found: dict[int, Curve] = {}
     for run in close:
@@ -99,7 +103,9 @@ def _losses(run: Run) -> Curve:
 
 def _of_rank(record: Record) -> Curve:
     first = record.steps[0].optimizer if record.steps else 0
-    by_step = [sum(s.losses) / len(s.losses) for s in record.steps if s.optimizer == first and s.losses]
+    by_step = [
+        sum(s.losses) / len(s.losses) for s in record.steps if s.optimizer == first and s.losses
+    ]
     return by_step or list(record.losses)
 
 

@@ -65,8 +65,14 @@ def _hunks(lines: list[str]) -> Iterator[Hunk]:
             kind, text = lines[n][:1] or " ", lines[n][1:]
             if kind not in " -+\\" or lines[n].startswith("@@ "):
                 break
-            found.append(Line(kind, text, old if kind in " -" else None, new if kind in " +" else None))
+            found.append(
+                Line(kind, text, old if kind in " -" else None, new if kind in " +" else None)
+            )
             old, old_left = (old + 1, old_left - 1) if kind in " -" else (old, old_left)
             new, new_left = (new + 1, new_left - 1) if kind in " +" else (new, new_left)
             n += 1
-        yield Hunk(f"line {head[1]}", tuple(name for name in re.split(r",\s*", head[5].strip()) if name), tuple(found))
+        yield Hunk(
+            f"line {head[1]}",
+            tuple(name for name in re.split(r",\s*", head[5].strip()) if name),
+            tuple(found),
+        )

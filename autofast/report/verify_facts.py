@@ -40,14 +40,31 @@ def _times(v: Verification) -> Iterator[Row]:
     s = v.speed
     if s is None:
         return
-    yield Row(f"Time per step ({s.statistic})", words.seconds(s.step_before), words.seconds(s.step_after), _speed_change(s))
+    yield Row(
+        f"Time per step ({s.statistic})",
+        words.seconds(s.step_before),
+        words.seconds(s.step_after),
+        _speed_change(s),
+    )
     samples = [_of(v, arm, _samples) for arm in (ORIGINAL, REWRITTEN)]
     if all(samples) and s.step_before > 0 and s.step_after > 0:
-        rates = [words.number((n or 0) / t) for n, t in zip(samples, (s.step_before, s.step_after), strict=True)]
+        rates = [
+            words.number((n or 0) / t)
+            for n, t in zip(samples, (s.step_before, s.step_after), strict=True)
+        ]
         yield Row("Samples per second", rates[0], rates[1])
     extra = s.first_step_after - s.first_step_before
-    change = f"{'+' if extra > 0 else '−'}{words.seconds(abs(extra))}" if math.isfinite(extra) and extra else ""
-    yield Row("Start to end of first step", words.seconds(s.first_step_before), words.seconds(s.first_step_after), change)
+    change = (
+        f"{'+' if extra > 0 else '−'}{words.seconds(abs(extra))}"
+        if math.isfinite(extra) and extra
+        else ""
+    )
+    yield Row(
+        "Start to end of first step",
+        words.seconds(s.first_step_before),
+        words.seconds(s.first_step_after),
+        change,
+    )
     if s.compiling:
         yield Row("  of this, torch.compile", NONE, words.seconds(s.compiling))
 
@@ -65,15 +82,32 @@ def _resources(v: Verification) -> Iterator[Row]:
         return
     readings: list[tuple[str, Callable[[Run], float | None], Callable[[float], str], bool]] = [
         ("Peak memory, GPU", _device_memory, words.memory, True),
-        ("Peak memory, host", lambda run: sum(r.peak_memory for r in run.records), words.memory, True),
-        ("  largest worker process", lambda run: max(r.peak_memory_children for r in run.records), words.memory, True),
+        (
+            "Peak memory, host",
+            lambda run: sum(r.peak_memory for r in run.records),
+            words.memory,
+            True,
+        ),
+        (
+            "  largest worker process",
+            lambda run: max(r.peak_memory_children for r in run.records),
+            words.memory,
+            True,
+        ),
         (
             "GPU utilisation",
-            lambda run: _mean([x for r in run.records for d in r.devices for x in d.utilisation], 0.01),
+            lambda run: _mean(
+                [x for r in run.records for d in r.devices for x in d.utilisation], 0.01
+            ),
             words.percent,
             False,
         ),
-        ("GPU power", lambda run: _mean([x for r in run.records for d in r.devices for x in d.power]), lambda x: f"{x:.0f} W", False),
+        (
+            "GPU power",
+            lambda run: _mean([x for r in run.records for d in r.devices for x in d.power]),
+            lambda x: f"{x:.0f} W",
+            False,
+        ),
         ("Host waits for the GPU, per step", _syncs, lambda x: f"{x:.1f}", False),
     ]
     for label, reading, shown, change in readings:
@@ -91,7 +125,9 @@ def _of(v: Verification, arm: str, reading: Callable[[Run], float | None]) -> fl
 
 def _samples(run: Run) -> float | None:
     """Of one step, over all ranks."""
-    per_rank = [median(n) for n in ([s.samples for s in r.steps if s.samples] for r in run.records) if n]
+    per_rank = [
+        median(n) for n in ([s.samples for s in r.steps if s.samples] for r in run.records) if n
+    ]
     return float(sum(per_rank)) or None
 
 
@@ -121,7 +157,12 @@ def evidence(v: Verification) -> list[tuple[str, str]]:
     s = v.speed
     if s is None:
         return []
-    rows = [("Original ÷ rewritten", f"{words.ratio(s.ratio)[0]}, {words.evidence(s.ratio, '95 % interval')}")]
+    rows = [
+        (
+            "Original ÷ rewritten",
+            f"{words.ratio(s.ratio)[0]}, {words.evidence(s.ratio, '95 % interval')}",
+        )
+    ]
     against = "not measured"
     if s.noise.pairs:
         against = f"{words.ratio(s.noise)[0]}, {words.evidence(s.noise, '95 % interval')}: noise floor {words.floor(s.noise)}"
@@ -151,14 +192,19 @@ def shares(v: Verification) -> list[Row]:
         if max(before, after) >= 0.005:
             times = (v.speed.step_before, v.speed.step_after) if v.speed else (None, None)
             known = [
-                _share(share, time) if of else NONE for share, time, of in zip((before, after), times, (d.before, d.after), strict=True)
+                _share(share, time) if of else NONE
+                for share, time, of in zip((before, after), times, (d.before, d.after), strict=True)
             ]
             rows.append(Row(phase, *known))
     return rows
 
 
 def _share(share: float, step: float | None) -> str:
-    return words.percent(share) + (f" ({words.seconds(share * step)})" if step is not None and math.isfinite(step) and share else "")
+    return words.percent(share) + (
+        f" ({words.seconds(share * step)})"
+        if step is not None and math.isfinite(step) and share
+        else ""
+    )
 
 
 def finding(v: Verification, c: Contribution) -> str:
@@ -172,25 +218,52 @@ def finding(v: Verification, c: Contribution) -> str:
     floor = 1 + max(noise, MINIMUM)  # as for the verdict
     helps = any(r.low > floor for r in known)
     costs = any(r.high < 1 / floor for r in known)
-    return "unclear" if helps and costs else "helps" if helps else "costs" if costs else "no effect shown"
+    return (
+        "unclear"
+        if helps and costs
+        else "helps"
+        if helps
+        else "costs"
+        if costs
+        else "no effect shown"
+    )
 
 
 def measured(v: Verification) -> list[tuple[str, str]]:
     """How it was measured."""
     rows = [("Steps per run", str(v.steps))] if v.steps else []
     if v.speed is not None:
-        rows.append(("Pairs", f"{v.speed.ratio.pairs} of both scripts, {v.speed.noise.pairs} of the original with itself"))
+        rows.append(
+            (
+                "Pairs",
+                f"{v.speed.ratio.pairs} of both scripts, {v.speed.noise.pairs} of the original with itself",
+            )
+        )
     if v.runs:
-        kinds = Counter((_purpose(run), run.arm if run.arm in (ORIGINAL, REWRITTEN) else "subsets of rules") for run in v.runs)
+        kinds = Counter(
+            (_purpose(run), run.arm if run.arm in (ORIGINAL, REWRITTEN) else "subsets of rules")
+            for run in v.runs
+        )
         rows.append(("Runs", "; ".join(f"{kind}: {n} × {arm}" for (kind, arm), n in kinds.items())))
         seeds = sorted({run.seed for run in v.runs})
-        rows.append(("Seeds", ", ".join(map(str, seeds[:12])) + (f" … ({len(seeds)} in all)" if len(seeds) > 12 else "")))
+        rows.append(
+            (
+                "Seeds",
+                ", ".join(map(str, seeds[:12]))
+                + (f" … ({len(seeds)} in all)" if len(seeds) > 12 else ""),
+            )
+        )
         ranks = max((len(run.records) for run in v.runs), default=1)
         if ranks > 1:
             rows.append(("Processes per run", str(ranks)))
         waits = [run.pressure for run in v.runs if run.pressure is not None]
         if waits:
-            rows.append(("Processes waited for a CPU", f"{median(waits):.1f} % of the time (median run), {max(waits):.1f} % (worst)"))
+            rows.append(
+                (
+                    "Processes waited for a CPU",
+                    f"{median(waits):.1f} % of the time (median run), {max(waits):.1f} % (worst)",
+                )
+            )
     if v.speed is not None and order(v):
         rows.append(("Order of the timed runs", f"{order(v)} (O: original, R: rewritten)"))
     if v.dropped:
@@ -204,19 +277,31 @@ def measured(v: Verification) -> list[tuple[str, str]]:
 def _purpose(run: Run) -> str:
     if run.detail == Detail():
         return "timed"
-    return "in double precision" if run.detail.double else "perturbed" if run.detail.perturb else "compared"
+    return (
+        "in double precision"
+        if run.detail.double
+        else "perturbed"
+        if run.detail.perturb
+        else "compared"
+    )
 
 
 def order(v: Verification) -> str:
     """The timed runs in the order in which they were made, by their initials: ``OR ROO RO``."""
     initials = {ORIGINAL: "O", REWRITTEN: "R"}
-    return ("" if not v.rounds else " ").join("".join(initials.get(run.arm, "?") for run in one) for one in rounds(v))
+    return ("" if not v.rounds else " ").join(
+        "".join(initials.get(run.arm, "?") for run in one) for one in rounds(v)
+    )
 
 
 def rounds(v: Verification) -> list[tuple[Run, ...]]:
     """The timed runs, those of one round together; a round for each run where it is not known."""
     known = [tuple(v.runs[n] for n in places if n < len(v.runs)) for places in v.rounds]
-    return known or [(run,) for run in v.runs if run.detail == Detail() and run.arm in (ORIGINAL, REWRITTEN) and run.ok]
+    return known or [
+        (run,)
+        for run in v.runs
+        if run.detail == Detail() and run.arm in (ORIGINAL, REWRITTEN) and run.ok
+    ]
 
 
 def errors(v: Verification) -> list[tuple[str, str]]:
@@ -225,5 +310,8 @@ def errors(v: Verification) -> list[tuple[str, str]]:
     for run in v.runs:
         if not run.ok and run.arm not in found:
             traces = [r.traceback for r in run.records if r.traceback]
-            found[run.arm] = (f"{run.arm}, exit code {run.exit_code}", words.clean((traces or [run.stderr or "no output"])[0].strip()))
+            found[run.arm] = (
+                f"{run.arm}, exit code {run.exit_code}",
+                words.clean((traces or [run.stderr or "no output"])[0].strip()),
+            )
     return list(found.values())

@@ -39,7 +39,9 @@ def page(v: Verification, *, date: str = "") -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda x: words.clean(x) if isinstance(x, str) and not isinstance(x, Markup) else x,
+        finalize=lambda x: (
+            words.clean(x) if isinstance(x, str) and not isinstance(x, Markup) else x
+        ),
     )
     environment.filters["unbroken"] = _unbroken
     drawn = {name: Markup(svg) for name, svg in plots(v).items()}
@@ -57,7 +59,10 @@ def page(v: Verification, *, date: str = "") -> str:
         checks=[(c, facts.outcome(c)) for c in v.parity.checks] if v.parity else [],
         sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
         shares=facts.shares(v),
-        contributions=[(c, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c)) for c in v.contributions],
+        contributions=[
+            (c, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c))
+            for c in v.contributions
+        ],
         captions=_captions(v, drawn),
         errors=facts.errors(v),
         measured=facts.measured(v),
@@ -78,11 +83,27 @@ def _tiles(v: Verification) -> list[Tile]:
     tiles = []
     if s is not None:
         value = words.ratio(s.ratio)[0]
-        tiles.append(Tile("Time per step", words.seconds(s.step_after), words.seconds(s.step_before), s.statistic))
+        tiles.append(
+            Tile(
+                "Time per step",
+                words.seconds(s.step_after),
+                words.seconds(s.step_before),
+                s.statistic,
+            )
+        )
         sure = f"{words.evidence(s.ratio)}\nnoise floor {words.floor(s.noise)}"
-        tiles.append(Tile("Original ÷ rewritten", f"{value}×" if value != words.NONE else value, "", sure))
+        tiles.append(
+            Tile("Original ÷ rewritten", f"{value}×" if value != words.NONE else value, "", sure)
+        )
         back = ", ".join(words.pays_back(s))
-        tiles.append(Tile("Start to end of first step", words.seconds(s.first_step_after), words.seconds(s.first_step_before), back))
+        tiles.append(
+            Tile(
+                "Start to end of first step",
+                words.seconds(s.first_step_after),
+                words.seconds(s.first_step_before),
+                back,
+            )
+        )
     rows = {row.label: row for row in facts.comparisons(v)}
     for label in ("Peak memory, GPU", "Peak memory, host"):
         if label in rows and len(tiles) in (0, 3):
@@ -104,7 +125,11 @@ def _captions(v: Verification, drawn: Mapping[str, Any]) -> dict[str, str]:
     if "losses" in drawn:
         said["losses"] = _about_losses(v)
     if "phases" in drawn:
-        said["phases"] = "By the host's clock; the length of a bar is the time of a step." if v.speed else "By the host's clock."
+        said["phases"] = (
+            "By the host's clock; the length of a bar is the time of a step."
+            if v.speed
+            else "By the host's clock."
+        )
     if "rules" in drawn:
         said["rules"] = (
             "Filled: the original with this rule alone. Ring: all rules against all but this one. Grey band: the noise floor. "
@@ -122,9 +147,15 @@ def _about_losses(v: Verification) -> str:
     parts = []
     if found.band is not None:
         rest = ", thin lines single seeds" if len(found.rewritten) > 1 else ""
-        parts.append(f"Lines: means over seeds{rest}. Grey band: the range of the original's {found.seeds} seeds.")
+        parts.append(
+            f"Lines: means over seeds{rest}. Grey band: the range of the original's {found.seeds} seeds."
+        )
     if found.differences:
-        band = "; band: how far the original's seeds stray from their mean" if found.stray is not None else ""
+        band = (
+            "; band: how far the original's seeds stray from their mean"
+            if found.stray is not None
+            else ""
+        )
         parts.append(f"Right: rewritten − original with the same seed{band}.")
     else:
         parts.append("With the same seed, not a bit differs between the losses of the two scripts.")
@@ -144,5 +175,11 @@ def _reasons(v: Verification) -> dict[str, tuple[str, str]]:
     from autofast import registry
 
     rules = registry.all_rules()
-    named = dict.fromkeys([*v.rules, *(name for file in _files(v) for hunk in file.hunks for name in hunk.rules)])
-    return {name: (rules[name].effect.name.lower(), rules[name].summary) for name in named if name in rules}
+    named = dict.fromkeys(
+        [*v.rules, *(name for file in _files(v) for hunk in file.hunks for name in hunk.rules)]
+    )
+    return {
+        name: (rules[name].effect.name.lower(), rules[name].summary)
+        for name in named
+        if name in rules
+    }

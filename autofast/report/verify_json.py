@@ -21,7 +21,10 @@ from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it
 
-_LEFT_OUT: dict[type, frozenset[str]] = {Run: frozenset({"stdout"}), Record: frozenset({"model", "start"})}
+_LEFT_OUT: dict[type, frozenset[str]] = {
+    Run: frozenset({"stdout"}),
+    Record: frozenset({"model", "start"}),
+}
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -44,7 +47,9 @@ def read(document: str | Mapping[str, Any]) -> Verification:
     """The verification that a document was made from. Fields that this version does not know are passed over."""
     data = json.loads(document) if isinstance(document, str) else document
     if data.get("version") != VERSION:
-        raise ValueError(f"version {data.get('version')!r} of the format is not known; this autofast reads version {VERSION}")
+        raise ValueError(
+            f"version {data.get('version')!r} of the format is not known; this autofast reads version {VERSION}"
+        )
     made = _read(Verification, data)
     assert isinstance(made, Verification)
     return made
@@ -52,7 +57,10 @@ def read(document: str | Mapping[str, Any]) -> Verification:
 
 def kept(v: Verification) -> Verification:
     """``v`` as far as it is written."""
-    runs = [replace(r, stdout="", records=tuple(replace(x, model={}, start={}) for x in r.records)) for r in v.runs]
+    runs = [
+        replace(r, stdout="", records=tuple(replace(x, model={}, start={}) for x in r.records))
+        for r in v.runs
+    ]
     return replace(v, runs=tuple(runs))
 
 
@@ -60,22 +68,45 @@ def _written(thing: Any) -> Any:
     if isinstance(thing, Enum):
         return thing.value
     if isinstance(thing, float):
-        return thing if math.isfinite(thing) else "NaN" if math.isnan(thing) else "Infinity" if thing > 0 else "-Infinity"
+        return (
+            thing
+            if math.isfinite(thing)
+            else "NaN"
+            if math.isnan(thing)
+            else "Infinity"
+            if thing > 0
+            else "-Infinity"
+        )
     if is_dataclass(thing):
         left_out = _LEFT_OUT.get(type(thing), frozenset())
-        return {f.name: _written(getattr(thing, f.name)) for f in fields(thing) if f.name not in left_out}
+        return {
+            f.name: _written(getattr(thing, f.name))
+            for f in fields(thing)
+            if f.name not in left_out
+        }
     if isinstance(thing, Mapping):
         return {str(key): _written(value) for key, value in thing.items()}
     if isinstance(thing, tuple | list):
-        return _columns(thing) if thing and isinstance(thing[0], Step) else [_written(x) for x in thing]
+        return (
+            _columns(thing)
+            if thing and isinstance(thing[0], Step)
+            else [_written(x) for x in thing]
+        )
     return thing
 
 
 def _columns(steps: tuple[Step, ...] | list[Step]) -> dict[str, Any]:
     """One list for each field of a step, one for each phase."""
     names = dict.fromkeys(name for step in steps for name in step.phases)
-    columns = {f.name: [_written(getattr(step, f.name)) for step in steps] for f in fields(Step) if f.name != "phases"}
-    return {**columns, "phases": {name: [_written(step.phases.get(name)) for step in steps] for name in names}}
+    columns = {
+        f.name: [_written(getattr(step, f.name)) for step in steps]
+        for f in fields(Step)
+        if f.name != "phases"
+    }
+    return {
+        **columns,
+        "phases": {name: [_written(step.phases.get(name)) for step in steps] for name in names},
+    }
 
 
 def _rows(columns: Mapping[str, Any]) -> tuple[Step, ...]:
@@ -83,8 +114,14 @@ def _rows(columns: Mapping[str, Any]) -> tuple[Step, ...]:
     known = [name for name in columns if name in hints and name != "phases"]
     rows = []
     for n in range(len(columns["index"])):
-        phases = {name: _read(float, column[n]) for name, column in columns["phases"].items() if column[n] is not None}
-        rows.append(Step(phases=phases, **{name: _read(hints[name], columns[name][n]) for name in known}))
+        phases = {
+            name: _read(float, column[n])
+            for name, column in columns["phases"].items()
+            if column[n] is not None
+        }
+        rows.append(
+            Step(phases=phases, **{name: _read(hints[name], columns[name][n]) for name in known})
+        )
     return tuple(rows)
 
 
@@ -112,8 +149,14 @@ def _read(kind: Any, data: Any) -> Any:
         return kind(data)
     if is_dataclass(kind) and isinstance(kind, type):
         hints = _hints(kind)
-        missing = [f.name for f in fields(kind) if f.name not in data and f.default is MISSING and f.default_factory is MISSING]
+        missing = [
+            f.name
+            for f in fields(kind)
+            if f.name not in data and f.default is MISSING and f.default_factory is MISSING
+        ]
         if missing:
             raise ValueError(f"{kind.__name__}: {', '.join(missing)} is missing")
-        return kind(**{f.name: _read(hints[f.name], data[f.name]) for f in fields(kind) if f.name in data})
+        return kind(
+            **{f.name: _read(hints[f.name], data[f.name]) for f in fields(kind) if f.name in data}
+        )
     return data

@@ -32,14 +32,22 @@ def markdown(v: Verification) -> str:
         " · ".join(f"{_MARKS[tone]} {text}" for text, tone in words.badges(v)),
         _names(v),
     ]
-    head += [f"> [!WARNING]\n{''.join(f'> - {_said(w)}{chr(10)}' for w in _warnings(v))}".rstrip()] if _warnings(v) else []
+    head += (
+        [f"> [!WARNING]\n{''.join(f'> - {_said(w)}{chr(10)}' for w in _warnings(v))}".rstrip()]
+        if _warnings(v)
+        else []
+    )
     rows = [(r.label.strip(), r.before, r.after, r.change) for r in facts.comparisons(v)]
     if rows:
         head.append(_table(("", "original", "rewritten", "change"), rows, right=(1, 2, 3)))
     text = "\n\n".join(head) + "\n"
     for title, body in _folded(v):
         block = f"\n<details><summary>{_html(title)}</summary>\n\n{body}\n\n</details>\n"
-        text += block if len(text) + len(block) <= LIMIT else f"\n*{_said(title)}: too long for a comment.*\n"
+        text += (
+            block
+            if len(text) + len(block) <= LIMIT
+            else f"\n*{_said(title)}: too long for a comment.*\n"
+        )
     return text
 
 
@@ -58,11 +66,23 @@ def _folded(v: Verification) -> Iterator[tuple[str, str]]:
     for what, trace in facts.errors(v):
         yield f"Failed run ({what})", _fenced(trace[-6000:], "text")
     if v.parity is not None:
-        outcomes = {"passed": "✓ passed", "identical": "✓ identical", "failed": "✗ **failed**", "not decided": "? not decided"}
-        checks = [(_said(c.name), outcomes[facts.outcome(c)], _said(c.text)) for c in v.parity.checks]
+        outcomes = {
+            "passed": "✓ passed",
+            "identical": "✓ identical",
+            "failed": "✗ **failed**",
+            "not decided": "? not decided",
+        }
+        checks = [
+            (_said(c.name), outcomes[facts.outcome(c)], _said(c.text)) for c in v.parity.checks
+        ]
         number = Counter("passed" if c.passed else facts.outcome(c) for c in v.parity.checks)
-        tally = ", ".join(f"{number[word]} {word}" for word in ("passed", "failed", "not decided") if number[word])
-        yield f"Does it train the same? {tally}", _raw_table(("check", "outcome", "figures"), checks)
+        tally = ", ".join(
+            f"{number[word]} {word}" for word in ("passed", "failed", "not decided") if number[word]
+        )
+        yield (
+            f"Does it train the same? {tally}",
+            _raw_table(("check", "outcome", "figures"), checks),
+        )
     else:
         yield "Does it train the same?", "Sameness was not tested."
     evidence = facts.evidence(v)
@@ -73,13 +93,30 @@ def _folded(v: Verification) -> Iterator[tuple[str, str]]:
     if v.diagnosis is not None:
         shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
         said = _said(v.diagnosis.sentence) + (
-            f" Rules that address it: {', '.join(map(_code, v.diagnosis.rules))}." if v.diagnosis.rules else ""
+            f" Rules that address it: {', '.join(map(_code, v.diagnosis.rules))}."
+            if v.diagnosis.rules
+            else ""
         )
-        yield "Where the time of a step goes", f"{said}\n\n{_table(('phase', 'original', 'rewritten'), shares, right=(1, 2))}"
+        yield (
+            "Where the time of a step goes",
+            f"{said}\n\n{_table(('phase', 'original', 'rewritten'), shares, right=(1, 2))}",
+        )
     if v.contributions:
-        rules = [(c.rule, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c), c.note) for c in v.contributions]
+        rules = [
+            (
+                c.rule,
+                words.interval(c.alone),
+                words.interval(c.left_out),
+                facts.finding(v, c),
+                c.note,
+            )
+            for c in v.contributions
+        ]
         note = "Time without the rule ÷ time with it, with 95 % intervals."
-        yield "What each rule contributes", f"{note}\n\n{_table(('rule', 'alone', 'among all', 'finding', 'note'), rules, right=(1, 2))}"
+        yield (
+            "What each rule contributes",
+            f"{note}\n\n{_table(('rule', 'alone', 'among all', 'finding', 'note'), rules, right=(1, 2))}",
+        )
     if v.diff:
         yield "What was changed", _diff(v)
     yield "How it was measured", _table(("", ""), [*facts.measured(v), *v.environment.items()])
@@ -95,18 +132,29 @@ def _diff(v: Verification) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    return _raw_table([_said(c) for c in columns], [[_said(cell) for cell in row] for row in rows], right)
+    return _raw_table(
+        [_said(c) for c in columns], [[_said(cell) for cell in row] for row in rows], right
+    )
 
 
-def _raw_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    lines = [f"| {' | '.join(columns)} |", f"| {' | '.join('---:' if n in right else '---' for n in range(len(columns)))} |"]
+def _raw_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
+) -> str:
+    lines = [
+        f"| {' | '.join(columns)} |",
+        f"| {' | '.join('---:' if n in right else '---' for n in range(len(columns)))} |",
+    ]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def _said(text: str) -> str:
     """Text on one line that means nothing to Markdown, to HTML, or to GitHub's mentions and references."""
     flat = escape(words.one_line(text, 2000), quote=False)
-    return re.sub(r"([\\`*_{}\[\]|#~$])", r"\\\1", flat).replace("@", "&#64;").replace("://", "&#58;//")
+    return (
+        re.sub(r"([\\`*_{}\[\]|#~$])", r"\\\1", flat)
+        .replace("@", "&#64;")
+        .replace("://", "&#58;//")
+    )
 
 
 def _code(text: str) -> str:

@@ -43,16 +43,26 @@ class Wish:
                 raise BadInput(f"{path}: its folder does not exist; make it first")
             if not os.access(path.parent, os.W_OK):
                 raise BadInput(f"{path}: its folder cannot be written to; name another one")
-        if self.json is not None and self.html is not None and Path(self.json).resolve() == Path(self.html).resolve():
+        if (
+            self.json is not None
+            and self.html is not None
+            and Path(self.json).resolve() == Path(self.html).resolve()
+        ):
             raise BadInput(f"{self.json}: is named by --json and by --report; name two files")
         if self.html == STDOUT:
             raise BadInput("--report: name a file for the page")
         if self.html is not None:
-            missing = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
+            missing = [
+                name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None
+            ]
             if missing:
-                raise BadInput(f"--report: needs {' and '.join(missing)}; pip install 'autofast[verify]'")
+                raise BadInput(
+                    f"--report: needs {' and '.join(missing)}; pip install 'autofast[verify]'"
+                )
         if self.json == STDOUT and self.github:
-            raise BadInput("--json - and --github: only one can have standard output; name a file for the JSON")
+            raise BadInput(
+                "--json - and --github: only one can have standard output; name a file for the JSON"
+            )
 
 
 def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, list[str]]:
@@ -63,7 +73,11 @@ def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, l
     if wish.json not in (None, STDOUT):
         outputs.append(Output(Path(str(wish.json)), verify_json.text(result).encode()))
     if wish.html is not None:
-        outputs.append(Output(Path(wish.html), verify_html.page(result, date=date.today().isoformat()).encode()))
+        outputs.append(
+            Output(
+                Path(wish.html), verify_html.page(result, date=date.today().isoformat()).encode()
+            )
+        )
     write_all(outputs, force=wish.force)
     if wish.json == STDOUT:
         product = verify_json.text(result)

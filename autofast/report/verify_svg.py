@@ -17,12 +17,23 @@ from matplotlib.figure import Figure
 
 from autofast.verify.record import PHASES
 
-_NAMES = ("ink", "muted", "grid", "paper", "original", "rewritten", "white", *(f"phase-{phase}" for phase in PHASES))
+_NAMES = (
+    "ink",
+    "muted",
+    "grid",
+    "paper",
+    "original",
+    "rewritten",
+    "white",
+    *(f"phase-{phase}" for phase in PHASES),
+)
 INK: Final[Mapping[str, str]] = {name: f"#0a5e{n:02x}" for n, name in enumerate(_NAMES, 16)}
 
 STYLE: Final[Mapping[str, object]] = {
     "svg.fonttype": "none",
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib, for the layout; the page's own font is shown
+    "font.family": [
+        "DejaVu Sans"
+    ],  # comes with matplotlib, for the layout; the page's own font is shown
     "font.size": 13,
     "text.color": INK["ink"],
     "axes.edgecolor": INK["grid"],
@@ -55,7 +66,12 @@ def inline(figure: Figure, name: str, label: str) -> str:
     """The figure as an ``<svg>`` element; ``name`` sets its identifiers apart from those of other figures on the page."""
     out = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            out,
+            format="svg",
+            transparent=True,
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     text = out.getvalue()
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)[0]
     body = text[text.index(">", text.index("<svg")) + 1 :]
@@ -73,7 +89,11 @@ def _tag(tag: str, name: str) -> str:
     tag = re.sub(r"\s+", " ", tag)
     tag = re.sub(r"(\d\.\d\d)\d+", r"\1", tag)
     tag = re.sub(r"font-family: [^;\"]*(?:; )?", "", tag)
-    tag = tag.replace("xlink:href", "href").replace(' transform="rotate(-0 ', ' data-t="').replace(' style="fill: none"', ' fill="none"')
+    tag = (
+        tag.replace("xlink:href", "href")
+        .replace(' transform="rotate(-0 ', ' data-t="')
+        .replace(' style="fill: none"', ' fill="none"')
+    )
     tag = re.sub(r' data-t="[^"]*"', "", tag)
     tag = re.sub(r'(id="|href="#|url\(#)(?=[\w.-])', rf"\1{name}-", tag)
     for colour, variable in _VARIABLES.items():

@@ -32,7 +32,10 @@ def text(v: Verification, style: Style) -> str:
 def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
     rows = [(r.label, r.before, r.after, r.change) for r in facts.comparisons(v)]
     if rows:
-        yield "Speed and memory", _table(("", "original", "rewritten", "change"), rows, style, right=(1, 2))
+        yield (
+            "Speed and memory",
+            _table(("", "original", "rewritten", "change"), rows, style, right=(1, 2)),
+        )
     if v.speed is None:
         yield "Speed", "  not measured\n"
     else:
@@ -42,14 +45,34 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
     else:
         checks = [(c.name, facts.outcome(c), c.text) for c in v.parity.checks]
         title = f"Sameness: {words.SAMENESS_WORDS[v.parity.verdict]} (strongest effect of the rules: {v.parity.effect})"
-        yield title, _table(("check", "outcome", "figures"), checks, style, colours=_OUTCOMES) if checks else "  no check was made\n"
+        yield (
+            title,
+            _table(("check", "outcome", "figures"), checks, style, colours=_OUTCOMES)
+            if checks
+            else "  no check was made\n",
+        )
     if v.diagnosis is not None:
-        said = v.diagnosis.sentence + (f" Rules that address it: {', '.join(v.diagnosis.rules)}." if v.diagnosis.rules else "")
+        said = v.diagnosis.sentence + (
+            f" Rules that address it: {', '.join(v.diagnosis.rules)}." if v.diagnosis.rules else ""
+        )
         shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
-        table = _table(("phase", "original", "rewritten"), shares, style, right=(1, 2)) if shares else ""
+        table = (
+            _table(("phase", "original", "rewritten"), shares, style, right=(1, 2))
+            if shares
+            else ""
+        )
         yield "Where the time of a step goes", table + _wrapped(said, style, indent=2)
     if v.contributions:
-        rules = [(c.rule, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c), c.note) for c in v.contributions]
+        rules = [
+            (
+                c.rule,
+                words.interval(c.alone),
+                words.interval(c.left_out),
+                facts.finding(v, c),
+                c.note,
+            )
+            for c in v.contributions
+        ]
         columns = ("rule", "alone", "among all", "finding", "note")
         yield (
             "By rule: time without the rule ÷ time with it (95 % interval)",
@@ -61,7 +84,12 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
         yield "Warnings", "".join(_wrapped(w, style, "yellow", indent=2) for w in v.warnings)
     yield "How it was measured", _table((), facts.measured(v), style)
     if v.environment:
-        yield "Environment", _wrapped(", ".join(f"{k} {value}" for k, value in v.environment.items()), style, indent=2)
+        yield (
+            "Environment",
+            _wrapped(
+                ", ".join(f"{k} {value}" for k, value in v.environment.items()), style, indent=2
+            ),
+        )
 
 
 def _table(
@@ -75,13 +103,23 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[Text(words.clean(cell), (colours or {}).get(cell, "")) for cell in row] for row in rows]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(columns), header_style="dim")
+    cells = [
+        [Text(words.clean(cell), (colours or {}).get(cell, "")) for cell in row] for row in rows
+    ]
+    table = Table(
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        show_header=bool(columns),
+        header_style="dim",
+    )
     last = max((len(row) for row in cells), default=0) - 1
     for n in range(last + 1):
         header = columns[n] if n < len(columns) else ""
         fold = n in (0, last) or any(len(row[n]) > 40 for row in cells)
-        table.add_column(header, justify="right" if n in right else "left", overflow="fold", no_wrap=not fold)
+        table.add_column(
+            header, justify="right" if n in right else "left", overflow="fold", no_wrap=not fold
+        )
     for row in cells:
         table.add_row(*row)
     return _printed(table, style, indent=2)
@@ -90,7 +128,9 @@ def _table(
 def _wrapped(line: str, style: Style, *names: str, indent: int = 0) -> str:
     from rich.text import Text
 
-    return _printed(Text(" ".join(words.clean(line).split()), " ".join(names), overflow="fold"), style, indent)
+    return _printed(
+        Text(" ".join(words.clean(line).split()), " ".join(names), overflow="fold"), style, indent
+    )
 
 
 def _printed(thing: object, style: Style, indent: int) -> str:
@@ -110,4 +150,7 @@ def _printed(thing: object, style: Style, indent: int) -> str:
         legacy_windows=False,
     )
     console.print(thing)
-    return "".join(" " * indent + line.rstrip() + "\n" if line.strip() else "\n" for line in out.getvalue().splitlines())
+    return "".join(
+        " " * indent + line.rstrip() + "\n" if line.strip() else "\n"
+        for line in out.getvalue().splitlines()
+    )

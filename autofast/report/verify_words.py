@@ -17,7 +17,9 @@ from autofast.verify.speed import floor_of as speed_floor
 NONE = "–"
 ORIGINAL, REWRITTEN = "original", "rewritten"  # the names of the two arms in ``Run.arm``
 
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
+)
 _SAME = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
 
 SPEED_WORDS = {
@@ -44,7 +46,11 @@ def seconds(value: float | None) -> str:
         if abs(value) >= size or unit == "µs":
             break
     if unit == "s" and abs(value) >= 100:
-        return f"{value:.0f} s" if abs(value) < 600 else f"{int(value) // 60} min {int(value) % 60:02d} s"
+        return (
+            f"{value:.0f} s"
+            if abs(value) < 600
+            else f"{int(value) // 60} min {int(value) % 60:02d} s"
+        )
     return f"{_digits(value / size)} {unit}"
 
 
@@ -55,11 +61,23 @@ def memory(mib: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    return NONE if not math.isfinite(share) else f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "<1 %"
+    return (
+        NONE
+        if not math.isfinite(share)
+        else f"{100 * share:.0f} %"
+        if share >= 0.01 or share == 0
+        else "<1 %"
+    )
 
 
 def number(value: float) -> str:
-    return NONE if not math.isfinite(value) else f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1000 else _digits(value)
+    return (
+        NONE
+        if not math.isfinite(value)
+        else f"{value:,.0f}".replace(",", "\u202f")
+        if abs(value) >= 1000
+        else _digits(value)
+    )
 
 
 def _digits(value: float) -> str:
@@ -84,7 +102,9 @@ def ratio(r: Ratio | None) -> tuple[str, str]:
         return NONE, NONE
     width = r.high - r.low
     places = 1 if r.value >= 20 else 3 if width < 0.02 and r.value < 2 else 2
-    low, high = (f"{x:.{places}f}" if math.isfinite(x) else "∞" if x > 0 else NONE for x in (r.low, r.high))
+    low, high = (
+        f"{x:.{places}f}" if math.isfinite(x) else "∞" if x > 0 else NONE for x in (r.low, r.high)
+    )
     return f"{r.value:.{places}f}", f"{low}–{high}"
 
 
@@ -93,7 +113,11 @@ def interval(r: Ratio | None) -> str:
     value, between = ratio(r)
     if r is None or value == NONE:
         return value
-    return f"{value} ({between})" if r.low > 0 or r.high < math.inf else f"{value} ({count(r.pairs, 'pair')}, too few for an interval)"
+    return (
+        f"{value} ({between})"
+        if r.low > 0 or r.high < math.inf
+        else f"{value} ({count(r.pairs, 'pair')}, too few for an interval)"
+    )
 
 
 def evidence(r: Ratio, what: str = "95 % CI") -> str:
@@ -137,7 +161,11 @@ def speed_clause(speed: Speed | None) -> str:
         other = upside_down(speed.ratio)
         return f"slower: a step takes {ratio(other)[0]}× as long ({evidence(other)})"
     why = f": {one_line(speed.reason).replace('; ', ', ')}" if speed.reason else ""
-    return f"speed unclear{why}" if value == NONE else f"speed unclear, {value}× ({sure}; {noise}){why}"
+    return (
+        f"speed unclear{why}"
+        if value == NONE
+        else f"speed unclear, {value}× ({sure}; {noise}){why}"
+    )
 
 
 def parity_clause(parity: Parity | None) -> str:
@@ -150,7 +178,9 @@ def parity_clause(parity: Parity | None) -> str:
         return said or same
     if parity.verdict is Sameness.UNCLEAR:
         told = not parity.more_runs or "more seed" in said
-        more = "" if told else f", about {count(parity.more_runs, 'more run')} of each script needed"
+        more = (
+            "" if told else f", about {count(parity.more_runs, 'more run')} of each script needed"
+        )
         return f"sameness unclear{f' ({said})' if said else ''}{more}"
     word = {
         Sameness.DIFFERENT: "trains differently",
@@ -169,11 +199,19 @@ def sentence(v: Verification) -> str:
 
 def _clauses(v: Verification) -> list[str]:
     error = script_error(v)
-    early = [f"ended early ({one_line(v.interrupted)}), judged on what there is"] if v.interrupted else []
+    early = (
+        [f"ended early ({one_line(v.interrupted)}), judged on what there is"]
+        if v.interrupted
+        else []
+    )
     if v.speed is None and v.parity is None:
         if error:
             return [f"no comparison: {error}"]
-        return [f"nothing was measured ({one_line(v.interrupted)})" if v.interrupted else "nothing was measured"]
+        return [
+            f"nothing was measured ({one_line(v.interrupted)})"
+            if v.interrupted
+            else "nothing was measured"
+        ]
     if v.parity is not None and v.parity.verdict is Sameness.BROKEN:
         return [f"broken: {error}" if error else parity_clause(v.parity), *early]
     speed, parity = speed_clause(v.speed), parity_clause(v.parity)
@@ -195,7 +233,11 @@ def _failed(parity: Parity) -> str:
     """The check that failed first, in one line."""
     failed = [c for c in parity.checks if c.passed is False]
     worst = [c for c in failed if c.verdict is parity.verdict] or failed
-    return one_line(f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name) if worst else ""
+    return (
+        one_line(f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name)
+        if worst
+        else ""
+    )
 
 
 def script_error(v: Verification) -> str:
@@ -210,7 +252,9 @@ def script_error(v: Verification) -> str:
 def names(v: Verification) -> tuple[str, str]:
     """What the two scripts are called in a sentence: by their files, where these have different names."""
     before, after = (PurePath(arm.path).name for arm in (v.original, v.rewritten))
-    return (before, after) if before != after else (f"the original {before}", f"the rewritten {after}")
+    return (
+        (before, after) if before != after else (f"the original {before}", f"the rewritten {after}")
+    )
 
 
 def _failure(run: Run) -> str:
@@ -229,12 +273,23 @@ def badges(v: Verification) -> list[tuple[str, str]]:
     """Verdicts as (words, tone); the tone is good, even, bad, open or none. Speed is good only where the training is the same."""
     speed = ("speed not measured", "none")
     if v.speed is not None:
-        tones = {SpeedVerdict.FASTER: "good", SpeedVerdict.SAME: "even", SpeedVerdict.SLOWER: "bad", SpeedVerdict.UNCLEAR: "open"}
+        tones = {
+            SpeedVerdict.FASTER: "good",
+            SpeedVerdict.SAME: "even",
+            SpeedVerdict.SLOWER: "bad",
+            SpeedVerdict.UNCLEAR: "open",
+        }
         if v.parity is None or v.parity.verdict not in _SAME:
             tones[SpeedVerdict.FASTER] = "even"
         speed = (SPEED_WORDS[v.speed.verdict], tones[v.speed.verdict])
     same = ("sameness not tested", "none")
     if v.parity is not None:
-        tone = "good" if v.parity.verdict in _SAME else "bad" if v.parity.verdict in (Sameness.DIFFERENT, Sameness.BROKEN) else "open"
+        tone = (
+            "good"
+            if v.parity.verdict in _SAME
+            else "bad"
+            if v.parity.verdict in (Sameness.DIFFERENT, Sameness.BROKEN)
+            else "open"
+        )
         same = (SAMENESS_WORDS[v.parity.verdict], tone)
     return [speed, same]

@@ -104,9 +104,13 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     machine = ask(request.python)
     target = request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
     pair = _pair(request, replace(request.config, target=target))
-    pair.rewritten = replace(pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten"))
+    pair.rewritten = replace(
+        pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten")
+    )
     threads = request.threads or (
-        max(1, (os.cpu_count() or 2) // 2) if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ else 0
+        max(1, (os.cpu_count() or 2) // 2)
+        if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ
+        else 0
     )
     setup = Setup(
         python=request.python,
@@ -117,14 +121,27 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         limit=request.limit,
     )
     if not setup.cwd.is_dir():
-        raise BadInput(f"{request.cwd}: is no folder; --cwd names the folder in which the scripts run")
-    wanted = Wanted(pair.effect, pair.rules or None, request.steps, request.budget, request.seed, request.seeds, request.margin)
+        raise BadInput(
+            f"{request.cwd}: is no folder; --cwd names the folder in which the scripts run"
+        )
+    wanted = Wanted(
+        pair.effect,
+        pair.rules or None,
+        request.steps,
+        request.budget,
+        request.seed,
+        request.seeds,
+        request.margin,
+    )
     with ended_in_order(), _scratch(request, setup, pair) as scratch:
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell)
         series.make(list(_variants(pair)) if request.by_rule else ())
         commands = [runner.shown(program) for program in (pair.original, pair.rewritten)]
-    timed = [[run for run in series.runs if run.arm == arm and run.detail == LIGHT and run.ok] for arm in (ORIGINAL, REWRITTEN)]
+    timed = [
+        [run for run in series.runs if run.arm == arm and run.detail == LIGHT and run.ok]
+        for arm in (ORIGINAL, REWRITTEN)
+    ]
     warnings = [*pair.warnings, *_warnings(machine, target, series.runs)]
     return Verification(
         original=Arm(ORIGINAL, _shown(pair.original.path), commands[0]),
@@ -161,16 +178,24 @@ def _pair(request: Request, config: Config) -> _Pair:
     if not script.is_file():
         raise BadInput(f"{request.script}: no such file; give the training script")
     if request.rewritten is not None and request.by_rule:
-        raise BadInput("--by-rule takes the rules from what autofast writes now: leave the second script out, or the option")
+        raise BadInput(
+            "--by-rule takes the rules from what autofast writes now: leave the second script out, or the option"
+        )
     if request.launch_rewritten and request.by_rule:
-        raise BadInput("--by-rule starts the script with single rules, which --launch-rewritten does not fit: leave one of the two out")
+        raise BadInput(
+            "--by-rule starts the script with single rules, which --launch-rewritten does not fit: leave one of the two out"
+        )
     if request.rewritten is None:
         return _rewritten_now(request, config)
     other = request.rewritten.resolve()
     if not other.is_file():
-        raise BadInput(f"{request.rewritten}: no such file; write it with: autofast rewrite {request.script} -o {request.rewritten}")
+        raise BadInput(
+            f"{request.rewritten}: no such file; write it with: autofast rewrite {request.script} -o {request.rewritten}"
+        )
     texts = {request.rewritten.name: _difference(script, other)}
-    pair = _Pair(Program(ORIGINAL, script), Program(REWRITTEN, other), request.effect or "unknown", (), texts)
+    pair = _Pair(
+        Program(ORIGINAL, script), Program(REWRITTEN, other), request.effect or "unknown", (), texts
+    )
     if other == script:
         pair.warnings.append("both scripts are the same file: this measures the noise")
         pair.effect = request.effect or "exact"
@@ -183,7 +208,9 @@ def _pair(request: Request, config: Config) -> _Pair:
 def _rewritten_now(request: Request, config: Config) -> _Pair:
     result = rewrite(request.script, request.root, config)
     if not result.texts:
-        raise BadInput(f"{request.script}: autofast changes nothing here, so there is nothing to compare; `autofast check -v` says why")
+        raise BadInput(
+            f"{request.script}: autofast changes nothing here, so there is nothing to compare; `autofast check -v` says why"
+        )
     script = request.script.resolve()
     overlay = {source.path: result.bytes_of(source) for source in result.texts}
     return _Pair(
@@ -201,7 +228,9 @@ def _recognised(request: Request, config: Config, other: Path) -> Rewritten | No
     """What autofast would write now, where ``other`` is just that, for either target: then its rules and its effect are known."""
     for target in dict.fromkeys((config.target, "cuda", "cpu")):
         with contextlib.suppress(BadInput, PostConditionError):
-            result = rewrite(request.script, request.root, replace(config, target=target), alone=True)
+            result = rewrite(
+                request.script, request.root, replace(config, target=target), alone=True
+            )
             if result.bytes_of(result.script.entry) == other.read_bytes():
                 return result
     return None
@@ -217,7 +246,9 @@ def _diffs(result: Rewritten) -> dict[str, str]:
 
 
 def _difference(before: Path, after: Path) -> str:
-    old, new = (path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (before, after))
+    old, new = (
+        path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (before, after)
+    )
     return "\n".join(difflib.unified_diff(old, new, before.name, after.name, lineterm="")) + "\n"
 
 
@@ -228,7 +259,11 @@ def _variants(pair: _Pair) -> Iterator[tuple[str, Program | None, Program | None
     for rule in pair.rules:
         alone = pair.plan.subset([rule])
         without = pair.plan.subset([other for other in pair.rules if other != rule])
-        yield rule, _program(pair, alone, f"{rule} alone"), _program(pair, without, f"without {rule}")
+        yield (
+            rule,
+            _program(pair, alone, f"{rule} alone"),
+            _program(pair, without, f"without {rule}"),
+        )
 
 
 def _program(pair: _Pair, plan: Plan, name: str) -> Program | None:
@@ -236,7 +271,11 @@ def _program(pair: _Pair, plan: Plan, name: str) -> Program | None:
     texts = plan.texts()
     if not texts:
         return None
-    return Program(name, pair.original.path, {source.path: source.encode(text) for source, text in texts.items()})
+    return Program(
+        name,
+        pair.original.path,
+        {source.path: source.encode(text) for source, text in texts.items()},
+    )
 
 
 # ------------------------------------------------------------------------------------------------ where and what else
@@ -244,10 +283,14 @@ def _program(pair: _Pair, plan: Plan, name: str) -> Program | None:
 def _scratch(request: Request, setup: Setup, pair: _Pair) -> Iterator[Scratch]:
     parent = request.scratch
     if parent is not None and not parent.is_dir():
-        raise BadInput(f"{parent}: is no folder; --scratch names the folder in which the copies are made")
+        raise BadInput(
+            f"{parent}: is no folder; --scratch names the folder in which the copies are made"
+        )
     if request.cwd is not None:
         if pair.rewritten.overlay:
-            raise BadInput("--cwd runs the scripts where they are, so both must be files: write the second one with `autofast rewrite -o`")
+            raise BadInput(
+                "--cwd runs the scripts where they are, so both must be files: write the second one with `autofast rewrite -o`"
+            )
         scratch = in_place(parent)
     else:
         links = tuple(link.absolute() for link in request.links)
@@ -266,18 +309,31 @@ def _warnings(machine: Mapping[str, str], target: str, runs: list[Run]) -> Itera
         yield "no GPU was found: the scripts ran on the CPU, and the figures say nothing about a GPU"
     elif target == "cpu":
         yield "the rewrite is for the CPU, though this machine has a GPU"
-    close = [record for run in runs if run.arm == ORIGINAL and run.detail == FULL for record in run.records]
+    close = [
+        record
+        for run in runs
+        if run.arm == ORIGINAL and run.detail == FULL
+        for record in run.records
+    ]
     passes = [one for record in close for one in record.passes if one.training]
-    if passes and all(record.ending == "steps" for record in close) and not any(one.complete for one in passes):
+    if (
+        passes
+        and all(record.ending == "steps" for record in close)
+        and not any(one.complete for one in passes)
+    ):
         yield (
             f"the runs ended after {count(max(len(record.steps) for record in close), 'step')}, within the first pass over the training "
             "data: what comes after it (evaluation, schedules, checkpoints) was not compared; --steps N goes further, --steps 0 to the end"
         )
-    outside = sorted({path for run in runs for record in run.records for path in record.wrote_outside})
+    outside = sorted(
+        {path for run in runs for record in run.records for path in record.wrote_outside}
+    )
     if outside:
         more = f" and {len(outside) - 3} more" if len(outside) > 3 else ""
         yield f"the scripts wrote outside of the copied folder, where the next run finds it: {', '.join(outside[:3])}{more}"
-    yield from dict.fromkeys(note for run in runs for record in run.records for note in record.notes)
+    yield from dict.fromkeys(
+        note for run in runs for record in run.records for note in record.notes
+    )
 
 
 def _environment(machine: Mapping[str, str], runs: list[Run], threads: int) -> dict[str, str]:

@@ -42,7 +42,9 @@ def shares(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def _utilisation(runs: Sequence[Run]) -> float | None:
-    values = [fmean(d.utilisation) for r in runs if r.records for d in r.record.devices if d.utilisation]
+    values = [
+        fmean(d.utilisation) for r in runs if r.records for d in r.record.devices if d.utilisation
+    ]
     return median(values) if values else None
 
 
@@ -65,7 +67,9 @@ def bound_of(share: Mapping[str, float], utilisation: float | None, gpu: bool) -
 
 def rules_for(bound: str) -> tuple[str, ...]:
     """The rules that can change what bounds a script, the most promising first."""
-    ranked = [(rule.relieves[bound], name) for name, rule in all_rules().items() if bound in rule.relieves]
+    ranked = [
+        (rule.relieves[bound], name) for name, rule in all_rules().items() if bound in rule.relieves
+    ]
     return tuple(name for _, name in sorted(ranked))
 
 
@@ -82,7 +86,9 @@ def _sentence(bound: str, share: Mapping[str, float], utilisation: float | None)
     if bound == "device":
         return f"is device-bound: the GPU is at work nearly all the time{used}"
     if bound == "cpu":
-        parts = ", ".join(f"{phase} {_per_cent(share[phase])}" for phase in ("forward", "backward", "optimizer"))
+        parts = ", ".join(
+            f"{phase} {_per_cent(share[phase])}" for phase in ("forward", "backward", "optimizer")
+        )
         return f"computes on the CPU most of a step ({parts})"
     return "was not timed closely enough to say what bounds it"
 
@@ -96,5 +102,9 @@ def diagnose(runs_a: Sequence[Run], runs_b: Sequence[Run] = ()) -> Diagnosis:
     sentence = f"The original {_sentence(bound, before, used)}"
     if after:
         left = bound_of(after, used_after, gpu)
-        sentence += f"; the rewritten script {_sentence(left, after, used_after)}" if (left, left) != (bound, "unknown") else ""
+        sentence += (
+            f"; the rewritten script {_sentence(left, after, used_after)}"
+            if (left, left) != (bound, "unknown")
+            else ""
+        )
     return Diagnosis(before, after, bound, sentence + ".", rules_for(bound))

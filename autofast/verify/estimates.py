@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean, median, pstdev, stdev
 
-__all__ = ["Difference", "difference", "fmean", "hodges_lehmann", "median", "normal", "pstdev", "spread", "stdev", "t_quantile"]
+__all__ = [
+    "Difference",
+    "difference",
+    "fmean",
+    "hodges_lehmann",
+    "median",
+    "normal",
+    "pstdev",
+    "spread",
+    "stdev",
+    "t_quantile",
+]
 
 normal = NormalDist()
 
@@ -28,7 +39,10 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
     d = 1 / (d if abs(d) > tiny else tiny)
     total = d
     for m in range(1, 400):
-        for numerator in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
             d = 1 + numerator * d
             d = 1 / (d if abs(d) > tiny else tiny)
             c = 1 + numerator / c
@@ -42,10 +56,20 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 def t_cumulative(t: float, freedom: float) -> float:
     """P(T <= t) for Student's t with ``freedom`` degrees of freedom: 1 - I_x(freedom / 2, 1 / 2) / 2 with x = freedom / (freedom + t^2)."""
     x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + (b * math.log1p(-x) if x < 1 else 0.0))
+    front = math.exp(
+        math.lgamma(a + b)
+        - math.lgamma(a)
+        - math.lgamma(b)
+        + a * math.log(x)
+        + (b * math.log1p(-x) if x < 1 else 0.0)
+    )
     if t == 0:
         return 0.5
-    tail = front * _beta_fraction(x, a, b) / a if x < (a + 1) / (a + b + 2) else 1 - front * _beta_fraction(1 - x, b, a) / b
+    tail = (
+        front * _beta_fraction(x, a, b) / a
+        if x < (a + 1) / (a + b + 2)
+        else 1 - front * _beta_fraction(1 - x, b, a) / b
+    )
     return 1 - tail / 2 if t > 0 else tail / 2
 
 

@@ -40,7 +40,10 @@ class Iteration:
 
 def nested(events: Iterable[list[Any]]) -> list[Span]:
     """In order of their starts, the outer before the inner, each knowing the time of what lies directly inside it."""
-    spans = sorted((Span(kind, start, end, rest) for kind, start, end, *rest in events), key=lambda span: (span.start, -span.end))
+    spans = sorted(
+        (Span(kind, start, end, rest) for kind, start, end, *rest in events),
+        key=lambda span: (span.start, -span.end),
+    )
     around: list[Span] = []
     for span in spans:
         while around and around[-1].end <= span.start:
@@ -67,12 +70,16 @@ def passes(spans: list[Span]) -> dict[int, Iteration]:
         else:
             one.complete = True
     # A script may compute gradients by torch.autograd.grad and never call backward.
-    signs = [span.start for span in spans if span.kind == "b"] or [span.start for span in spans if span.kind == "o"]
+    signs = [span.start for span in spans if span.kind == "b"] or [
+        span.start for span in spans if span.kind == "o"
+    ]
     fetches = [span.start for span in spans if span.kind in "ne"]
     for one in found.values():
         next_sign = after(signs, one.last)
         one.complete = one.complete or 0 < one.length <= len(one.sizes)
-        one.training = bool(one.sizes) and (after(signs, one.first) <= one.end or next_sign < after(fetches, one.last))
+        one.training = bool(one.sizes) and (
+            after(signs, one.first) <= one.end or next_sign < after(fetches, one.last)
+        )
     return found
 
 
@@ -81,15 +88,23 @@ def after(times: list[float], moment: float) -> float:
     return times[place] if place < len(times) else math.inf
 
 
-def evaluations(spans: list[Span], iterations: Mapping[int, Iteration]) -> list[tuple[float, float]]:
+def evaluations(
+    spans: list[Span], iterations: Mapping[int, Iteration]
+) -> list[tuple[float, float]]:
     """From the start of each iteration that is none of training to the next sign of training after its end; merged."""
     signs = [
         span.start
         for span in spans
-        if span.kind in "bok" or span.kind in "ine" and (one := iterations[span.rest[0]]).training and one.sizes
+        if span.kind in "bok"
+        or span.kind in "ine"
+        and (one := iterations[span.rest[0]]).training
+        and one.sizes
     ]
     result: list[tuple[float, float]] = []
-    for one in sorted((one for one in iterations.values() if not one.training and one.sizes), key=lambda one: one.start):
+    for one in sorted(
+        (one for one in iterations.values() if not one.training and one.sizes),
+        key=lambda one: one.start,
+    ):
         end = after(signs, one.end)
         if result and one.start <= result[-1][1]:
             result[-1] = (result[-1][0], max(end, result[-1][1]))
@@ -99,4 +114,8 @@ def evaluations(spans: list[Span], iterations: Mapping[int, Iteration]) -> list[
 
 
 def overlap(intervals: list[tuple[float, float]], start: float, end: float) -> float:
-    return sum(max(0.0, min(end, high) - max(start, low)) for low, high in intervals if low < end and high > start)
+    return sum(
+        max(0.0, min(end, high) - max(start, low))
+        for low, high in intervals
+        if low < end and high > start
+    )

@@ -12,7 +12,10 @@ from autofast.verify.record import FULL, Detail, Run, Step
 ORIGINAL, REWRITTEN = "original", "rewritten"
 SEEDED = Detail(gradients=True, batches=True)
 DOUBLE = replace(FULL, double=True)
-HALF_STEP, SINGLE_STEP = 2.0**-8, 2.0**-23  # spacing of bfloat16 and of float32 around 1: the size of one rounding
+HALF_STEP, SINGLE_STEP = (
+    2.0**-8,
+    2.0**-23,
+)  # spacing of bfloat16 and of float32 around 1: the size of one rounding
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,13 @@ class Evidence:
 
 
 def gather(
-    effect: str, runs: Sequence[Run], *, rules: Iterable[str] | None = None, arm: str = REWRITTEN, margin: float = 0.02, seeds: int = 12
+    effect: str,
+    runs: Sequence[Run],
+    *,
+    rules: Iterable[str] | None = None,
+    arm: str = REWRITTEN,
+    margin: float = 0.02,
+    seeds: int = 12,
 ) -> Evidence:
     """Sort ``runs``; ``arm`` is the one compared with the original."""
     made = tuple(r for r in runs if r.arm == arm and r.seed == 0)
@@ -80,7 +89,11 @@ def gather(
             if run.ok:
                 good[name].setdefault(run.seed, run)
     special = [r for r in runs if r.arm == ORIGINAL and r.ok and r not in plain]
-    half = None if rules is None else any(rule.lowers_precision for name, rule in all_rules().items() if name in rules)
+    half = (
+        None
+        if rules is None
+        else any(rule.lowers_precision for name, rule in all_rules().items() if name in rules)
+    )
     return Evidence(
         effect,
         tuple(r for r in arms[ORIGINAL] if r.seed == 0),

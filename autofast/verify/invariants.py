@@ -35,7 +35,9 @@ def ended(ev: Evidence) -> Check | None:
         if run.timed_out:
             text = f"the rewritten script was still running after {run.seconds:.0f} s"
         elif run.records and any(r.error for r in run.records):
-            text = "the rewritten script stopped with " + next(r.error for r in run.records if r.error)
+            text = "the rewritten script stopped with " + next(
+                r.error for r in run.records if r.error
+            )
         elif run.records and not any(r.steps for r in run.records):
             text = "the rewritten script made no optimizer step"
         else:
@@ -49,7 +51,10 @@ def enough(ev: Evidence) -> Check | None:
     if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
         return None
     return Check(
-        "steps compared", None, "only the first step: what it leaves behind shows in later ones (--steps)", verdict=Sameness.UNCLEAR
+        "steps compared",
+        None,
+        "only the first step: what it leaves behind shows in later ones (--steps)",
+        verdict=Sameness.UNCLEAR,
     )
 
 
@@ -60,9 +65,18 @@ def finite(ev: Evidence) -> Check | None:
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
         for i, loss in enumerate(b.record.losses):
             if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):
-                return Check(name, False, f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})", verdict=BROKEN)
+                return Check(
+                    name,
+                    False,
+                    f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})",
+                    verdict=BROKEN,
+                )
     bad = sum(not math.isfinite(x) for x in ev.a.record.losses)
-    return Check(name, True, f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers")
+    return Check(
+        name,
+        True,
+        f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers",
+    )
 
 
 def _first(a: Sequence[float], b: Sequence[float]) -> int | None:
@@ -73,27 +87,56 @@ def steps(ev: Evidence) -> Check | None:
     """Numbers of optimizer steps, of backwards in each, and of steps that a GradScaler left out."""
     name = "optimizer steps and backwards"
     a, b = ev.a.record, ev.b.record
-    steady = all((len(o.record.steps), o.record.backwards) == (len(a.steps), a.backwards) for o in ev.originals if o.records)
+    steady = all(
+        (len(o.record.steps), o.record.backwards) == (len(a.steps), a.backwards)
+        for o in ev.originals
+        if o.records
+    )
     if ev.effect == "recipe" or not steady:
         text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original; {b.backwards} backwards, {a.backwards} in the original"
         return Check(name, True if steady else None, text)
     if len(a.steps) != len(b.steps):
-        return Check(name, False, f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original", verdict=BROKEN)
+        return Check(
+            name,
+            False,
+            f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original",
+            verdict=BROKEN,
+        )
     place = _first([s.backwards for s in a.steps], [s.backwards for s in b.steps])
     if place is not None:
         text = f"step {place + 1} has {b.steps[place].backwards} backwards, {a.steps[place].backwards} in the original"
         return Check(name, False, text, verdict=BROKEN)
     if a.backwards != b.backwards:
-        return Check(name, False, f"{b.backwards} backwards, {a.backwards} in the original", verdict=BROKEN)
-    allowed = 0 if ev.effect == "exact" else max(4, len(a.steps) // 50)  # a GradScaler looks for its scale in the first steps
+        return Check(
+            name, False, f"{b.backwards} backwards, {a.backwards} in the original", verdict=BROKEN
+        )
+    allowed = (
+        0 if ev.effect == "exact" else max(4, len(a.steps) // 50)
+    )  # a GradScaler looks for its scale in the first steps
     if abs(a.skipped - b.skipped) > allowed:
-        return Check(name, False, f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original", verdict=BROKEN)
-    extra = f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)" if a.skipped or b.skipped else ""
-    return Check(name, True, f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}")
+        return Check(
+            name,
+            False,
+            f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original",
+            verdict=BROKEN,
+        )
+    extra = (
+        f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)"
+        if a.skipped or b.skipped
+        else ""
+    )
+    return Check(
+        name, True, f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}"
+    )
 
 
 def _evaluations(run: Run) -> list[tuple[int, int]]:
-    return sorted((p.samples, p.batches) for r in run.records for p in r.passes if not p.training and p.complete)
+    return sorted(
+        (p.samples, p.batches)
+        for r in run.records
+        for p in r.passes
+        if not p.training and p.complete
+    )
 
 
 def _evaluated(ev: Evidence) -> Check | None:
@@ -105,11 +148,20 @@ def _evaluated(ev: Evidence) -> Check | None:
     if ev.effect == "recipe":
         one, two = ({n for n, _ in found} for found in (before, after))
         if two - one:
-            return Check(name, False, f"an evaluation takes {min(two - one)} samples, {max(one)} in the original", verdict=BROKEN)
+            return Check(
+                name,
+                False,
+                f"an evaluation takes {min(two - one)} samples, {max(one)} in the original",
+                verdict=BROKEN,
+            )
     elif before != after:
         text = f"{sum(n for n, _ in after)} samples in {len(after)} complete evaluations, {sum(n for n, _ in before)} in {len(before)} in the original"
         return Check(name, False, text, verdict=BROKEN)
-    return Check(name, True, f"{count(sum(n for n, _ in after), 'sample')} in {count(len(after), 'evaluation')}")
+    return Check(
+        name,
+        True,
+        f"{count(sum(n for n, _ in after), 'sample')} in {count(len(after), 'evaluation')}",
+    )
 
 
 def samples(ev: Evidence) -> Check | None:
@@ -118,7 +170,10 @@ def samples(ev: Evidence) -> Check | None:
     a, b = ev.a, ev.b
     if ev.effect == "recipe":
         return _evaluated(ev)
-    for kind, words in (("samples", "training samples"), ("evaluation_samples", "samples for evaluation")):
+    for kind, words in (
+        ("samples", "training samples"),
+        ("evaluation_samples", "samples for evaluation"),
+    ):
         one, two = summed(a, kind), summed(b, kind)
         if any(summed(o, kind) != one for o in ev.originals[1:] if o.records):
             return Check(name, None, f"the {words} vary between two runs of the original")
@@ -137,7 +192,9 @@ def samples(ev: Evidence) -> Check | None:
 
 
 def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:
-    return len(x) == len(y) and all(math.isclose(p, q, rel_tol=1e-6, abs_tol=1e-12) for p, q in zip(x, y, strict=True))
+    return len(x) == len(y) and all(
+        math.isclose(p, q, rel_tol=1e-6, abs_tol=1e-12) for p, q in zip(x, y, strict=True)
+    )
 
 
 def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
@@ -145,7 +202,14 @@ def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
 
 
 def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
-    return next((i for i, (x, y) in enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False)) if not _same_lr(x, y)), None)
+    return next(
+        (
+            i
+            for i, (x, y) in enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False))
+            if not _same_lr(x, y)
+        ),
+        None,
+    )
 
 
 def learning_rates(ev: Evidence) -> Check | None:
@@ -157,23 +221,40 @@ def learning_rates(ev: Evidence) -> Check | None:
         return Check(name, None, "the original's learning rates depend on the training itself")
     for a, b in ev.pairs or ((ev.a, ev.b),):
         place = _first_rate(a, b)
-        if place is not None and (a.record.skipped or b.record.skipped) and _first_rate(a, b, False) is None:
+        if (
+            place is not None
+            and (a.record.skipped or b.record.skipped)
+            and _first_rate(a, b, False) is None
+        ):
             place = None
         if place is not None:
             before, after = _rates(a)[place], _rates(b)[place]
-            group = next((i for i, (x, y) in enumerate(zip(before, after, strict=False)) if not _same_lr((x,), (y,))), 0)
+            group = next(
+                (
+                    i
+                    for i, (x, y) in enumerate(zip(before, after, strict=False))
+                    if not _same_lr((x,), (y,))
+                ),
+                0,
+            )
             if len(before) != len(after):
                 text = f"{len(after)} parameter groups at step {place + 1}, {len(before)} in the original"
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
             return Check(name, False, text)
-    return Check(name, True, f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}")
+    return Check(
+        name,
+        True,
+        f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}",
+    )
 
 
 def optimizers(ev: Evidence) -> Check | None:
     """Kinds of optimizers. Whether an optimizer is fused is no kind."""
     name = "optimizers"
-    before, after = (tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b))
+    before, after = (
+        tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b)
+    )
     words = f"{', '.join(ev.b.record.optimizers) or 'none'}; in the original {', '.join(ev.a.record.optimizers) or 'none'}"
     if ev.effect == "recipe":
         return None
@@ -192,7 +273,9 @@ def settings(ev: Evidence) -> Check | None:
     if ev.effect == "recipe" or len(ev.a.record.optimizers) != len(ev.b.record.optimizers):
         return None
     a, b = ev.a.record.settings, ev.b.record.settings
-    steady = [k for k in a if all(o.record.settings.get(k) == a[k] for o in ev.originals if o.records)]
+    steady = [
+        k for k in a if all(o.record.settings.get(k) == a[k] for o in ev.originals if o.records)
+    ]
     moved = bool(ev.a.record.skipped or ev.b.record.skipped)
     steady = [k for k in steady if k in b and not (moved and k.split("/")[1] == "last")]
     if not steady:
@@ -207,7 +290,9 @@ def settings(ev: Evidence) -> Check | None:
             text = f"{what} {b[key]} in group {group}{which} at the {when} step, {a[key]} in the original"
             return Check(name, False, text)
     return Check(
-        name, True, f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step"
+        name,
+        True,
+        f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step",
     )
 
 
@@ -216,7 +301,9 @@ def _same_setting(x: str, y: str) -> bool:
         return True
     one, two = x.split(", "), y.split(", ")
     try:
-        return len(one) == len(two) and all(math.isclose(float(p), float(q), rel_tol=1e-6) for p, q in zip(one, two, strict=True))
+        return len(one) == len(two) and all(
+            math.isclose(float(p), float(q), rel_tol=1e-6) for p, q in zip(one, two, strict=True)
+        )
     except ValueError:
         return False
 
@@ -263,7 +350,11 @@ def clipping(ev: Evidence) -> Check | None:
         if two is not None and (over := sum(v > two * 1.01 for v in a)):
             text = f"gradient norms are clipped to {two:.4g}; {over} of {len(a)} of the original's exceed that, up to {max(a):.4g}"
             return Check(name, False, text)
-    return Check(name, True, f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original") if limits else None
+    return (
+        Check(name, True, f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original")
+        if limits
+        else None
+    )
 
 
 def counters(ev: Evidence) -> Check | None:
@@ -272,12 +363,22 @@ def counters(ev: Evidence) -> Check | None:
     if ev.effect == "recipe":
         return None
     known = [o.record.model for o in ev.originals if o.records]
-    counting = {k: v for k, v in known[0].items() if v.dtype.startswith("int") and math.prod(v.shape) == 1}
-    both = {k: p for k, p in _matched(counting, ev.b.record.model).items() if all(m.get(k) and m[k].norm == p[0].norm for m in known)}
+    counting = {
+        k: v for k, v in known[0].items() if v.dtype.startswith("int") and math.prod(v.shape) == 1
+    }
+    both = {
+        k: p
+        for k, p in _matched(counting, ev.b.record.model).items()
+        if all(m.get(k) and m[k].norm == p[0].norm for m in known)
+    }
     if not both:
         return None
     slack = abs(ev.a.record.skipped - ev.b.record.skipped)
-    off = [f"{k} is {y.norm:.0f}, {x.norm:.0f} in the original" for k, (x, y) in both.items() if abs(x.norm - y.norm) > slack]
+    off = [
+        f"{k} is {y.norm:.0f}, {x.norm:.0f} in the original"
+        for k, (x, y) in both.items()
+        if abs(x.norm - y.norm) > slack
+    ]
     if off:
         return Check(name, False, shown(off, 1))
     return Check(name, True, f"{len(both)} end the same")
@@ -285,10 +386,14 @@ def counters(ev: Evidence) -> Check | None:
 
 def plain(key: str) -> str:
     """A name without the prefixes of torch.compile and of wrappers for several devices."""
-    return ".".join(part for part in key.replace("/", "/.").split(".") if part not in ("_orig_mod", "module")).replace("/.", "/")
+    return ".".join(
+        part for part in key.replace("/", "/.").split(".") if part not in ("_orig_mod", "module")
+    ).replace("/.", "/")
 
 
-def _matched(a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]) -> dict[str, tuple[TensorPrint, TensorPrint]]:
+def _matched(
+    a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]
+) -> dict[str, tuple[TensorPrint, TensorPrint]]:
     other = {plain(k): v for k, v in b.items()}
     return {k: (v, other[plain(k)]) for k, v in a.items() if plain(k) in other}
 
@@ -305,9 +410,17 @@ def tensors(ev: Evidence) -> Check | None:
         text = f"{len(b)} tensors, {len(a)} in the original; missing shapes: {shown(list(map(str, gone))) or 'none'}"
         text += f"; new: {shown(list(map(str, new))) or 'none'}"
         return Check(name, False, text)
-    types = [f"{k}: {y.dtype}, was {x.dtype}" for k, (x, y) in _matched(a, b).items() if x.dtype != y.dtype]
+    types = [
+        f"{k}: {y.dtype}, was {x.dtype}"
+        for k, (x, y) in _matched(a, b).items()
+        if x.dtype != y.dtype
+    ]
     if types:
-        return Check(name, None if ev.effect in ("recipe", "unknown") else False, f"other types: {shown(types)}")
+        return Check(
+            name,
+            None if ev.effect in ("recipe", "unknown") else False,
+            f"other types: {shown(types)}",
+        )
     return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")
 
 
@@ -332,32 +445,60 @@ def movement(ev: Evidence) -> Check | None:
     if a and b:
         dead = [k for k, d in a.items() if d > MOVED and b.get(k, 1.0) == 0.0]
         if dead:
-            return Check(name, False, f"{len(dead)} of {len(a)} tensors never move, though they do in the original: {shown(dead)}")
+            return Check(
+                name,
+                False,
+                f"{len(dead)} of {len(a)} tensors never move, though they do in the original: {shown(dead)}",
+            )
         woken = [k for k, d in a.items() if d == 0.0 and b.get(k, 0.0) > MOVED]
         if woken and ev.effect != "recipe":
-            return Check(name, False, f"{len(woken)} of {len(a)} tensors move, though they never do in the original: {shown(woken)}")
-    lost = sorted({plain(k) for k in ev.b.record.trainable_unused} - {plain(k) for k in ev.a.record.trainable_unused})
+            return Check(
+                name,
+                False,
+                f"{len(woken)} of {len(a)} tensors move, though they never do in the original: {shown(woken)}",
+            )
+    lost = sorted(
+        {plain(k) for k in ev.b.record.trainable_unused}
+        - {plain(k) for k in ev.a.record.trainable_unused}
+    )
     if lost:
-        return Check(name, False, f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}")
+        return Check(
+            name,
+            False,
+            f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}",
+        )
     if not a or not b:
         return None
-    return Check(name, True, f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones")
+    return Check(
+        name, True, f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones"
+    )
 
 
 def replicas(ev: Evidence) -> Check | None:
     """All processes end with the same parameters, unless those of the original do not."""
     name = "the same model in every process"
-    if any(_unlike(run) for run in ev.originals) or not ev.made or len(ev.made[0].records) < 2 or not ev.made[0].record.model:
+    if (
+        any(_unlike(run) for run in ev.originals)
+        or not ev.made
+        or len(ev.made[0].records) < 2
+        or not ev.made[0].record.model
+    ):
         return None
     off = _unlike(ev.made[0])
     if off:
-        return Check(name, False, f"{len(off)} of {len(ev.made[0].record.model)} tensors differ between processes: {shown(off)}")
+        return Check(
+            name,
+            False,
+            f"{len(off)} of {len(ev.made[0].record.model)} tensors differ between processes: {shown(off)}",
+        )
     return Check(name, True, f"in {len(ev.made[0].records)} processes")
 
 
 def _unlike(run: Run) -> list[str]:
     """Parameters that not all ranks have the same of."""
-    first, *others = [{k: v.sha for k, v in rank.model.items() if not v.buffer} for rank in run.records] or [{}]
+    first, *others = [
+        {k: v.sha for k, v in rank.model.items() if not v.buffer} for rank in run.records
+    ] or [{}]
     return [k for k, sha in first.items() if any(sha != other.get(k) for other in others)]
 
 
@@ -377,15 +518,28 @@ def training_mode(ev: Evidence) -> Check | None:
     """
     name = "training mode"
     a, b = ev.a.record.steps, ev.b.record.steps
-    if ev.effect == "recipe":  # other numbers of steps: the usual share, in the second half, and the shares there are
-        usual = [[s.training for s in steps[len(steps) // 2 :] if s.training is not None] for steps in (a, b)]
+    if (
+        ev.effect == "recipe"
+    ):  # other numbers of steps: the usual share, in the second half, and the shares there are
+        usual = [
+            [s.training for s in steps[len(steps) // 2 :] if s.training is not None]
+            for steps in (a, b)
+        ]
         if not all(usual):
             return None
         before, after = map(median, usual)
         if _modes(a) != _modes(b) and all((_modes(a), _modes(b))) and abs(before - after) <= 1e-3:
             text = f"{_percent([*_modes(b)])} of the modules train in single calls, {_percent([*_modes(a)])} in the original"
-            return Check(name, False if _modes(a) - _modes(b) and {s.evaluating for s in b} != {None} else None, text)
-        return Check(name, abs(before - after) <= 1e-3, f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original")
+            return Check(
+                name,
+                False if _modes(a) - _modes(b) and {s.evaluating for s in b} != {None} else None,
+                text,
+            )
+        return Check(
+            name,
+            abs(before - after) <= 1e-3,
+            f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original",
+        )
     seen = 0
     off = []
     for i, (x, y) in enumerate(zip(a, b, strict=False)):
@@ -393,7 +547,12 @@ def training_mode(ev: Evidence) -> Check | None:
         if x.training is not None and y.training is not None:
             seen += 1
             if alike and abs(x.training - y.training) > 1e-3:
-                off.append((i, f"{100 * y.training:.0f} % of the modules train at step {i + 1}, {100 * x.training:.0f} % in the original"))
+                off.append(
+                    (
+                        i,
+                        f"{100 * y.training:.0f} % of the modules train at step {i + 1}, {100 * x.training:.0f} % in the original",
+                    )
+                )
                 continue
         if x.modes and y.modes and x.modes != y.modes:
             text = f"{_percent(y.modes)} of the modules train in calls before step {i + 1}, {_percent(x.modes)} in the original"
@@ -403,4 +562,6 @@ def training_mode(ev: Evidence) -> Check | None:
     if not seen:
         return None
     last = next(s.training for s in reversed(a) if s.training is not None)
-    return Check(name, True, f"{100 * last:.0f} % of the modules in training mode, equal at all steps")
+    return Check(
+        name, True, f"{100 * last:.0f} % of the modules in training mode, equal at all steps"
+    )

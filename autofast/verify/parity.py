@@ -21,14 +21,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from autofast.verify import invariants, parity_data, parity_exact, parity_rounding, parity_seeds, parity_stdout
-from autofast.verify.evidence import DOUBLE, HALF_STEP, ORIGINAL, REWRITTEN, SEEDED, SINGLE_STEP, Evidence, Wish, gather
+from autofast.verify import (
+    invariants,
+    parity_data,
+    parity_exact,
+    parity_rounding,
+    parity_seeds,
+    parity_stdout,
+)
+from autofast.verify.evidence import (
+    DOUBLE,
+    HALF_STEP,
+    ORIGINAL,
+    REWRITTEN,
+    SEEDED,
+    SINGLE_STEP,
+    Evidence,
+    Wish,
+    gather,
+)
 from autofast.verify.record import FULL, Run
 from autofast.verify.result import Check, Parity, Sameness
 
 __all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
 
-WORST = (Sameness.BROKEN, Sameness.DIFFERENT, Sameness.SUSPICIOUS, Sameness.UNCLEAR, Sameness.EQUIVALENT, Sameness.IDENTICAL)
+WORST = (
+    Sameness.BROKEN,
+    Sameness.DIFFERENT,
+    Sameness.SUSPICIOUS,
+    Sameness.UNCLEAR,
+    Sameness.EQUIVALENT,
+    Sameness.IDENTICAL,
+)
 BATCH = 4  # seeds are added by so many
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
 
@@ -68,14 +92,22 @@ def _structure(ev: Evidence) -> list[Check]:
 
 
 def wanted(
-    effect: str, runs: Sequence[Run], *, rules: Iterable[str] | None = None, arm: str = REWRITTEN, seeds: int = 12, margin: float = 0.02
+    effect: str,
+    runs: Sequence[Run],
+    *,
+    rules: Iterable[str] | None = None,
+    arm: str = REWRITTEN,
+    seeds: int = 12,
+    margin: float = 0.02,
 ) -> list[Wish]:
     """The runs to make next, given those made so far (failed ones too); empty when the judgement cannot be made better.
 
     Seeds are shifts: 0 runs the script with the seeds it sets itself. ``seeds``: pairs at most.
     """
     ev = gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds)
-    wishes = [Wish(ORIGINAL, 0, FULL, "as it is"), Wish(ORIGINAL, 0, FULL, "once more")][len(ev.originals) :]
+    wishes = [Wish(ORIGINAL, 0, FULL, "as it is"), Wish(ORIGINAL, 0, FULL, "once more")][
+        len(ev.originals) :
+    ]
     wishes += [Wish(arm, 0, FULL, "as it is")][len(ev.rewritten) :]
     if wishes or not ev.a.ok or not ev.b.ok:
         return wishes
@@ -85,15 +117,27 @@ def wanted(
     if same and parity_exact.equal(ev.a, ev.b):
         return []
     if effect == "exact":
-        again = [] if same else [Wish(ORIGINAL, 0, FULL, "how far it repeats itself")] * (REPEATS - len(ev.originals))
-        return again + ([] if same else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten)))
+        again = (
+            []
+            if same
+            else [Wish(ORIGINAL, 0, FULL, "how far it repeats itself")]
+            * (REPEATS - len(ev.originals))
+        )
+        return again + (
+            []
+            if same
+            else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten))
+        )
     if effect in ("rounding", "unknown"):
         eps = (
             HALF_STEP
-            if parity_rounding.tolerance_of(ev, parity_rounding.first_differences(ev.a, ev.b)) is parity_rounding.HALF
+            if parity_rounding.tolerance_of(ev, parity_rounding.first_differences(ev.a, ev.b))
+            is parity_rounding.HALF
             else SINGLE_STEP
         )
-        special = [Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")]
+        special = [
+            Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")
+        ]
         special.insert(0, Wish(ORIGINAL, 0, DOUBLE, "in double precision"))
         special = [w for w in special if not any(_same_kind(w, run) for run in runs)]
         if special:
@@ -104,7 +148,10 @@ def wanted(
 
 
 def _same_kind(wish: Wish, run: Run) -> bool:
-    return run.arm == ORIGINAL and (run.detail.double, bool(run.detail.perturb)) == (wish.detail.double, bool(wish.detail.perturb))
+    return run.arm == ORIGINAL and (run.detail.double, bool(run.detail.perturb)) == (
+        wish.detail.double,
+        bool(wish.detail.perturb),
+    )
 
 
 def _seeds_wanted(ev: Evidence) -> int:
@@ -121,8 +168,18 @@ def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
     """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked for for ever."""
     paired = {a.seed for a, _ in ev.pairs}
     tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
-    half_made = [s for s in sorted(tried - paired) if len({name for name, seed, _ in ev.tried if seed == s}) == 1 and s]
-    new = [s for s in range(1, ev.seeds) if s not in tried][: max(0, total - len(ev.pairs) - len(half_made))] if total else []
+    half_made = [
+        s
+        for s in sorted(tried - paired)
+        if len({name for name, seed, _ in ev.tried if seed == s}) == 1 and s
+    ]
+    new = (
+        [s for s in range(1, ev.seeds) if s not in tried][
+            : max(0, total - len(ev.pairs) - len(half_made))
+        ]
+        if total
+        else []
+    )
     wishes = []
     for seed in [*half_made, *new]:
         for name in (ORIGINAL, arm):
@@ -141,7 +198,9 @@ def _rounding(ev: Evidence) -> tuple[list[Check], int]:
     close = parity_rounding.judge(ev)
     if parity_rounding.settled(ev, close):
         curve = parity_seeds.band(ev)
-        return [*close, curve, *parity_seeds.levels(ev)], max(0, parity_seeds.LEAST - len(ev.pairs)) if curve.passed is None else 0
+        return [*close, curve, *parity_seeds.levels(ev)], max(
+            0, parity_seeds.LEAST - len(ev.pairs)
+        ) if curve.passed is None else 0
     over, more = _over_seeds(ev)
     return [*close, *over], more
 
@@ -172,7 +231,9 @@ def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
             found.add(check.verdict)
         elif check.passed is None and check.verdict is Sameness.UNCLEAR:
             found.add(Sameness.UNCLEAR)
-    if found == {Sameness.EQUIVALENT} and any(c.identical and c.name == "bit for bit" for c in checks):
+    if found == {Sameness.EQUIVALENT} and any(
+        c.identical and c.name == "bit for bit" for c in checks
+    ):
         return Sameness.IDENTICAL
     return min(found, key=WORST.index)
 
@@ -180,13 +241,29 @@ def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
 def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int) -> str:
     worst = next((c for c in checks if c.passed is False and c.verdict is verdict), None)
     if verdict is Sameness.IDENTICAL:
-        return "losses and final weights equal bit for bit" if ev.a.record.model else "losses equal bit for bit"
+        return (
+            "losses and final weights equal bit for bit"
+            if ev.a.record.model
+            else "losses equal bit for bit"
+        )
     if worst is not None:
-        return worst.text if worst.name in ("runs to its end", "finite losses") else f"{worst.name}: {worst.text}"
+        return (
+            worst.text
+            if worst.name in ("runs to its end", "finite losses")
+            else f"{worst.name}: {worst.text}"
+        )
     if verdict is Sameness.UNCLEAR:
-        open_ = next((c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR), None)
-        ask = f"about {more} more seed{'s' * (more != 1)} would tell whether it trains the same" if more else ""
-        return ask or (f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two")
+        open_ = next(
+            (c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR), None
+        )
+        ask = (
+            f"about {more} more seed{'s' * (more != 1)} would tell whether it trains the same"
+            if more
+            else ""
+        )
+        return ask or (
+            f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two"
+        )
     if ev.effect == "exact":
         return "as close to the original as the original to itself"
     if any(c.name == "loss curve within seed noise" for c in checks):
@@ -195,7 +272,13 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
 
 
 def judge(
-    effect: str, runs: Sequence[Run], *, rules: Iterable[str] | None = None, arm: str = REWRITTEN, seeds: int = 12, margin: float = 0.02
+    effect: str,
+    runs: Sequence[Run],
+    *,
+    rules: Iterable[str] | None = None,
+    arm: str = REWRITTEN,
+    seeds: int = 12,
+    margin: float = 0.02,
 ) -> Parity:
     """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied, which tell the precision to expect."""
     ev = gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds)
@@ -206,7 +289,9 @@ def judge(
         verdict = _verdict(checks, False)
         return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0))
     numeric, more = _numeric(ev)
-    if any(c.passed is False for c in checks):  # no more runs were asked for then: what was not looked at is not shown
+    if any(
+        c.passed is False for c in checks
+    ):  # no more runs were asked for then: what was not looked at is not shown
         numeric = [c for c in numeric if c.passed is not None]
     checks += numeric
     verdict = _verdict(checks, any(c.passed for c in numeric))

@@ -28,7 +28,13 @@ def _of(one: Pass, view: View) -> Sums:
 
 def _views(*runs: Run) -> list[View]:
     """The whole, and every tensor where there are several, in all passes."""
-    counts = {len(p.leaves) for run in runs for r in run.records for p in r.passes if p.training and p.checksums}
+    counts = {
+        len(p.leaves)
+        for run in runs
+        for r in run.records
+        for p in r.passes
+        if p.training and p.checksums
+    }
     return [None, *range(min(counts))] if counts and min(counts) > 1 else [None]
 
 
@@ -43,11 +49,15 @@ def _passes(run: Run, view: View = None) -> list[Sums]:
 
 def _totals(run: Run, view: View = None) -> list[tuple[int, float, float, int]]:
     """(loader, sum of checksums, sum of their sizes, samples) of each complete training pass, summed over ranks."""
-    by_rank = [[p for p in r.passes if p.training and _of(p, view) and p.complete] for r in run.records]
+    by_rank = [
+        [p for p in r.passes if p.training and _of(p, view) and p.complete] for r in run.records
+    ]
     found = []
     for group in zip(*by_rank, strict=False):
         values = [c for p in group for c in _of(p, view)]
-        found.append((group[0].loader, sum(values), sum(map(abs, values)), sum(p.samples for p in group)))
+        found.append(
+            (group[0].loader, sum(values), sum(map(abs, values)), sum(p.samples for p in group))
+        )
     return found
 
 
@@ -76,17 +86,32 @@ def order(ev: Evidence) -> Check | None:
     for view in _views(*ev.originals, ev.b):
         a, b = _passes(ev.a, view), _passes(ev.b, view)
         again = [_passes(o, view) for o in ev.originals[1:]]
-        if any([len(p) for p in o] != [len(p) for p in a] or not all(map(_equal, a, o)) for o in again):
+        if any(
+            [len(p) for p in o] != [len(p) for p in a] or not all(map(_equal, a, o)) for o in again
+        ):
             continue
         words = _named_view(view)
         for i, (x, y) in enumerate(zip(a, b, strict=False)):
             if len(x) != len(y) or not _equal(x, y):
-                place = next((k for k, (p, q) in enumerate(zip(x, y, strict=False)) if not _equal((p,), (q,))), min(len(x), len(y)))
+                place = next(
+                    (
+                        k
+                        for k, (p, q) in enumerate(zip(x, y, strict=False))
+                        if not _equal((p,), (q,))
+                    ),
+                    min(len(x), len(y)),
+                )
                 return Check(name, False, f"pass {i + 1} differs from batch {place + 1} on{words}")
         if len(a) != len(b):
-            return Check(name, False, f"{len(b)} passes over the training data, {len(a)} in the original")
+            return Check(
+                name, False, f"{len(b)} passes over the training data, {len(a)} in the original"
+            )
         if view is None or view == _views(*ev.originals, ev.b)[-1]:
-            return Check(name, True, f"{count(sum(map(len, a)), 'batch')} in {count(len(a), 'pass')}, equal{words}")
+            return Check(
+                name,
+                True,
+                f"{count(sum(map(len, a)), 'batch')} in {count(len(a), 'pass')}, equal{words}",
+            )
     return Check(name, None, "the original itself does not draw the same batches twice")
 
 
@@ -107,12 +132,18 @@ def content(ev: Evidence) -> Check | None:
         for run in after:
             for loader, total, _, _ in _totals(run, view):
                 sums = known.get(loader, [])
-                if not sums or not seeds_or_passes or any(abs(s - sums[0][0]) > CLOSE * n for s, n in sums):
+                if (
+                    not sums
+                    or not seeds_or_passes
+                    or any(abs(s - sums[0][0]) > CLOSE * n for s, n in sums)
+                ):
                     continue  # augmented at random, or only a part of the data
                 checked += 1
                 if abs(total - sums[0][0]) > CLOSE * sums[0][1]:
                     text = f"the values of a complete pass sum to {total:.10g}, to {sums[0][0]:.10g} in every pass of the original"
-                    return Check(name, None if ev.effect == "recipe" else False, text + _named_view(view))
+                    return Check(
+                        name, None if ev.effect == "recipe" else False, text + _named_view(view)
+                    )
     return Check(name, True, f"{checked} sums over complete passes are equal") if checked else None
 
 
@@ -123,39 +154,84 @@ def shuffled(ev: Evidence) -> Check | None:
     found = []
     for view in _views(*a_runs, *b_runs):
         tests: list[tuple[str, str, list[list[Sums]], list[list[Sums]]]] = [
-            ("in every pass", "from pass to pass", [_ranked(r, view) for r in a_runs], [_ranked(r, view) for r in b_runs]),
-            ("under every seed", "from seed to seed", [_firsts(a_runs, view)], [_firsts(b_runs, view)]),
+            (
+                "in every pass",
+                "from pass to pass",
+                [_ranked(r, view) for r in a_runs],
+                [_ranked(r, view) for r in b_runs],
+            ),
+            (
+                "under every seed",
+                "from seed to seed",
+                [_firsts(a_runs, view)],
+                [_firsts(b_runs, view)],
+            ),
         ]
         for same, vary, one, two in tests:
-            for words, change in (("the same batches in the same order", list), ("the same batches, though in another order", sorted)):
-                lists = [[[tuple(change(p)) for p in passes] for passes in some] for some in (one, two)]
+            for words, change in (
+                ("the same batches in the same order", list),
+                ("the same batches, though in another order", sorted),
+            ):
+                lists = [
+                    [[tuple(change(p)) for p in passes] for passes in some] for some in (one, two)
+                ]
                 before, after = ([_alike(passes) for passes in some] for some in lists)
                 lost = False in before and True in after and not (True in before and False in after)
                 if lost and (view is None or _luck(lists[0], lists[1]) < LUCK):
                     text = f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost"
                     return Check(name, False, text + _named_view(view))
-                if change is list and True in before and False not in before and False in after and ev.effect != "recipe":
-                    return Check(name, False, f"the batches differ {vary}; in the original they are the same {same}{_named_view(view)}")
-                if view is None and change is list and (False in before or True in before) and (False in after or True in after):
-                    found.append(f"{'differ' if False in before else 'are the same'} {vary if False in before else same}")
-    return Check(name, True, f"batches {' and '.join(found)}, as in the original") if found else None
+                if (
+                    change is list
+                    and True in before
+                    and False not in before
+                    and False in after
+                    and ev.effect != "recipe"
+                ):
+                    return Check(
+                        name,
+                        False,
+                        f"the batches differ {vary}; in the original they are the same {same}{_named_view(view)}",
+                    )
+                if (
+                    view is None
+                    and change is list
+                    and (False in before or True in before)
+                    and (False in after or True in after)
+                ):
+                    found.append(
+                        f"{'differ' if False in before else 'are the same'} {vary if False in before else same}"
+                    )
+    return (
+        Check(name, True, f"batches {' and '.join(found)}, as in the original") if found else None
+    )
 
 
 def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> float:
     """Chance that the passes of ``after`` which are alike are so by accident, the values being as coarse as those of ``before``."""
     long = [[p for p in passes if len(p) >= ENOUGH] for passes in before]
-    met = [_equal((x,), (y,)) for passes in long for p, q in pairwise(passes) for x, y in zip(p, q, strict=False)]
+    met = [
+        _equal((x,), (y,))
+        for passes in long
+        for p, q in pairwise(passes)
+        for x, y in zip(p, q, strict=False)
+    ]
     share = (sum(met) + 1) / (len(met) + 2)
     chances = [1.0]
     for passes in after:
         kept = [p for p in passes if len(p) >= ENOUGH]
         if _alike(passes):
-            chances.append(math.prod(share ** (min(len(p), len(kept[0])) - 1) for p in kept[1:]))  # the last is what the others leave
+            chances.append(
+                math.prod(share ** (min(len(p), len(kept[0])) - 1) for p in kept[1:])
+            )  # the last is what the others leave
     return min(chances)
 
 
 def _ranked(run: Run, view: View) -> list[Sums]:
-    return [_of(p, view) for p in run.record.passes if p.training and _of(p, view)] if run.records else []
+    return (
+        [_of(p, view) for p in run.record.passes if p.training and _of(p, view)]
+        if run.records
+        else []
+    )
 
 
 def _firsts(runs: Sequence[Run], view: View) -> list[Sums]:
@@ -171,7 +247,14 @@ def drawn_anew(ev: Evidence) -> Check | None:
         loaders = {loader for run in a_runs for loader, *_ in _totals(run, view)}
         for loader in sorted(loaders):
             before, after = (
-                [same for run in runs if (same := _fixed([(t, n) for k, t, n, _ in _totals(run, view) if k == loader])) is not None]
+                [
+                    same
+                    for run in runs
+                    if (
+                        same := _fixed([(t, n) for k, t, n, _ in _totals(run, view) if k == loader])
+                    )
+                    is not None
+                ]
                 for runs in (a_runs, b_runs)
             )
             if not before or not after or any(before):
@@ -179,14 +262,24 @@ def drawn_anew(ev: Evidence) -> Check | None:
             looked += 1
             if all(after):
                 text = "the values of every pass after the first have the same sum; in the original they differ from pass to pass"
-                return Check(name, False, f"{text}: augmentation was frozen or lost{_named_view(view)}")
-    return Check(name, True, "the values differ from pass to pass, as in the original") if looked else None
+                return Check(
+                    name, False, f"{text}: augmentation was frozen or lost{_named_view(view)}"
+                )
+    return (
+        Check(name, True, "the values differ from pass to pass, as in the original")
+        if looked
+        else None
+    )
 
 
 def _fixed(sums: Sequence[tuple[float, float]]) -> bool | None:
     """All sums but the first are one (a cache is filled in the first pass); None where there are too few."""
     rest = sums[1:] if len(sums) > 2 else []
-    return all(abs(total - rest[0][0]) <= CLOSE * size for total, size in rest) if len(rest) > 1 else None
+    return (
+        all(abs(total - rest[0][0]) <= CLOSE * size for total, size in rest)
+        if len(rest) > 1
+        else None
+    )
 
 
 def level(ev: Evidence) -> Check | None:
@@ -195,10 +288,21 @@ def level(ev: Evidence) -> Check | None:
     Limits are those of a single further value (Student's t at 1 - 1e-7, and 6 standard deviations at least), from all passes and seeds.
     """
     name = "mean value of the samples"
-    a_runs, b_runs = (*ev.originals[:1], *(o for o in ev.others if o.seed)), [pair[1] for pair in ev.pairs] or [ev.b]
+    a_runs, b_runs = (
+        (*ev.originals[:1], *(o for o in ev.others if o.seed)),
+        [pair[1] for pair in ev.pairs] or [ev.b],
+    )
     looked = 0
     for view in _views(*a_runs, *b_runs):
-        rows = [[(k, total / count) for run in runs for k, total, _, count in _totals(run, view) if count] for runs in (a_runs, b_runs)]
+        rows = [
+            [
+                (k, total / count)
+                for run in runs
+                for k, total, _, count in _totals(run, view)
+                if count
+            ]
+            for runs in (a_runs, b_runs)
+        ]
         for loader in sorted({k for k, _ in rows[0]}):
             before, after = ([mean for k, mean in some if k == loader] for some in rows)
             if len(before) < 4 or not after:
@@ -207,12 +311,22 @@ def level(ev: Evidence) -> Check | None:
             if wide <= CLOSE * max(map(abs, before), default=0.0):
                 continue  # deterministic: ``content`` tells
             looked += 1
-            limit = max(6.0, t_quantile(1 - 1e-7, len(before) - 1)) * wide * math.sqrt(1 + 1 / len(before))
+            limit = (
+                max(6.0, t_quantile(1 - 1e-7, len(before) - 1))
+                * wide
+                * math.sqrt(1 + 1 / len(before))
+            )
             worst = max(after, key=lambda one: abs(one - mean))
             if abs(worst - mean) > max(limit, 1e-3 * abs(mean)):
                 text = f"{worst:.6g} in one of {len(after)} passes, {mean:.6g} ± {wide:.2g} in {len(before)} of the original"
-                return Check(name, None if ev.effect == "recipe" else False, text + _named_view(view))
-    return Check(name, True, f"{looked} within the scatter of the original's passes") if looked else None
+                return Check(
+                    name, None if ev.effect == "recipe" else False, text + _named_view(view)
+                )
+    return (
+        Check(name, True, f"{looked} within the scatter of the original's passes")
+        if looked
+        else None
+    )
 
 
 def scatter(ev: Evidence) -> Check | None:
@@ -226,14 +340,25 @@ def scatter(ev: Evidence) -> Check | None:
     name = "scatter of the batches"
     if ev.effect == "recipe":
         return None
-    a_runs, b_runs = (*ev.originals[:1], *(o for o in ev.others if o.seed)), [pair[1] for pair in ev.pairs] or [ev.b]
+    a_runs, b_runs = (
+        (*ev.originals[:1], *(o for o in ev.others if o.seed)),
+        [pair[1] for pair in ev.pairs] or [ev.b],
+    )
     looked = 0
     for view in _views(*a_runs, *b_runs):
-        loaders = sorted({p.loader for run in a_runs for r in run.records for p in r.passes if p.training})
+        loaders = sorted(
+            {p.loader for run in a_runs for r in run.records for p in r.passes if p.training}
+        )
         for loader in loaders:
-            before, after = ([_means(run, view, loader) for run in runs] for runs in (a_runs, b_runs))
+            before, after = (
+                [_means(run, view, loader) for run in runs] for runs in (a_runs, b_runs)
+            )
             one, two = ([x for some in rows for x in some] for rows in (before, after))
-            if min(len(one), len(two)) < 20 or spread(one) <= CLOSE * max(map(abs, one)) or len(set(one)) < 10:
+            if (
+                min(len(one), len(two)) < 20
+                or spread(one) <= CLOSE * max(map(abs, one))
+                or len(set(one)) < 10
+            ):
                 continue
             looked += 1
             ratio = 2 * math.log(spread(two) / spread(one)) if spread(two) else -math.inf
@@ -249,9 +374,17 @@ def _means(run: Run, view: View, loader: int) -> list[float]:
     found = []
     for record in run.records:
         for p in record.passes:
-            if p.training and p.loader == loader and _of(p, view) and p.batches == len(_of(p, view)):
+            if (
+                p.training
+                and p.loader == loader
+                and _of(p, view)
+                and p.batches == len(_of(p, view))
+            ):
                 size = math.ceil(p.samples / p.batches)
-                found += [x / size for x in (_of(p, view) if size * p.batches == p.samples else _of(p, view)[:-1])]
+                found += [
+                    x / size
+                    for x in (_of(p, view) if size * p.batches == p.samples else _of(p, view)[:-1])
+                ]
     return found
 
 
@@ -274,8 +407,16 @@ def repeated(ev: Evidence) -> Check | None:
     if not _passes(ev.a) or not _passes(ev.b):
         return None
     if b > a + 0.01:
-        return Check(name, False, f"{100 * b:.0f} % of the batches repeat another of the same pass, {100 * a:.0f} % in the original")
-    return Check(name, True, f"{100 * b:.0f} % of the batches repeat another, {100 * a:.0f} % in the original")
+        return Check(
+            name,
+            False,
+            f"{100 * b:.0f} % of the batches repeat another of the same pass, {100 * a:.0f} % in the original",
+        )
+    return Check(
+        name,
+        True,
+        f"{100 * b:.0f} % of the batches repeat another, {100 * a:.0f} % in the original",
+    )
 
 
 def random_state(ev: Evidence) -> Check | None:
@@ -284,13 +425,22 @@ def random_state(ev: Evidence) -> Check | None:
         return None
     name = "random generators"
     a, b = ev.a.record.random_state, ev.b.record.random_state
-    steady = [k for k in a if len(ev.originals) > 1 and all(o.records and o.record.random_state.get(k) == a[k] for o in ev.originals)]
+    steady = [
+        k
+        for k in a
+        if len(ev.originals) > 1
+        and all(o.records and o.record.random_state.get(k) == a[k] for o in ev.originals)
+    ]
     steady = [k for k in steady if k in b]
     if not steady:
         return None
     off = [k for k in steady if a[k] != b[k]]
     if off:
-        return Check(name, False, f"{shown(off)} ended in another state: random numbers were drawn more or less often")
+        return Check(
+            name,
+            False,
+            f"{shown(off)} ended in another state: random numbers were drawn more or less often",
+        )
     return Check(name, True, f"{shown(steady, 9)} end in the same state")
 
 
@@ -313,7 +463,11 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     new = [k for k in b if k not in a and ("/" not in k or k.split("/")[0] in parts)]
     if new:
         return f"has {shown(new)} besides"
-    other = [f"{k}: {b[k]}, was {a[k]}" for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]
+    other = [
+        f"{k}: {b[k]}, was {a[k]}"
+        for k in a
+        if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))
+    ]
     return f"has {shown(other)}" if other else ""
 
 
@@ -332,12 +486,22 @@ def checkpoints(ev: Evidence) -> Check | None:
     steady = [path for path in a if all(path in k for k in known)]
     missing = [p for p in steady if p not in b]
     if missing:
-        kept = ev.effect == "exact" or not any(len(_named(o.record.checkpoints, masked)) != len(a) for o in ev.others)
-        return Check(name, False if kept else None, f"not saved: {shown(missing)}", verdict=Sameness.BROKEN)
+        kept = ev.effect == "exact" or not any(
+            len(_named(o.record.checkpoints, masked)) != len(a) for o in ev.others
+        )
+        return Check(
+            name, False if kept else None, f"not saved: {shown(missing)}", verdict=Sameness.BROKEN
+        )
     for path in steady:
         if a[path].loads and not b[path].loads:
-            return Check(name, False, f"{path} does not load: {b[path].error}", verdict=Sameness.BROKEN)
+            return Check(
+                name, False, f"{path} does not load: {b[path].error}", verdict=Sameness.BROKEN
+            )
         misfit = _misfit(a[path].keys, b[path].keys)
         if misfit and not any(_misfit(a[path].keys, k[path].keys) for k in known[1:]):
             return Check(name, False, f"{path} {misfit}", verdict=Sameness.BROKEN)
-    return Check(name, True, f"{count(len(steady), 'file')} with the same keys, types and shapes: either script loads the other's")
+    return Check(
+        name,
+        True,
+        f"{count(len(steady), 'file')} with the same keys, types and shapes: either script loads the other's",
+    )

@@ -18,7 +18,9 @@ FACTOR = 3.0  # where the original differs from itself, the other may differ fro
 
 def _bits(values: Sequence[float | None]) -> tuple[bytes, ...]:
     """So that nan equals nan and 0 does not equal -0."""
-    return tuple(b"" if v is None else struct.pack("<d", math.nan if math.isnan(v) else v) for v in values)
+    return tuple(
+        b"" if v is None else struct.pack("<d", math.nan if math.isnan(v) else v) for v in values
+    )
 
 
 def _series(record: Record) -> dict[str, list[float | None]]:
@@ -51,28 +53,47 @@ def bitwise(ev: Evidence) -> Check:
     """Losses, gradient and update norms and final weights, bit for bit. Only where the original repeats itself."""
     name = "bit for bit"
     a, b = ev.a.record, ev.b.record
-    counted = [f"{len(a.losses)} losses"] + ([f"{len(a.model)} tensors of the final model"] if a.model else [])
+    counted = [f"{len(a.losses)} losses"] + (
+        [f"{len(a.model)} tensors of the final model"] if a.model else []
+    )
     if not a.losses and not a.model:
-        return Check(name, None, "neither a loss nor the model's state was seen", verdict=Sameness.UNCLEAR)
+        return Check(
+            name, None, "neither a loss nor the model's state was seen", verdict=Sameness.UNCLEAR
+        )
     if equal(ev.a, ev.b):
         return Check(name, True, f"{' and '.join(counted)} are equal bit for bit", identical=True)
     for what, one in _series(a).items():
         two = _series(b)[what]
-        place = next((i for i, (x, y) in enumerate(zip(_bits(one), _bits(two), strict=False)) if x != y), None)
+        place = next(
+            (i for i, (x, y) in enumerate(zip(_bits(one), _bits(two), strict=False)) if x != y),
+            None,
+        )
         if place is not None:
-            return Check(name, False, f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original")
+            return Check(
+                name,
+                False,
+                f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original",
+            )
         if len(one) != len(two):
-            return Check(name, False, f"{len(two)} times a {what}, {len(one)} times in the original")
+            return Check(
+                name, False, f"{len(two)} times a {what}, {len(one)} times in the original"
+            )
     off = [k for k, sha in _weights(a).items() if _weights(b).get(k) != sha]
     if off:
-        return Check(name, False, f"equal losses, but {len(off)} of {len(a.model)} final tensors differ: {off[0]}")
+        return Check(
+            name,
+            False,
+            f"equal losses, but {len(off)} of {len(a.model)} final tensors differ: {off[0]}",
+        )
     return Check(name, False, "the processes other than the first differ")
 
 
 def apart(x: Run, y: Run, steps: int | None = None) -> float:
     """Root mean square of the relative differences of the losses, over the first ``steps``."""
     pairs = [
-        (p, q) for p, q in zip(x.record.losses[:steps], y.record.losses[:steps], strict=False) if math.isfinite(p) and math.isfinite(q)
+        (p, q)
+        for p, q in zip(x.record.losses[:steps], y.record.losses[:steps], strict=False)
+        if math.isfinite(p) and math.isfinite(q)
     ]
     if not pairs:
         return 0.0
@@ -86,10 +107,23 @@ def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
     other = {plain(k): v for k, v in y.record.model.items()}
     both = [(v, other[plain(k)]) for k, v in x.record.model.items() if plain(k) in other]
     if buffers is not None:
-        both = [(p, q) for p, q in both if p.buffer is buffers and not p.dtype.startswith(("int", "uint", "bool"))]
-    both = [(p, q) for p, q in both if p.sketch and len(p.sketch) == len(q.sketch) and math.isfinite(p.norm) and math.isfinite(q.norm)]
+        both = [
+            (p, q)
+            for p, q in both
+            if p.buffer is buffers and not p.dtype.startswith(("int", "uint", "bool"))
+        ]
+    both = [
+        (p, q)
+        for p, q in both
+        if p.sketch
+        and len(p.sketch) == len(q.sketch)
+        and math.isfinite(p.norm)
+        and math.isfinite(q.norm)
+    ]
     size = math.sqrt(sum(max(p.norm, q.norm) ** 2 for p, q in both))
-    return math.sqrt(sum(math.dist(p.sketch, q.sketch) ** 2 for p, q in both)) / size if size else 0.0
+    return (
+        math.sqrt(sum(math.dist(p.sketch, q.sketch) ** 2 for p, q in both)) / size if size else 0.0
+    )
 
 
 def as_close(ev: Evidence) -> Check:
@@ -99,7 +133,9 @@ def as_close(ev: Evidence) -> Check:
     if len(ev.originals) < 2:
         return Check(name, None, "the original was run only once", verdict=Sameness.UNCLEAR)
     if not ev.a.record.losses and not ev.a.record.model:
-        return Check(name, None, "neither a loss nor the model's state was seen", verdict=Sameness.UNCLEAR)
+        return Check(
+            name, None, "neither a loss nor the model's state was seen", verdict=Sameness.UNCLEAR
+        )
     words = []
     for what, measure in (("losses", apart), ("final weights", state_apart)):
         own = max(measure(x, y) for x, y in combinations(ev.originals, 2))

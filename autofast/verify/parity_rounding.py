@@ -39,7 +39,9 @@ FACTOR = 10.0
 EARLY = 20  # steps in which distances are compared: later ones are chaotic in any precision
 FAR = 100.0
 TAME = 1000.0  # roundings; beyond, the distance of two runs does not grow in proportion to their first difference
-SEEN = 1e-4  # relative distance below which nothing is held against a script, whatever the yardstick
+SEEN = (
+    1e-4  # relative distance below which nothing is held against a script, whatever the yardstick
+)
 FIRST = 5  # steps over which the median update is compared
 
 
@@ -58,12 +60,18 @@ HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
 
 def _relative(x: float, y: float) -> float:
-    return abs(x - y) / max(abs(x), abs(y), 1e-12) if math.isfinite(x) and math.isfinite(y) else math.inf
+    return (
+        abs(x - y) / max(abs(x), abs(y), 1e-12)
+        if math.isfinite(x) and math.isfinite(y)
+        else math.inf
+    )
 
 
 def equal_start(a: Run, b: Run) -> bool:
     """Both begin with the same weights (as far as they were recorded). Buffers have gone through a forward by then: they are no weights."""
-    one, two = ({plain(k): v.sha for k, v in r.record.start.items() if not v.buffer} for r in (a, b))
+    one, two = (
+        {plain(k): v.sha for k, v in r.record.start.items() if not v.buffer} for r in (a, b)
+    )
     return one == two
 
 
@@ -75,7 +83,11 @@ def first_differences(a: Run, b: Run) -> tuple[float, float, float]:
     x, y = taken(a)[:FIRST], taken(b)[:FIRST]
     if not a.record.steps or not b.record.steps or not x or not y:
         return math.nan, math.nan, math.nan
-    losses = [_relative(p, q) for p, q in zip(a.record.steps[0].losses, b.record.steps[0].losses, strict=False) if math.isfinite(p)]
+    losses = [
+        _relative(p, q)
+        for p, q in zip(a.record.steps[0].losses, b.record.steps[0].losses, strict=False)
+        if math.isfinite(p)
+    ]
     shifted = a.record.steps[0].skipped != b.record.steps[0].skipped
     gradients = [(p.grad_norm, q.grad_norm) for p, q in zip(x, y, strict=False)]
     updates = [
@@ -92,7 +104,10 @@ def tolerance_of(ev: Evidence, found: tuple[float, float, float]) -> Tolerance:
     """By the applied rules; where they are not known, the stricter one if all that was seen keeps it."""
     if ev.half is not None:
         return HALF if ev.half else SINGLE
-    beyond = [x > most for x, most in zip(found, (SINGLE.loss, SINGLE.gradient, SINGLE.update), strict=True)]  # nan is not
+    beyond = [
+        x > most
+        for x, most in zip(found, (SINGLE.loss, SINGLE.gradient, SINGLE.update), strict=True)
+    ]  # nan is not
     return HALF if any(beyond) else SINGLE
 
 
@@ -101,29 +116,44 @@ def single(ev: Evidence) -> bool:
     if ev.half is not None:
         return not ev.half
     _, gradient, _ = first_differences(ev.a, ev.b)
-    return not any(x > SINGLE.loss / 10 for x in spans(ev.a, ev.b)[:FIRST]) and not gradient > SINGLE.gradient / 10  # nan is not
+    return (
+        not any(x > SINGLE.loss / 10 for x in spans(ev.a, ev.b)[:FIRST])
+        and not gradient > SINGLE.gradient / 10
+    )  # nan is not
 
 
 def first_step(ev: Evidence) -> Check:
     """(i). ``passed`` is None where random masks or other weights make it impossible to say."""
     name = "first step"
     if not equal_start(ev.a, ev.b):
-        return Check(name, None, "the weights differ before the first step, so that it cannot be compared")
+        return Check(
+            name, None, "the weights differ before the first step, so that it cannot be compared"
+        )
     loss, gradient, update = first_differences(ev.a, ev.b)
     if math.isnan(loss) and math.isnan(gradient):
         return Check(name, None, "no loss and no gradient was seen at the first step")
     known = tolerance_of(ev, (loss, gradient, update))
     words = [
         f"{what} differs by {100 * value:.2g} % (allowed {100 * most:g} %)"
-        for what, value, most in (("loss", loss, known.loss), ("gradient norm", gradient, known.gradient), ("update", update, known.update))
+        for what, value, most in (
+            ("loss", loss, known.loss),
+            ("gradient norm", gradient, known.gradient),
+            ("update", update, known.update),
+        )
         if not math.isnan(value)
     ]
     text = f"{'; '.join(words)}, for {known.name}"
     if loss > known.loss:
-        return Check(name, None, f"{text}: more than rounding, so either random masks are drawn differently or something else is computed")
+        return Check(
+            name,
+            None,
+            f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
+        )
     if gradient > known.gradient or update > known.update:
         limit = 2 if known is HALF else 10  # the masks are the same: beyond that, it is no rounding
-        wrong = not math.isnan(loss) and (gradient > limit * known.gradient or update > limit * known.update)
+        wrong = not math.isnan(loss) and (
+            gradient > limit * known.gradient or update > limit * known.update
+        )
         return Check(name, False if wrong else None, text)
     return Check(name, True, text)
 
@@ -135,13 +165,20 @@ def distances(ev: Evidence) -> Check:
     measures = (("losses", lambda x, y: apart(x, y, EARLY)), ("final weights", state_apart))
     for reference, subject, other, words in (
         (ev.double, ev.a, ev.b, "from the run in double precision"),
-        (ev.perturbed, ev.a, ev.b, "from the original, whose run with parameters moved by one rounding is"),
+        (
+            ev.perturbed,
+            ev.a,
+            ev.b,
+            "from the original, whose run with parameters moved by one rounding is",
+        ),
     ):
         if reference is None:
             continue
         if reference is ev.double:
             found = [(what, m(other, reference), m(subject, reference)) for what, m in measures]
-            text = "; ".join(f"{what} {x:.2g} {words}, the original's {y:.2g}" for what, x, y in found)
+            text = "; ".join(
+                f"{what} {x:.2g} {words}, the original's {y:.2g}" for what, x, y in found
+            )
         else:
             found = [(what, m(other, subject), m(reference, subject)) for what, m in measures]
             text = "; ".join(f"{what} {x:.2g} {words} {y:.2g} away" for what, x, y in found)
@@ -153,7 +190,11 @@ def distances(ev: Evidence) -> Check:
     if far is not None:
         return far
     if not tried:
-        return Check(name, None, "no run in double precision and none with perturbed parameters could be made")
+        return Check(
+            name,
+            None,
+            "no run in double precision and none with perturbed parameters could be made",
+        )
     return Check(name, None, " | ".join(tried))
 
 
@@ -161,7 +202,9 @@ def spans(x: Run, y: Run) -> list[float]:
     """Relative difference of each two losses, by the size of losses in the median."""
     pairs = list(zip(x.record.losses, y.record.losses, strict=False))
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
-    return [abs(p - q) / size if math.isfinite(p) and math.isfinite(q) else math.inf for p, q in pairs]
+    return [
+        abs(p - q) / size if math.isfinite(p) and math.isfinite(q) else math.inf for p, q in pairs
+    ]
 
 
 def yardsticks(ev: Evidence) -> list[Run]:
@@ -174,7 +217,9 @@ def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
     rulers = yardsticks(ev)
     limit = min(TAME * eps, 0.05)
     length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
-    moved = [max(values) for values in zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)]
+    moved = [
+        max(values) for values in zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)
+    ]
     until = next((i for i, value in enumerate(moved) if value > limit), length)
     return until, until == length and all(state_apart(ev.a, run, False) <= limit for run in rulers)
 
@@ -194,14 +239,27 @@ def departs(ev: Evidence) -> Check | None:
     place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
     if whole:
         for what, buffers, least in (("final weights", False, SEEN), ("final buffers", True, 1e-2)):
-            far, near = state_apart(ev.a, ev.b, buffers), max(eps, *(state_apart(ev.a, run, buffers) for run in rulers))
+            far, near = (
+                state_apart(ev.a, ev.b, buffers),
+                max(eps, *(state_apart(ev.a, run, buffers) for run in rulers)),
+            )
             # Buffers (running means) do not act on the losses of training, so nothing of theirs is asked for.
             if far > max(FAR * near, least) and (buffers or place is not None):
                 first = f"; the losses from {place + 1} on" if place is not None else ""
-                return Check(name, False, f"{what} are {far:.2g} away from the original's, where rounding makes {near:.2g}{first}")
+                return Check(
+                    name,
+                    False,
+                    f"{what} are {far:.2g} away from the original's, where rounding makes {near:.2g}{first}",
+                )
         return None
-    if place is not None and place + EARLY < until:  # it leaves long before rounding could have grown
-        return Check(name, False, f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}")
+    if (
+        place is not None and place + EARLY < until
+    ):  # it leaves long before rounding could have grown
+        return Check(
+            name,
+            False,
+            f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}",
+        )
     return None
 
 
@@ -212,7 +270,11 @@ def drawn_otherwise(ev: Evidence) -> bool:
     for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False):
         if x.optimizer not in seen:
             seen.add(x.optimizer)
-            if any(_relative(p, q) > allowed for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)):
+            if any(
+                _relative(p, q) > allowed
+                for p, q in zip(x.losses, y.losses, strict=False)
+                if math.isfinite(p)
+            ):
                 return True
     return False
 

@@ -72,7 +72,13 @@ def tost(ev: Evidence) -> Tost:
     nothing = Difference(math.nan, math.inf, 0, True)
     if not n:
         return Tost(
-            "open" if len(ev.pairs) < LEAST and _has_loss(ev) else "none", nothing, math.nan, 0, LEAST - len(ev.pairs), math.nan, math.nan
+            "open" if len(ev.pairs) < LEAST and _has_loss(ev) else "none",
+            nothing,
+            math.nan,
+            0,
+            LEAST - len(ev.pairs),
+            math.nan,
+            math.nan,
         )
     found, sd, mean = difference(before, after), spread(before), fmean(before)
     learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
@@ -106,9 +112,19 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     name = "loss over seeds"
     result = tost(ev)
     if result.outcome == "none":
-        return Check(name, None, "no loss was seen, so that the two cannot be compared over seeds", verdict=Sameness.UNCLEAR), 0
+        return Check(
+            name,
+            None,
+            "no loss was seen, so that the two cannot be compared over seeds",
+            verdict=Sameness.UNCLEAR,
+        ), 0
     if not result.pairs:
-        return Check(name, None, f"no pair of runs, at least {LEAST} seeds are needed", verdict=Sameness.UNCLEAR), LEAST
+        return Check(
+            name,
+            None,
+            f"no pair of runs, at least {LEAST} seeds are needed",
+            verdict=Sameness.UNCLEAR,
+        ), LEAST
     share = 100 / abs(result.mean) if result.mean else math.nan
     kind = "paired" if result.found.paired else "unpaired"
     half = result.found.half(0.95)
@@ -153,12 +169,26 @@ def band(ev: Evidence) -> Check:
     """
     name = "loss curve within seed noise"
     if len(ev.pairs) < LEAST:
-        return Check(name, None, f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}, {LEAST} are needed", verdict=Sameness.UNCLEAR)
+        return Check(
+            name,
+            None,
+            f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}, {LEAST} are needed",
+            verdict=Sameness.UNCLEAR,
+        )
     count = min(WINDOWS, max(1, len(curve(ev.a))))
-    curves = [[(curve(a), curve(b)) for a, b in ev.pairs], [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else []]
+    curves = [
+        [(curve(a), curve(b)) for a, b in ev.pairs],
+        [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else [],
+    ]
     rows = []
     for i in range(count):
-        cells, moved = ([(piece(x, i / count, (i + 1) / count), piece(y, i / count, (i + 1) / count)) for x, y in some] for some in curves)
+        cells, moved = (
+            [
+                (piece(x, i / count, (i + 1) / count), piece(y, i / count, (i + 1) / count))
+                for x, y in some
+            ]
+            for some in curves
+        )
         cells = [(x, y) for x, y in cells if math.isfinite(x) and math.isfinite(y)]
         if len(cells) >= 2:
             before = [x for x, _ in cells]
@@ -174,16 +204,26 @@ def band(ev: Evidence) -> Check:
         return Check(name, None, "no loss was seen", verdict=Sameness.UNCLEAR)
     pooled = fmean(s * s for _, s, _, _ in rows)
     allowed = [
-        max(CRITICAL * math.sqrt((s * s + pooled) / len(ev.pairs)), ev.margin * abs(mean), 3 * moved) for _, s, mean, moved in rows
+        max(
+            CRITICAL * math.sqrt((s * s + pooled) / len(ev.pairs)), ev.margin * abs(mean), 3 * moved
+        )
+        for _, s, mean, moved in rows
     ]  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
-    worst = max(range(len(rows)), key=lambda i: abs(rows[i][0]) / allowed[i] if allowed[i] else math.inf if rows[i][0] else 0.0)
+    worst = max(
+        range(len(rows)),
+        key=lambda i: (
+            abs(rows[i][0]) / allowed[i] if allowed[i] else math.inf if rows[i][0] else 0.0
+        ),
+    )
     off, _, mean, _ = rows[worst]
     where = f"one of {len(rows)} windows" if len(rows) > 1 else "the only window"
     text = f"at most {abs(off):.2g} off in {where} (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
     out = [delta for (delta, _, _, _), most in zip(rows, allowed, strict=True) if abs(delta) > most]
     if not out:
         return Check(name, True, text)
-    return Check(name, False, text, verdict=Sameness.SUSPICIOUS if max(out) < 0 else Sameness.DIFFERENT)
+    return Check(
+        name, False, text, verdict=Sameness.SUSPICIOUS if max(out) < 0 else Sameness.DIFFERENT
+    )
 
 
 def _level(run: Run, name: str) -> float:

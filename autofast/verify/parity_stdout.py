@@ -18,11 +18,16 @@ from autofast.verify.parity_exact import equal, reproducible
 from autofast.verify.record import Run
 from autofast.verify.result import Check
 
-NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I)
-_TIME = re.compile(
-    r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\b[mun]?s(?:ec)?/|\bin $", re.I
+NUMBER = re.compile(
+    r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I
 )
-_UNIT = re.compile(r"\s*(?:s|sec|secs|seconds?|ms|us|min|mins|minutes?|h|hours?|it/s|s/it|img/s|[a-z]+/s(?:ec)?|[KMG]i?B|%\|)(?![A-Za-z])")
+_TIME = re.compile(
+    r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\b[mun]?s(?:ec)?/|\bin $",
+    re.I,
+)
+_UNIT = re.compile(
+    r"\s*(?:s|sec|secs|seconds?|ms|us|min|mins|minutes?|h|hours?|it/s|s/it|img/s|[a-z]+/s(?:ec)?|[KMG]i?B|%\|)(?![A-Za-z])"
+)
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-fA-F]+")
 MOST_LINES = 5000
 
@@ -37,7 +42,9 @@ def lines(text: str) -> list[str]:
 
 def skeleton(line: str) -> str:
     """A line without its numbers, its spacing, and the names of scripts."""
-    line = re.sub(r"(?<!\S)\S+\.py\b", "@.py", _CLOCK.sub("#", line))  # from the start of a word: else the square of its length
+    line = re.sub(
+        r"(?<!\S)\S+\.py\b", "@.py", _CLOCK.sub("#", line)
+    )  # from the start of a word: else the square of its length
     return re.sub(r"([^\w\s])\1+", r"\1", re.sub(r"\s+", " ", NUMBER.sub("#", line)))
 
 
@@ -83,14 +90,25 @@ def text_of(ev: Evidence) -> Check | None:
         return None
     pairs = ev.pairs or ((ev.a, ev.b),)
     rounded = [run for run in (ev.double, ev.perturbed) if run is not None]
-    counts = [kinds(o.stdout) for o in (*ev.originals, *(() if ev.effect == "exact" else (*ev.others, *rounded)))]
-    steady = [kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)]
+    counts = [
+        kinds(o.stdout)
+        for o in (*ev.originals, *(() if ev.effect == "exact" else (*ev.others, *rounded)))
+    ]
+    steady = [
+        kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)
+    ]
     for _, b in pairs:
         after = kinds(b.stdout)
         for kind in steady:
             fixed = {c[kind] for c in counts}
-            if kind not in after or (len(fixed) == 1 and ev.effect == "exact" and after[kind] not in fixed):
-                often = "" if kind not in after else f" ({after[kind]} times, {counts[0][kind]} times by the original)"
+            if kind not in after or (
+                len(fixed) == 1 and ev.effect == "exact" and after[kind] not in fixed
+            ):
+                often = (
+                    ""
+                    if kind not in after
+                    else f" ({after[kind]} times, {counts[0][kind]} times by the original)"
+                )
                 # A recipe may take fewer steps, and then print less often; but not what it would still have to print twice.
                 due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
                 loose = ev.effect == "unknown" or ev.effect == "recipe" and due < 2
@@ -101,8 +119,12 @@ def text_of(ev: Evidence) -> Check | None:
                     and any(other not in c for c in counts for other in after)
                 ):
                     return Check(name, None, f"other words are printed: no line {kind[:80]!r}")
-                return Check(name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}")
-    return Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
+                return Check(
+                    name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}"
+                )
+    return (
+        Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
+    )
 
 
 def numbers(ev: Evidence) -> Check | None:
@@ -113,13 +135,19 @@ def numbers(ev: Evidence) -> Check | None:
     equal = 0
     for quantity, values in known[0].items():
         for i, value in enumerate(values):
-            if len(known) < 2 or any(i >= len(k.get(quantity, ())) or k[quantity][i] != value for k in known[1:]):
+            if len(known) < 2 or any(
+                i >= len(k.get(quantity, ())) or k[quantity][i] != value for k in known[1:]
+            ):
                 continue
             other = b.get(quantity, [])
             if i < len(other) and other[i] != value:
                 return Check(name, False, f"{other[i]} instead of {value} in {quantity[0][:70]!r}")
             equal += i < len(other)
-    return Check(name, True, f"{count(equal, 'number')} equal digit by digit", identical=True) if equal else None
+    return (
+        Check(name, True, f"{count(equal, 'number')} equal digit by digit", identical=True)
+        if equal
+        else None
+    )
 
 
 def _values(texts: Sequence[str]) -> list[float]:
@@ -143,7 +171,9 @@ def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[st
         "the last loss": [p[-1] for p in pieces],
         "the first loss": [p[0] for p in pieces],
         "the sum of the losses": [sum(p) for p in pieces],
-        "the mean of all losses so far": [fmean([x for p in pieces[: i + 1] for x in p]) for i in range(len(pieces))],
+        "the mean of all losses so far": [
+            fmean([x for p in pieces[: i + 1] for x in p]) for i in range(len(pieces))
+        ],
     }
 
 
@@ -178,12 +208,16 @@ def meaning(ev: Evidence) -> Check | None:
     one) is still that: this is how "the loss of the last batch is logged in place of the mean" shows without any statistics."""
     name = "what the printed loss is"
     originals = [(r, printed(r.stdout)) for r in (*ev.originals, *ev.others) if r.records]
-    rewritten = [(r, printed(r.stdout)) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records]
+    rewritten = [
+        (r, printed(r.stdout)) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records
+    ]
     found = []
     for quantity in originals[0][1] if originals else ():
         if any(quantity not in p for _, p in (*originals, *rewritten)):
             continue
-        if min(map(_digits, (p[quantity] for _, p in originals))) < 1:  # "epoch 0" is any loss below one half
+        if (
+            min(map(_digits, (p[quantity] for _, p in originals))) < 1
+        ):  # "epoch 0" is any loss below one half
             continue
         fits = [_fitting(r, p[quantity], 1e-6) for r, p in originals]
         both = set.intersection(*fits)
@@ -193,11 +227,15 @@ def meaning(ev: Evidence) -> Check | None:
         for run, texts in rewritten:
             after = _fitting(run, texts[quantity], 5e-3)
             wanted = factor
-            if ev.effect == "recipe" and _often(run) != _often(ev.a):  # other parts of a step's loss are differentiated at a time
+            if ev.effect == "recipe" and _often(run) != _often(
+                ev.a
+            ):  # other parts of a step's loss are differentiated at a time
                 wanted = factor * _often(run) // _often(ev.a)
                 if not after:  # parts of different size
                     return Check(
-                        name, None, f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear"
+                        name,
+                        None,
+                        f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
                     )
             if (form, wanted) not in after:
                 now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
@@ -221,7 +259,9 @@ def levels(ev: Evidence) -> Check | None:
     for quantity in a_all[0]:
         if any(quantity not in p for p in (*a_all, *b_all)):
             continue
-        text = _quantity([_values(p[quantity]) for p in a_all], [_values(p[quantity]) for p in b_all])
+        text = _quantity(
+            [_values(p[quantity]) for p in a_all], [_values(p[quantity]) for p in b_all]
+        )
         looked += 1
         if text:
             return Check(name, False, f"{quantity[0][:60]!r}: {text}")
@@ -234,13 +274,22 @@ def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
     columns = [(x, y) for x, y in columns if all(map(math.isfinite, (*x, *y)))]
     if not columns:
         return ""
-    fixed = next(((x, y) for x, y in columns if len(set(x)) == 1 and len(set(y)) == 1 and x[0] != y[0] and x[0].is_integer()), None)
+    fixed = next(
+        (
+            (x, y)
+            for x, y in columns
+            if len(set(x)) == 1 and len(set(y)) == 1 and x[0] != y[0] and x[0].is_integer()
+        ),
+        None,
+    )
     if fixed:
         return f"{fixed[1][0]:g} under every seed, {fixed[0][0]:g} in the original"
     means = [[fmean(c[k][s] for c in columns) for s in range(n)] for k in (0, 1)]
     deltas = [y - x for x, y in zip(*means, strict=True)]
     shift, wide = fmean(deltas), max(spread(means[0]), spread(means[1]))
-    if wide > 0 and abs(shift) > max(3 * wide, 4 * spread(deltas) / math.sqrt(n), 0.01 * abs(fmean(means[0]))):
+    if wide > 0 and abs(shift) > max(
+        3 * wide, 4 * spread(deltas) / math.sqrt(n), 0.01 * abs(fmean(means[0]))
+    ):
         return f"{fmean(means[1]):.4g} on average, {fmean(means[0]):.4g} ± {spread(means[0]):.2g} in the original"
     if len(columns) >= 3:
         one, two = (math.sqrt(fmean(spread(c[k]) ** 2 for c in columns)) for k in (0, 1))

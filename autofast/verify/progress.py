@@ -16,6 +16,12 @@ def progress() -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield lambda line: None
         return
-    with Progress(SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=console, transient=True) as shown:
+    with Progress(
+        SpinnerColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        transient=True,
+    ) as shown:
         task = shown.add_task("")
         yield lambda line: shown.update(task, description=line)

@@ -14,7 +14,11 @@ from autofast.verify.record import Checkpoint, Pass, Record, Run, Step
 
 def compared(runs: Sequence[Run]) -> list[Run]:
     """``runs``; where some are of one process and others of several, all as of one."""
-    return [joined(run) for run in runs] if len({len(run.records) for run in runs if run.records}) > 1 else list(runs)
+    return (
+        [joined(run) for run in runs]
+        if len({len(run.records) for run in runs if run.records}) > 1
+        else list(runs)
+    )
 
 
 def joined(run: Run) -> Run:
@@ -25,11 +29,16 @@ def joined(run: Run) -> Run:
 def _record(ranks: Sequence[Record]) -> Record:
     """What belongs to all (models, optimizers, random states) is rank 0's."""
     places = [_pass(group) for group in zip(*(rank.passes for rank in ranks), strict=False)]
-    shared = any(not one.training and one.samples > rank.samples for one, rank in zip(places, ranks[0].passes, strict=False))
+    shared = any(
+        not one.training and one.samples > rank.samples
+        for one, rank in zip(places, ranks[0].passes, strict=False)
+    )
     return replace(
         ranks[0],
         world_size=1,
-        steps=tuple(_step(group, shared) for group in zip(*(rank.steps for rank in ranks), strict=False)),
+        steps=tuple(
+            _step(group, shared) for group in zip(*(rank.steps for rank in ranks), strict=False)
+        ),
         losses=_means(rank.losses for rank in ranks),
         passes=tuple(places),
         checkpoints=_checkpoints(ranks),
@@ -49,7 +58,9 @@ def _step(ranks: Sequence[Step], shared: bool) -> Step:
         first,
         wall=max(one.wall for one in ranks),
         samples=sum(one.samples for one in ranks),
-        evaluation_samples=sum(one.evaluation_samples for one in ranks) if shared else first.evaluation_samples,
+        evaluation_samples=sum(one.evaluation_samples for one in ranks)
+        if shared
+        else first.evaluation_samples,
         losses=_means(one.losses for one in ranks),
     )
 
@@ -57,7 +68,10 @@ def _step(ranks: Sequence[Step], shared: bool) -> Step:
 def _pass(ranks: Sequence[Pass]) -> Pass:
     """The same batches in every rank (an evaluation that each makes for itself) are one pass; else each rank has a part of every batch."""
     first = ranks[0]
-    if all(one.samples == first.samples and one.checksums == first.checksums for one in ranks) and not first.training:
+    if (
+        all(one.samples == first.samples and one.checksums == first.checksums for one in ranks)
+        and not first.training
+    ):
         return first
     return replace(
         first,

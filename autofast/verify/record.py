@@ -9,7 +9,16 @@ from typing import Literal
 Ending = Literal["steps", "end", "exit", "error"]
 """Why a run ended: the wanted number of steps, the script's own end, ``sys.exit``, an exception."""
 
-PHASES = ("data", "transfer", "forward", "backward", "optimizer", "communication", "evaluation", "other")
+PHASES = (
+    "data",
+    "transfer",
+    "forward",
+    "backward",
+    "optimizer",
+    "communication",
+    "evaluation",
+    "other",
+)
 """Where the time of a step can go; together they are its wall time."""
 
 
@@ -236,5 +245,13 @@ class Run:
     @property
     def ok(self) -> bool:
         """Every process ended as it should and at least one step, or one backward, was seen."""
-        fine = all(r.ending in ("steps", "end") or (r.ending == "exit" and r.exit_code == 0) for r in self.records)
-        return bool(self.records) and fine and not self.timed_out and any(r.steps for r in self.records)
+        fine = all(
+            r.ending in ("steps", "end") or (r.ending == "exit" and r.exit_code == 0)
+            for r in self.records
+        )
+        return (
+            bool(self.records)
+            and fine
+            and not self.timed_out
+            and any(r.steps for r in self.records)
+        )

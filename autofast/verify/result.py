@@ -161,5 +161,12 @@ class Verification:
     @property
     def passed(self) -> bool:
         """(FASTER or SAME) and (IDENTICAL or EQUIVALENT)."""
-        fast = self.speed is not None and self.speed.verdict in (SpeedVerdict.FASTER, SpeedVerdict.SAME)
-        return fast and self.parity is not None and self.parity.verdict in (Sameness.IDENTICAL, Sameness.EQUIVALENT)
+        fast = self.speed is not None and self.speed.verdict in (
+            SpeedVerdict.FASTER,
+            SpeedVerdict.SAME,
+        )
+        return (
+            fast
+            and self.parity is not None
+            and self.parity.verdict in (Sameness.IDENTICAL, Sameness.EQUIVALENT)
+        )

@@ -38,7 +38,10 @@ _SCRIPT_LAUNCHERS = (
     "accelerate.commands.launch",
 )
 # Started by module where possible, so that --python decides which environment is used and no script folder need be on PATH.
-_AS_MODULE = {"torchrun": ["-m", "torch.distributed.run"], "accelerate launch": ["-m", "accelerate.commands.launch"]}
+_AS_MODULE = {
+    "torchrun": ["-m", "torch.distributed.run"],
+    "accelerate launch": ["-m", "accelerate.commands.launch"],
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,9 @@ class Runner:
         self.setup = setup
         self.scratch = scratch
         self._process: Process | None = None
-        self._outside: set[str] = set()  # files that earlier runs made outside of the copies: later ones may write them again
+        self._outside: set[str] = (
+            set()
+        )  # files that earlier runs made outside of the copies: later ones may write them again
 
     def command(self, program: Program) -> list[str]:
         """The words of the command line, without the folders of the run."""
@@ -102,13 +107,28 @@ class Runner:
         probe, needs_python = [str(PROBE)], True
         if launch:
             name = " ".join([Path(launch[0]).name, *launch[1:2]])
-            module = next((words for known, words in _AS_MODULE.items() if name == known or name.split()[0] == known), None)
+            module = next(
+                (
+                    words
+                    for known, words in _AS_MODULE.items()
+                    if name == known or name.split()[0] == known
+                ),
+                None,
+            )
             if module is not None:
                 launch = [setup.python, *module, *launch[len(known_words(name)) :]]
             last = Path(launch[-1]).name
-            needs_python = not re.fullmatch(r"python[\d.]*", last) and not any(word in _SCRIPT_LAUNCHERS for word in launch)
+            needs_python = not re.fullmatch(r"python[\d.]*", last) and not any(
+                word in _SCRIPT_LAUNCHERS for word in launch
+            )
             probe = [str(PROBE / "__main__.py")]
-        return [*launch, *([setup.python] if needs_python else []), *probe, script, *setup.arguments]
+        return [
+            *launch,
+            *([setup.python] if needs_python else []),
+            *probe,
+            script,
+            *setup.arguments,
+        ]
 
     def shown(self, program: Program) -> str:
         """The command as the user would type it."""
@@ -119,7 +139,16 @@ class Runner:
         start = program.launch or self.setup.launch or ("python",)
         return shlex.join([*start, *script, *self.setup.arguments])
 
-    def run(self, program: Program, *, seed: int, shift: int, detail: Detail, steps: int, seconds: float = 0.0) -> Run:
+    def run(
+        self,
+        program: Program,
+        *,
+        seed: int,
+        shift: int,
+        detail: Detail,
+        steps: int,
+        seconds: float = 0.0,
+    ) -> Run:
         """One run in a fresh process.
 
         Args:
@@ -140,7 +169,12 @@ class Runner:
             "shift": shift,
             "scratch": str(cwd if scratch.in_place else scratch.folder),
             "guard": [
-                str(tree.source.parent if tree.source.parent != tree.source.parent.parent else tree.source) for tree in scratch.trees
+                str(
+                    tree.source.parent
+                    if tree.source.parent != tree.source.parent.parent
+                    else tree.source
+                )
+                for tree in scratch.trees
             ],
             "made": sorted(self._outside),
             "detail": asdict(detail),
@@ -176,14 +210,24 @@ class Runner:
             timed_out=timed_out,
         )
 
-    def _start(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], outputs: Path) -> Process:
+    def _start(
+        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], outputs: Path
+    ) -> Process:
         with open(outputs / "stdout", "wb") as out, open(outputs / "stderr", "wb") as err:
             try:
                 return subprocess.Popen(
-                    command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                    command,
+                    cwd=cwd,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
                 )
             except OSError as error:
-                raise BadInput(f"{command[0]}: cannot be started ({error.strerror}); see --python and --launch") from None
+                raise BadInput(
+                    f"{command[0]}: cannot be started ({error.strerror}); see --python and --launch"
+                ) from None
 
     def _environment(self) -> dict[str, str]:
         """Equal for all runs: threads, hash seed, no windows, no uploads, temporary files and byte code in the scratch folder."""
@@ -196,8 +240,14 @@ class Runner:
         fixed = {name: value for name, value in given.items() if name not in os.environ}
         fixed["TMPDIR"] = str(self.scratch.temporary)
         if self.setup.threads:
-            fixed.update(OMP_NUM_THREADS=str(self.setup.threads), MKL_NUM_THREADS=str(self.setup.threads))
-        paths = [str(self.scratch.there(Path(path).resolve())) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+            fixed.update(
+                OMP_NUM_THREADS=str(self.setup.threads), MKL_NUM_THREADS=str(self.setup.threads)
+            )
+        paths = [
+            str(self.scratch.there(Path(path).resolve()))
+            for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if path
+        ]
         if paths:
             fixed["PYTHONPATH"] = os.pathsep.join(paths)
         return {**fixed, **self.setup.environment}
@@ -217,8 +267,12 @@ class Runner:
         """Nothing that the run started outlives it, also what has left its group (torchrun starts every rank in a session of its own)."""
         self._signal(signal.SIGKILL)
         self._process = None
-        mark = json.dumps(str(self.scratch.folder / "run"))[1:-1].encode()  # as it stands in AUTOFAST_PROBE
-        for _ in range(100):  # one that is being ended may start another; one that waits for a device cannot be ended
+        mark = json.dumps(str(self.scratch.folder / "run"))[
+            1:-1
+        ].encode()  # as it stands in AUTOFAST_PROBE
+        for _ in range(
+            100
+        ):  # one that is being ended may start another; one that waits for a device cannot be ended
             found = _processes(mark)
             if not found:
                 return
@@ -242,7 +296,9 @@ def _processes(mark: bytes) -> list[int]:
     """Living processes that were started with ``mark`` in their environment (Linux: man 5 proc; none elsewhere)."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # not ours, or gone; that of one that only waits to be asked for its exit code is empty
+        with contextlib.suppress(
+            OSError
+        ):  # not ours, or gone; that of one that only waits to be asked for its exit code is empty
             if int(entry.parent.name) != os.getpid() and mark in entry.read_bytes():
                 found.append(int(entry.parent.name))
     return found
@@ -263,14 +319,20 @@ def _text(path: Path) -> str:
 def _waiting_for_cpu() -> float | None:
     """Seconds since boot in which some process waited for a CPU; None where the system does not say (Linux: man 5 proc_pressure)."""
     try:
-        found = re.search(r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE)
+        found = re.search(
+            r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE
+        )
     except OSError:
         return None
     return int(found[1]) / 1e6 if found else None
 
 
 def _share(before: float | None, after: float | None, elapsed: float) -> float | None:
-    return None if before is None or after is None or elapsed <= 0 else 100.0 * (after - before) / elapsed
+    return (
+        None
+        if before is None or after is None or elapsed <= 0
+        else 100.0 * (after - before) / elapsed
+    )
 
 
 _ASK = """
@@ -285,11 +347,17 @@ print(json.dumps({"python": platform.python_version(), "torch": torch.__version_
 def ask(python: str) -> dict[str, str]:
     """What the interpreter that trains has: version of Python and torch, kind of device ("cuda", "mps" or "cpu"), name of the GPU."""
     try:
-        done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [python, "-c", _ASK], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
     except OSError as error:
-        raise BadInput(f"{python}: cannot be started ({error.strerror}); name the interpreter that trains with --python") from None
+        raise BadInput(
+            f"{python}: cannot be started ({error.strerror}); name the interpreter that trains with --python"
+        ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BadInput(f"{python}: cannot import torch ({last}); name the interpreter that has your packages with --python")
+        raise BadInput(
+            f"{python}: cannot import torch ({last}); name the interpreter that has your packages with --python"
+        )
     found: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
     return found

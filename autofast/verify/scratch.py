@@ -14,7 +14,20 @@ from autofast.model.source import BadInput
 
 SIZE_LIMIT = 2 * 2**30  # bytes; more is not copied for every run without being asked
 FILE_LIMIT = 50_000
-_LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+_LEFT_OUT = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        "__pycache__",
+        "node_modules",
+        ".tox",
+        ".nox",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+    }
+)
 
 Stamp = tuple[int, int]  # size and time of change in nanoseconds
 
@@ -65,7 +78,9 @@ class Scratch:
         for path, content in overlay.items():
             copy = self.there(path)
             if copy == path:
-                raise BadInput(f"{path}: is outside of the folders that are copied; give a --root that holds it")
+                raise BadInput(
+                    f"{path}: is outside of the folders that are copied; give a --root that holds it"
+                )
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.unlink(missing_ok=True)  # a link must not lead the new text to the user's file
             copy.write_bytes(content)
@@ -138,10 +153,16 @@ def _files(folder: Path, links: tuple[Path, ...], everything: bool = False) -> I
 def _left_out(entry: os.DirEntry[str], path: Path) -> bool:
     if not entry.is_dir(follow_symlinks=False):
         return False
-    return entry.name in _LEFT_OUT or entry.name.startswith(".autofast-") or (path / "pyvenv.cfg").exists()
+    return (
+        entry.name in _LEFT_OUT
+        or entry.name.startswith(".autofast-")
+        or (path / "pyvenv.cfg").exists()
+    )
 
 
-def make(folders: Iterable[Path], links: tuple[Path, ...] = (), parent: Path | None = None) -> Scratch:
+def make(
+    folders: Iterable[Path], links: tuple[Path, ...] = (), parent: Path | None = None
+) -> Scratch:
     """Copies of ``folders`` (absolute), below ``parent`` (default: the system's temporary folder).
 
     Args:
@@ -152,7 +173,9 @@ def make(folders: Iterable[Path], links: tuple[Path, ...] = (), parent: Path | N
     tops = _outermost(folders)
     for link in links:
         if not link.exists():
-            raise BadInput(f"{link}: does not exist; --link names a file or folder of the project that the scripts only read")
+            raise BadInput(
+                f"{link}: does not exist; --link names a file or folder of the project that the scripts only read"
+            )
     for top in tops:
         _check_size(top, links)
     folder = Path(tempfile.mkdtemp(prefix="autofast-verify-", dir=parent)).resolve()
@@ -178,7 +201,11 @@ def in_place(parent: Path | None = None) -> Scratch:
 
 def _outermost(folders: Iterable[Path]) -> list[Path]:
     found = sorted({folder.resolve() for folder in folders}, key=lambda folder: len(folder.parts))
-    return [folder for i, folder in enumerate(found) if not any(other in folder.parents for other in found[:i])]
+    return [
+        folder
+        for i, folder in enumerate(found)
+        if not any(other in folder.parents for other in found[:i])
+    ]
 
 
 def _check_size(top: Path, links: tuple[Path, ...]) -> None:

@@ -106,7 +106,12 @@ class Series:
         self.tell("pilot: the original alone")
         steps = self.wanted.steps
         limited = steps is None
-        run = self._run(self.original, LIGHT, steps=PILOT_STEPS if steps is None else steps, seconds=PILOT_SECONDS if limited else 0.0)
+        run = self._run(
+            self.original,
+            LIGHT,
+            steps=PILOT_STEPS if steps is None else steps,
+            seconds=PILOT_SECONDS if limited else 0.0,
+        )
         if not run.ok:
             raise NoRun(run)
         self.pilot = run
@@ -128,7 +133,9 @@ class Series:
     def _sameness(self) -> None:
         wanted = self.wanted
         made: list[Run] = []
-        while wishes := parity.wanted(wanted.effect, made, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin):
+        while wishes := parity.wanted(
+            wanted.effect, made, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin
+        ):
             for wish in wishes:
                 if len(made) >= LEAST_RUNS and self._out_of_time(share=0.6):
                     self._judge()
@@ -141,7 +148,11 @@ class Series:
     def _speed(self) -> None:
         while any(asked := speed.following(self._aa, self._ab)):
             both = min(asked)
-            batch = [(True, True)] * both + [(True, False)] * (asked[0] - both) + [(False, True)] * (asked[1] - both)
+            batch = (
+                [(True, True)] * both
+                + [(True, False)] * (asked[0] - both)
+                + [(False, True)] * (asked[1] - both)
+            )
             self._order.shuffle(batch)
             for noise, effect in batch:
                 if self._ab and self._out_of_time():
@@ -191,7 +202,9 @@ class Series:
             self._order.shuffle(names)
             made = {}
             for place, name in enumerate(names):
-                self.tell(f"rules: round {number + 1} of {speed.FIRST}, run {place + 1} of {len(names)}")
+                self.tell(
+                    f"rules: round {number + 1} of {speed.FIRST}, run {place + 1} of {len(names)}"
+                )
                 run = self._run(programs[name], LIGHT)
                 if run.ok:
                     made[name] = run
@@ -204,20 +217,39 @@ class Series:
                 Contribution(
                     rule,
                     _ratio([(r[ORIGINAL], r[only]) for r in rounds if only in r and ORIGINAL in r]),
-                    _ratio([(r[rest], r[REWRITTEN]) for r in rounds if rest in r and REWRITTEN in r]),
+                    _ratio(
+                        [(r[rest], r[REWRITTEN]) for r in rounds if rest in r and REWRITTEN in r]
+                    ),
                     "; ".join(f"{name}: {failed[name]}" for name in (only, rest) if name in failed),
                 )
             )
 
     # ------------------------------------------------------------------------------------------------ parts
-    def _run(self, program: Program, detail: Detail, *, shift: int = 0, steps: int | None = None, seconds: float = 0.0) -> Run:
+    def _run(
+        self,
+        program: Program,
+        detail: Detail,
+        *,
+        shift: int = 0,
+        steps: int | None = None,
+        seconds: float = 0.0,
+    ) -> Run:
         steps = self.steps if steps is None else steps
-        run = self.runner.run(program, seed=self.wanted.seed + shift, shift=shift, detail=detail, steps=steps, seconds=seconds)
+        run = self.runner.run(
+            program,
+            seed=self.wanted.seed + shift,
+            shift=shift,
+            detail=detail,
+            steps=steps,
+            seconds=seconds,
+        )
         self.runs.append(run)
         return run
 
     def _busy(self, run: Run) -> bool:
-        return speed.busy(run, [other for other in self.runs if other.arm == run.arm and other.detail == LIGHT])
+        return speed.busy(
+            run, [other for other in self.runs if other.arm == run.arm and other.detail == LIGHT]
+        )
 
     def _out_of_time(self, share: float = 1.0) -> bool:
         budget = self.wanted.budget
@@ -234,7 +266,9 @@ class Series:
         close = [run for run in self.runs if run.detail != LIGHT]
         wanted = self.wanted
         if close:
-            self.parity = parity.judge(wanted.effect, close, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin)
+            self.parity = parity.judge(
+                wanted.effect, close, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin
+            )
         if self._ab:
             self.speed = speed.judge(self._aa, self._ab)
 

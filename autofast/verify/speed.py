@@ -76,7 +76,9 @@ def _uneven(steps: Sequence[Step], record: Record) -> bool:
         before, taken = taken, taken + step.batches
         if step.index < first:
             continue
-        if step.phases.get("evaluation", 0.0) > 0 or any(before <= end < taken or end == taken for end in ends):
+        if step.phases.get("evaluation", 0.0) > 0 or any(
+            before <= end < taken or end == taken for end in ends
+        ):
             extra += max(step.phases.get("evaluation", 0.0), step.wall - usual)
     return extra >= 0.05 * whole
 
@@ -133,7 +135,13 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
     if not logs:
         return Ratio(math.nan, 0.0, math.inf, 0)
     value, low, high = hodges_lehmann(logs)
-    return Ratio(math.exp(value), math.exp(low), math.exp(high) if high < 700 else math.inf, len(logs), tuple(map(math.exp, logs)))
+    return Ratio(
+        math.exp(value),
+        math.exp(low),
+        math.exp(high) if high < 700 else math.inf,
+        len(logs),
+        tuple(map(math.exp, logs)),
+    )
 
 
 def floor_of(noise: Ratio) -> float:
@@ -143,7 +151,11 @@ def floor_of(noise: Ratio) -> float:
 
 def half_width(found: Ratio) -> float:
     """Half the width of the interval as a share of the ratio (on the log scale)."""
-    return math.log(found.high / found.low) / 2 if found.low > 0 and found.high < math.inf else math.inf
+    return (
+        math.log(found.high / found.low) / 2
+        if found.low > 0 and found.high < math.inf
+        else math.inf
+    )
 
 
 def verdict_of(noise: Ratio, found: Ratio) -> SpeedVerdict:
@@ -165,7 +177,11 @@ def pairs_needed(sd: float, width: float) -> int:
 
     0.955 = 3 / pi is the efficiency of the Hodges-Lehmann centre against the mean under normal noise; it is higher under heavy tails.
     """
-    return max(FIRST, math.ceil((normal.inv_cdf(0.975) * sd / width) ** 2 * math.pi / 3)) if width > 0 else 10**6
+    return (
+        max(FIRST, math.ceil((normal.inv_cdf(0.975) * sd / width) ** 2 * math.pi / 3))
+        if width > 0
+        else 10**6
+    )
 
 
 def _wanting(noise: Ratio, found: Ratio) -> int:
@@ -173,7 +189,9 @@ def _wanting(noise: Ratio, found: Ratio) -> int:
     effect, own, other = abs(math.log(found.value)), half_width(found), half_width(noise)
     if math.isinf(own + other) or found.pairs < 3:
         return FIRST
-    claim = found.pairs * ((own + other) / effect) ** 2 if effect > math.log1p(MINIMUM) else math.inf
+    claim = (
+        found.pairs * ((own + other) / effect) ** 2 if effect > math.log1p(MINIMUM) else math.inf
+    )
     room = math.log1p(SAME) - effect
     same = found.pairs * (own / room) ** 2 if room > 0 else math.inf
     needed = min(claim, same)
@@ -203,13 +221,23 @@ def _start(run: Run, warm_up: int, seconds: float) -> tuple[float, float]:
     """Seconds to the end of the first step, and seconds spent until the warm-up is over beyond what its other steps usually take."""
     record = run.record
     moments = record.moments
-    first = (moments.first_step if moments.first_step is not None else moments.ended) - moments.script_started
-    slow = sum(s.wall for s in record.steps[1:warm_up]) - seconds * max(0, min(warm_up, len(record.steps)) - 1)
+    first = (
+        moments.first_step if moments.first_step is not None else moments.ended
+    ) - moments.script_started
+    slow = sum(s.wall for s in record.steps[1:warm_up]) - seconds * max(
+        0, min(warm_up, len(record.steps)) - 1
+    )
     return first, first + max(0.0, slow)
 
 
 def _values(pairs: Sequence[Pair], how: Window) -> list[tuple[float, float]]:
-    return [(statistic(a, how.warm_up, how.kind, how.per_sample), statistic(b, how.warm_up, how.kind, how.per_sample)) for a, b in pairs]
+    return [
+        (
+            statistic(a, how.warm_up, how.kind, how.per_sample),
+            statistic(b, how.warm_up, how.kind, how.per_sample),
+        )
+        for a, b in pairs
+    ]
 
 
 def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> Speed:
@@ -220,23 +248,44 @@ def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) ->
     verdict = verdict_of(noise, found)
     seconds = [[statistic(pair[arm], how.warm_up, how.kind) for pair in ab] for arm in (0, 1)]
     before, after = (median(v) if v else math.nan for v in seconds)
-    starts = [[_start(pair[arm], how.warm_up, (before, after)[arm]) for pair in ab] for arm in (0, 1)]
+    starts = [
+        [_start(pair[arm], how.warm_up, (before, after)[arm]) for pair in ab] for arm in (0, 1)
+    ]
     first = [median(s[0] for s in arm) if arm else math.nan for arm in starts]
     lost = median(s[1] for s in starts[1]) - median(s[1] for s in starts[0]) if ab else 0.0
-    saved = before - before / found.value if found.pairs else 0.0  # the ratio of pairs is steadier than the difference of two medians
+    saved = (
+        before - before / found.value if found.pairs else 0.0
+    )  # the ratio of pairs is steadier than the difference of two medians
     if lost <= 0:
         even: int | None = 0
     else:
         even = math.ceil(lost / saved) if saved > 0 and verdict is not SpeedVerdict.SLOWER else None
     compiling = median(p[1].record.moments.compiling for p in ab) if ab else 0.0
     reason = _reason(noise, found) if verdict is SpeedVerdict.UNCLEAR else ""
-    return Speed(verdict, found, noise, how.kind, before, after, first[0], first[1], how.warm_up, compiling, even, reason)
+    return Speed(
+        verdict,
+        found,
+        noise,
+        how.kind,
+        before,
+        after,
+        first[0],
+        first[1],
+        how.warm_up,
+        compiling,
+        even,
+        reason,
+    )
 
 
 def ratio_of(pairs: Sequence[Pair], warm_up: int | None = None) -> Ratio | None:
     """``ratio`` of pairs of runs, those left out that failed; None where there is none."""
     good = [p for p in pairs if p[0].ok and p[1].ok]
-    return ratio(_values(good, window([run for pair in good for run in pair], warm_up))) if good else None
+    return (
+        ratio(_values(good, window([run for pair in good for run in pair], warm_up)))
+        if good
+        else None
+    )
 
 
 def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> str:
@@ -254,16 +303,24 @@ def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -
     width = half_width(found)
     if speed.verdict is SpeedVerdict.SAME:
         return f"no difference beyond {100 * max(found.high - 1, 1 - found.low):.1f} % after {found.pairs} pairs"
-    if speed.verdict is not SpeedVerdict.UNCLEAR and width <= max(NARROW, abs(math.log(found.value)) / 4):
+    if speed.verdict is not SpeedVerdict.UNCLEAR and width <= max(
+        NARROW, abs(math.log(found.value)) / 4
+    ):
         return f"the interval is narrow enough (±{100 * width:.1f} %) after {found.pairs} pairs"
     if found.pairs >= MOST:
         return f"{found.pairs} pairs are made"
-    if speed.verdict is SpeedVerdict.UNCLEAR and found.pairs >= FIRST + 2 * MORE and _wanting(noise, found) > 10 * MOST:
+    if (
+        speed.verdict is SpeedVerdict.UNCLEAR
+        and found.pairs >= FIRST + 2 * MORE
+        and _wanting(noise, found) > 10 * MOST
+    ):
         return f"the machine is too noisy: ±{100 * width:.0f} % after {found.pairs} pairs"
     return ""
 
 
-def following(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> tuple[int, int]:
+def following(
+    aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None
+) -> tuple[int, int]:
     """How many pairs to make next: (A/A, A/B), in one shuffled batch; (0, 0) when ``enough`` has a reason."""
     if enough(aa, ab, warm_up):
         return 0, 0

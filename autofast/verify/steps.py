@@ -19,10 +19,27 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from autofast.verify.events import Iteration, Span, evaluations, nested, overlap, passes
-from autofast.verify.record import PHASES, Checkpoint, Device, Ending, Moments, Pass, Record, Step, TensorPrint
+from autofast.verify.record import (
+    PHASES,
+    Checkpoint,
+    Device,
+    Ending,
+    Moments,
+    Pass,
+    Record,
+    Step,
+    TensorPrint,
+)
 
 VERSION = 1
-KINDS = {"b": "backward", "o": "optimizer", "k": "optimizer", "f": "forward", "t": "transfer", "c": "communication"}
+KINDS = {
+    "b": "backward",
+    "o": "optimizer",
+    "k": "optimizer",
+    "f": "forward",
+    "t": "transfer",
+    "c": "communication",
+}
 
 
 def read_record(path: Path) -> Record:
@@ -38,7 +55,9 @@ def read_record(path: Path) -> Record:
     try:
         return record(raw)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ValueError(f"{path.name}: malformed record: {type(error).__name__}: {error}") from None
+        raise ValueError(
+            f"{path.name}: malformed record: {type(error).__name__}: {error}"
+        ) from None
 
 
 def record(raw: Mapping[str, Any]) -> Record:
@@ -89,7 +108,8 @@ def record(raw: Mapping[str, Any]) -> Record:
         peak_memory=raw["peak_memory"],
         peak_memory_children=raw["peak_memory_children"],
         devices=tuple(
-            Device(one["name"], one["peak_memory"], tuple(one["utilisation"]), tuple(one["power"])) for one in raw.get("devices", ())
+            Device(one["name"], one["peak_memory"], tuple(one["utilisation"]), tuple(one["power"]))
+            for one in raw.get("devices", ())
         ),
         wrote_outside=tuple(raw.get("wrote_outside", ())),
         environment=raw["environment"],
@@ -103,7 +123,14 @@ def record(raw: Mapping[str, Any]) -> Record:
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
     return {
-        name: TensorPrint(tuple(one["shape"]), one["dtype"], one["sha"], one["norm"], tuple(one["sketch"]), one.get("buffer", False))
+        name: TensorPrint(
+            tuple(one["shape"]),
+            one["dtype"],
+            one["sha"],
+            one["norm"],
+            tuple(one["sketch"]),
+            one.get("buffer", False),
+        )
         for name, one in raw.items()
     }
 
@@ -113,8 +140,15 @@ def columns(batches: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]
     return tuple(zip(*batches, strict=True)) if len({len(batch) for batch in batches}) == 1 else ()
 
 
-def rows(spans: list[Span], iterations: Mapping[int, Iteration], started: float, walls: list[float | None]) -> tuple[Step, ...]:
-    ends = [span for span in spans if span.kind in "ok"] or [span for span in spans if span.kind == "b"]
+def rows(
+    spans: list[Span],
+    iterations: Mapping[int, Iteration],
+    started: float,
+    walls: list[float | None],
+) -> tuple[Step, ...]:
+    ends = [span for span in spans if span.kind in "ok"] or [
+        span for span in spans if span.kind == "b"
+    ]
     ends.sort(key=lambda span: span.end)
     limits = [span.end for span in ends]
     parts: list[list[Span]] = [[] for _ in ends]
@@ -126,7 +160,15 @@ def rows(spans: list[Span], iterations: Mapping[int, Iteration], started: float,
     if len(walls) != len(ends):
         walls = [None] * len(ends)
     return tuple(
-        row(index, ends[index], limits[index - 1] if index else started, parts[index], iterations, quiet, walls[index])
+        row(
+            index,
+            ends[index],
+            limits[index - 1] if index else started,
+            parts[index],
+            iterations,
+            quiet,
+            walls[index],
+        )
         for index in range(len(ends))
     )
 
@@ -178,7 +220,13 @@ def row(
     )
 
 
-def gaps(index: int, start: float, spans: list[Span], quiet: list[tuple[float, float]], phases: dict[str, float]) -> None:
+def gaps(
+    index: int,
+    start: float,
+    spans: list[Span],
+    quiet: list[tuple[float, float]],
+    phases: dict[str, float],
+) -> None:
     """Adds the time between spans. By what comes next, transfers and collectives aside; the last span ends the row."""
     comes_next = "other"
     places: list[str] = []

@@ -56,7 +56,9 @@ class Home:
         return Rewrite(self.expr, _literal(value))
 
 
-def put(script: Script, args: Arguments, name: str, value: str, calls: Collection[ast.Call] = ()) -> tuple[Edit, ...] | str:
+def put(
+    script: Script, args: Arguments, name: str, value: str, calls: Collection[ast.Call] = ()
+) -> tuple[Edit, ...] | str:
     """The edits that make the argument ``name`` of a call be ``value``, wherever it has to be written; or why there are none.
 
     ``calls`` are other calls for which this is right too: a dict may feed them.
@@ -70,7 +72,9 @@ def put(script: Script, args: Arguments, name: str, value: str, calls: Collectio
     return home if isinstance(home, str) else (home.set(name, value),)
 
 
-def written(script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = (), index: int = -1) -> list[Home] | str:
+def written(
+    script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = (), index: int = -1
+) -> list[Home] | str:
     """Where the argument ``name`` (or the one at ``index``) is written now; empty where it is not given at all."""
     given = args.given(index, name)
     if given is None:
@@ -83,7 +87,9 @@ def written(script: Script, args: Arguments, name: str, calls: Collection[ast.Ca
     return homes
 
 
-def room(script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = ()) -> Home | str:
+def room(
+    script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = ()
+) -> Home | str:
     """Where the argument ``name``, which is not given, can be added: the dict that holds the call's arguments, else the call."""
     if args.open:
         return f"it may be given already: {args.open}"
@@ -93,13 +99,17 @@ def room(script: Script, args: Arguments, name: str, calls: Collection[ast.Call]
     if len(args.dicts) != 1 or not args.dicts[0].entries:
         return at_call
     node = args.dicts[0].node
-    if not isinstance(node, (ast.Dict, ast.Call)) or isinstance(parent_of(node), (ast.IfExp, ast.BoolOp)):
+    if not isinstance(node, (ast.Dict, ast.Call)) or isinstance(
+        parent_of(node), (ast.IfExp, ast.BoolOp)
+    ):
         return at_call
     fed = reach(script, node, name, {id(c) for c in (args.call, *calls)})
     return at_call if isinstance(fed, str) or args.call not in fed else Home(node, None, fed)
 
 
-def _entries(script: Script, args: Arguments, name: str, given: Given, calls: set[int]) -> list[Home] | str:
+def _entries(
+    script: Script, args: Arguments, name: str, given: Given, calls: set[int]
+) -> list[Home] | str:
     homes: dict[int, Home] = {}
     for holder, entry in given.via:
         node = entry.home
@@ -115,11 +125,15 @@ def _entries(script: Script, args: Arguments, name: str, given: Given, calls: se
 
 
 # ------------------------------------------------------------------------------------------------ what a dict feeds
-def reach(script: Script, home: ast.expr, name: str, calls: Collection[int]) -> tuple[ast.Call, ...] | str:
+def reach(
+    script: Script, home: ast.expr, name: str, calls: Collection[int]
+) -> tuple[ast.Call, ...] | str:
     """The calls (ids in ``calls``) that get what is written at ``home``; or what else does."""
     start = home.value if isinstance(home, ast.Subscript) else home
     if isinstance(home, ast.Call) and not any(d.node is home for d in _dicts(script, home)):
-        if not (isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault")):
+        if not (
+            isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault")
+        ):
             return f"it is passed on through `**` by the call of line {home.lineno}"
         start = home.func.value
     found: dict[int, ast.Call] = {}
@@ -141,7 +155,9 @@ def reach(script: Script, home: ast.expr, name: str, calls: Collection[int]) -> 
     return tuple(found.values())
 
 
-def _flows(script: Script, use: ast.expr, name: str, calls: Collection[int], found: dict[int, ast.Call]) -> list[Dict] | None:
+def _flows(
+    script: Script, use: ast.expr, name: str, calls: Collection[int], found: dict[int, ast.Call]
+) -> list[Dict] | None:
     """The dicts that get the content of the dict ``use``; calls go into ``found``. None where it is used in another way."""
     parent = parent_of(use)
     match parent:
@@ -156,28 +172,55 @@ def _flows(script: Script, use: ast.expr, name: str, calls: Collection[int], fou
             call = parent_of(parent)
             if isinstance(parent, ast.Tuple):
                 call = parent_of(call) if isinstance(call, ast.keyword) else call
-            return [] if isinstance(call, ast.Call) and (_enters(script, call) or any(s.node is call for s in script.processes)) else None
+            return (
+                []
+                if isinstance(call, ast.Call)
+                and (_enters(script, call) or any(s.node is call for s in script.processes))
+                else None
+            )
         case ast.Call() if any(a is use for a in parent.args):
             if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
                 return _dicts(script, parent.func.value) or None
-            if any(isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"} for t in script.values(parent.func)):
+            if any(
+                isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"}
+                for t in script.values(parent.func)
+            ):
                 return _dicts(script, parent)
             return [] if _enters(script, parent) else None
         case ast.Dict():
-            return _dicts(script, parent) if any(k is None and v is use for k, v in zip(parent.keys, parent.values, strict=True)) else None
+            return (
+                _dicts(script, parent)
+                if any(
+                    k is None and v is use for k, v in zip(parent.keys, parent.values, strict=True)
+                )
+                else None
+            )
         case ast.Attribute():
             call = parent_of(parent)
             if not isinstance(call, ast.Call) or call.func is not parent:
                 return None
             if parent.attr == "copy":
                 return _dicts(script, call)
-            if parent.attr in READERS and call.args and const(script.values(call.args[0])) not in (..., name):
+            if (
+                parent.attr in READERS
+                and call.args
+                and const(script.values(call.args[0])) not in (..., name)
+            ):
                 return []
             return [] if parent.attr == "update" else None
         case ast.Subscript() if parent.value is use:
             stored = isinstance(parent.ctx, ast.Store)
             return [] if stored or const(script.values(parent.slice)) not in (..., name) else None
-        case ast.Assign() | ast.AnnAssign() | ast.IfExp() | ast.BoolOp() | ast.Return() | ast.NamedExpr() | ast.arguments() | ast.Expr():
+        case (
+            ast.Assign()
+            | ast.AnnAssign()
+            | ast.IfExp()
+            | ast.BoolOp()
+            | ast.Return()
+            | ast.NamedExpr()
+            | ast.arguments()
+            | ast.Expr()
+        ):
             return []
     return None
 
@@ -188,10 +231,22 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     if any(isinstance(t, Ref) and t.name in DICTS for t in script.values(call.func)):
         return made
     callees = [c.function for c in script.analysis(CallGraph).callees(call)]
-    if script.analysis(CallGraph).may_run_others(call) or any(f.args.kwarg is None or name in defaults(f) for f in callees):
+    if script.analysis(CallGraph).may_run_others(call) or any(
+        f.args.kwarg is None or name in defaults(f) for f in callees
+    ):
         return None
-    rests = {v for f in callees for v in [variables_of(f).find(f.args.kwarg.arg, f)] if v is not None}  # type: ignore[union-attr]
-    return [d for rest in rests for load in variables_of(rest.scope).loads(rest) for d in _dicts(script, load)] or None
+    rests = {
+        v
+        for f in callees
+        for v in [variables_of(f).find(f.args.kwarg.arg, f)]  # type: ignore[union-attr]
+        if v is not None
+    }
+    return [
+        d
+        for rest in rests
+        for load in variables_of(rest.scope).loads(rest)
+        for d in _dicts(script, load)
+    ] or None
 
 
 def _enters(script: Script, call: ast.Call) -> bool:
@@ -212,7 +267,9 @@ def _literal(code: str) -> str:
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     found: dict[int, list[ast.expr]] = defaultdict(list)
-    for node in (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.expr)):
+    for node in (
+        n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.expr)
+    ):
         for thing in _dicts(script, node):
             found[id(thing)].append(node)
     return found

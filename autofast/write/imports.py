@@ -13,10 +13,14 @@ def module_in(source: Source, module: str) -> tuple[str, tuple[Import, ...]]:
     """The name of a module in a file: ``os`` for ``import os`` or ``import os.path``."""
     for binding in (b for stmt in source.tree.body for b in bindings(stmt)):
         plain = binding.bound == binding.module.split(".")[0]
-        if not binding.is_from and (binding.module == module or (plain and binding.bound == module)):
+        if not binding.is_from and (
+            binding.module == module or (plain and binding.bound == module)
+        ):
             return binding.bound, ()
     name = source.fresh(module)
-    return name, (Import(source, f"import {module}" if name == module else f"import {module} as {name}"),)
+    return name, (
+        Import(source, f"import {module}" if name == module else f"import {module} as {name}"),
+    )
 
 
 def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import, ...]]:
@@ -26,4 +30,6 @@ def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import,
             if binding.module == module and binding.name == name:
                 return binding.bound, ()
     free = source.fresh(name)
-    return free, (Import(source, f"from {module} import {name}" + ("" if free == name else f" as {free}")),)
+    return free, (
+        Import(source, f"from {module} import {name}" + ("" if free == name else f" as {free}")),
+    )

@@ -17,7 +17,9 @@ class Wish:
     """A loader that an argument should be added to."""
 
     loader: Loader
-    make: Callable[[Home], tuple[str, tuple[Edit, ...]]]  # the value at a home, and what else it needs there
+    make: Callable[
+        [Home], tuple[str, tuple[Edit, ...]]
+    ]  # the value at a home, and what else it needs there
     effect: Effect | None = None
     needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
     key: ast.AST | None = None  # the place of that fix; None for the home itself
@@ -38,4 +40,11 @@ def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterat
         effect = max((w.effect for w in members if w.effect is not None), default=None)
         needs = tuple(dict.fromkeys(rule for w in members for rule in w.needs))
         key = members[0].key or home.node
-        yield Finding(home.node, message, edits=(home.set(name, value), *more), effect=effect, key=key, needs=needs)
+        yield Finding(
+            home.node,
+            message,
+            edits=(home.set(name, value), *more),
+            effect=effect,
+            key=key,
+            needs=needs,
+        )

@@ -16,7 +16,20 @@ from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
-SETS_UP = frozenset({"to", "cuda", "cpu", "float", "apply", "load_state_dict", "requires_grad_", "to_empty", "train", "eval"})
+SETS_UP = frozenset(
+    {
+        "to",
+        "cuda",
+        "cpu",
+        "float",
+        "apply",
+        "load_state_dict",
+        "requires_grad_",
+        "to_empty",
+        "train",
+        "eval",
+    }
+)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
@@ -34,11 +47,16 @@ class Place:
 def place_of(script: Script, model: Model) -> Place | str:
     """The end of the model's set-up: behind the last move to a device, and what follows it there, before optimizer and training."""
     moves = [(s.node, o.stack) for s in model.moves for o in s if not _in_loop(o.stack)]
-    made: list[tuple[ast.AST, Stack]] = [(model.node, model.thing.made)] if model.node is not None else []
+    made: list[tuple[ast.AST, Stack]] = (
+        [(model.node, model.thing.made)] if model.node is not None else []
+    )
     search = _Search(script, model)
     for wrappers in ((DDP,), (DDP, "torch.nn.DataParallel")):
         for node, stack in [*reversed(moves), *made]:
-            for call in (node, *(f.node for f in reversed(stack) if isinstance(f, CallFrame))):  # its makers return it to their callers
+            for call in (
+                node,
+                *(f.node for f in reversed(stack) if isinstance(f, CallFrame)),
+            ):  # its makers return it to their callers
                 if not isinstance(call, ast.expr):
                     break
                 if (place := search.place(call, wrappers)) is not None:
@@ -62,7 +80,10 @@ class _Search:
         for site in script.log.of("forward"):
             for occurrence in site:
                 if occurrence.this is not None and self._is_mine(frozenset({occurrence.this})):
-                    self.running |= {id(site.node), *(id(f.node) for f in occurrence.stack if isinstance(f, CallFrame))}
+                    self.running |= {
+                        id(site.node),
+                        *(id(f.node) for f in occurrence.stack if isinstance(f, CallFrame)),
+                    }
 
     def place(self, call: ast.expr, wrappers: tuple[str, ...]) -> Place | None:
         """The place for a model that ``call`` makes, moves or returns; None where that has no name, or the name means other things."""
@@ -95,14 +116,18 @@ class _Search:
         return any(inner is self.model.thing for t in values for inner in unwrapped(t))
 
     # ------------------------------------------------------------------------------------------------ conditions
-    def _lifted(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> tuple[ast.stmt, frozenset[Thing]] | None:
+    def _lifted(
+        self, statement: ast.stmt, name: str, things: frozenset[Thing]
+    ) -> tuple[ast.stmt, frozenset[Thing]] | None:
         """The statement out of the conditions around it, where the name is bound whatever they are, and what it may be then.
 
         None where it may be something other than a model then. The model inside of a wrapper stays where it is wrapped.
         """
         if name not in {ast.unparse(target) for target, _ in _stores(statement)}:
             return statement, things
-        while isinstance(outer := parent_of(statement), ast.If) and (_assigns(outer, name) or _is_bound(outer, name)):
+        while isinstance(outer := parent_of(statement), ast.If) and (
+            _assigns(outer, name) or _is_bound(outer, name)
+        ):
             if any(id(n) in self.running for n in ast.walk(outer)):
                 break
             for values in self._meanings(outer, name):
@@ -115,7 +140,11 @@ class _Search:
     def _meanings(self, last: ast.stmt, name: str) -> Iterator[Values]:
         """What the name may be, wherever it is read or set in the function, up to the end of ``last``."""
         for node in ast.walk(function_of(last)):
-            if isinstance(node, (ast.Name, ast.Attribute)) and node.lineno <= (last.end_lineno or 0) and ast.unparse(node) == name:
+            if (
+                isinstance(node, (ast.Name, ast.Attribute))
+                and node.lineno <= (last.end_lineno or 0)
+                and ast.unparse(node) == name
+            ):
                 if isinstance(node.ctx, ast.Load):
                     yield self.script.values(node)
                 else:
@@ -133,12 +162,20 @@ class _Search:
         last, is_set_up = first, True
         for other in around[index(around, first) + 1 :]:
             calls = [n for n in ast.walk(other) if isinstance(n, ast.Call)]
-            if any(id(c) in self.running for c in calls) or isinstance(other, (ast.Return, ast.FunctionDef, ast.ClassDef)):
+            if any(id(c) in self.running for c in calls) or isinstance(
+                other, (ast.Return, ast.FunctionDef, ast.ClassDef)
+            ):
                 break
-            if any(_is_wrapper(t) for c in calls for t in self.script.values(c)) or not self._keeps(other, name, things):
+            if any(_is_wrapper(t) for c in calls for t in self.script.values(c)) or not self._keeps(
+                other, name, things
+            ):
                 break
-            is_set_up = is_set_up and not any(is_optimizer(t) for c in calls for t in self.script.values(c))
-            if any(any(c is t for t in self.traced) or (is_set_up and self._sets_up(c)) for c in calls):
+            is_set_up = is_set_up and not any(
+                is_optimizer(t) for c in calls for t in self.script.values(c)
+            )
+            if any(
+                any(c is t for t in self.traced) or (is_set_up and self._sets_up(c)) for c in calls
+            ):
                 last = other
         return last
 
@@ -155,7 +192,11 @@ class _Search:
 
     def _sets_up(self, call: ast.Call) -> bool:
         func = call.func
-        return isinstance(func, ast.Attribute) and func.attr in SETS_UP and self._is_mine(self.script.values(func.value))
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr in SETS_UP
+            and self._is_mine(self.script.values(func.value))
+        )
 
 
 # ------------------------------------------------------------------------------------------------ statements
@@ -163,7 +204,11 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What a statement sets, and to what; for a chain of calls that set a model up (``model.to(device)``), the model itself."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
-            if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple) and len(target.elts) == len(statement.value.elts):
+            if (
+                isinstance(target, ast.Tuple)
+                and isinstance(statement.value, ast.Tuple)
+                and len(target.elts) == len(statement.value.elts)
+            ):
                 yield from zip(target.elts, statement.value.elts, strict=True)
             else:
                 yield target, statement.value
@@ -171,7 +216,11 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield statement.target, statement.value
     elif isinstance(statement, ast.Expr):
         value: ast.expr = statement.value
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SETS_UP:
+        while (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in SETS_UP
+        ):
             value = value.func.value
         yield value, value
 
@@ -194,24 +243,38 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
         parts = [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
         return any(ast.unparse(part) == name for part in parts)
     if isinstance(statement, ast.If):
-        return bool(statement.orelse) and all(any(_assigns(s, name) for s in arm) for arm in (statement.body, statement.orelse))
-    return isinstance(statement, (ast.Raise, ast.Return)) or (isinstance(statement, ast.Expr) and _exits(statement.value))
+        return bool(statement.orelse) and all(
+            any(_assigns(s, name) for s in arm) for arm in (statement.body, statement.orelse)
+        )
+    return isinstance(statement, (ast.Raise, ast.Return)) or (
+        isinstance(statement, ast.Expr) and _exits(statement.value)
+    )
 
 
 def _exits(expr: ast.expr) -> bool:
-    return isinstance(expr, ast.Call) and ast.unparse(expr.func) in ("exit", "sys.exit", "quit", "parser.error")
+    return isinstance(expr, ast.Call) and ast.unparse(expr.func) in (
+        "exit",
+        "sys.exit",
+        "quit",
+        "parser.error",
+    )
 
 
 def _is_bound(statement: ast.stmt, name: str) -> bool:
     """Whether the name is bound before ``statement``, there or as a parameter."""
     scope = function_of(statement)
     spec = getattr(scope, "args", None)
-    if isinstance(spec, ast.arguments) and any(a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)):
+    if isinstance(spec, ast.arguments) and any(
+        a.arg == name for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
+    ):
         return True
     here: ast.AST | None = statement
     while isinstance(here, ast.stmt) and here is not scope:
         around = block(here)
-        if any(_assigns(s, name) and not isinstance(s, (ast.Raise, ast.Return, ast.Expr)) for s in around[: max(index(around, here), 0)]):
+        if any(
+            _assigns(s, name) and not isinstance(s, (ast.Raise, ast.Return, ast.Expr))
+            for s in around[: max(index(around, here), 0)]
+        ):
             return True
         here = parent_of(here)
     return False

@@ -11,7 +11,18 @@ from autofast.model.source import Source, ancestors, source_of, statement_of
 from autofast.model.tensors import target_of
 from autofast.model.values import Ext, Inst, const
 
-NESTS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match, ast.match_case, ast.ExceptHandler)
+NESTS = (
+    ast.If,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.Try,
+    ast.With,
+    ast.AsyncWith,
+    ast.Match,
+    ast.match_case,
+    ast.ExceptHandler,
+)
 
 
 def setup_place(script: Script) -> ast.stmt | None:
@@ -25,7 +36,9 @@ def setup_place(script: Script) -> ast.stmt | None:
         return _in_the_child(script)
     models = trained_models(script) or script.models
     made = [_leading_to(script, m) for m in models if _from_the_top(m)]
-    moved = [_here(script.entry, site.node) for m in models for site in m.moves if _to_a_device(site)]
+    moved = [
+        _here(script.entry, site.node) for m in models for site in m.moves if _to_a_device(site)
+    ]
     built = [_here(script.entry, o.node) for o in script.optimizers]
     for places in (made, moved, built):
         if found := [p for p in places if p is not None]:
@@ -37,7 +50,10 @@ def forks(script: Script, trainer: Trainer) -> bool:
     """Lightning forks its processes here, as it does in notebooks: CUDA must not be asked before, or no process could use it."""
     strategy = const(trainer.args.get(-1, "strategy"))
     asked = isinstance(strategy, str) and ("fork" in strategy or "notebook" in strategy)
-    alone = const(trainer.args.get(-1, "devices")) in (1, "1") or const(trainer.args.get(-1, "accelerator")) == "cpu"
+    alone = (
+        const(trainer.args.get(-1, "devices")) in (1, "1")
+        or const(trainer.args.get(-1, "accelerator")) == "cpu"
+    )
     return asked or (script.entry.path.suffix == ".ipynb" and not alone)
 
 
@@ -45,8 +61,17 @@ def trainer_place(script: Script) -> ast.stmt | None:
     """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may train on a GPU; None where there is none."""
     for trainer in script.trainers:
         on_cpu = const(trainer.args.get(-1, "accelerator")) == "cpu"
-        if trainer.framework in ("lightning", "lightning-cli") and not on_cpu and not forks(script, trainer):
-            guards = {id(f.node) for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)}
+        if (
+            trainer.framework in ("lightning", "lightning-cli")
+            and not on_cpu
+            and not forks(script, trainer)
+        ):
+            guards = {
+                id(f.node)
+                for thing in trainer.things
+                for f in thing.made
+                if isinstance(f, GuardFrame)
+            }
             return _outermost(statement_of(trainer.node), guards)
     return None
 
@@ -72,14 +97,22 @@ def _in_the_child(script: Script) -> ast.stmt | None:
     calls = {id(site.node) for site in script.processes}
     for step in script.steps:
         for frame in step.stack:
-            if isinstance(frame, CallFrame) and id(frame.node) in calls and isinstance(frame.func.node, ast.FunctionDef):
+            if (
+                isinstance(frame, CallFrame)
+                and id(frame.node) in calls
+                and isinstance(frame.func.node, ast.FunctionDef)
+            ):
                 return next((s for s in frame.func.node.body if not _declares(s)), None)
     return None
 
 
 def _declares(stmt: ast.stmt) -> bool:
     """A docstring, ``global`` or ``nonlocal``: what stands first in a function."""
-    text = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
+    text = (
+        isinstance(stmt, ast.Expr)
+        and isinstance(stmt.value, ast.Constant)
+        and isinstance(stmt.value.value, str)
+    )
     return text or isinstance(stmt, (ast.Global, ast.Nonlocal))
 
 
@@ -88,10 +121,15 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
     calls = [f for f in made if isinstance(f, CallFrame)]
     common = max((_shared(calls, step.stack) for step in script.steps), default=0)
-    nodes = [*(f.node for f in calls[common:]), model.node]  # from the function that trains, inwards
+    nodes = [
+        *(f.node for f in calls[common:]),
+        model.node,
+    ]  # from the function that trains, inwards
     for node in (nodes[0], *reversed(nodes)):
         if isinstance(node, ast.Call) and source_of(node) is script.entry:
-            return _outermost(statement_of(node), {id(f.node) for f in made if isinstance(f, GuardFrame)})
+            return _outermost(
+                statement_of(node), {id(f.node) for f in made if isinstance(f, GuardFrame)}
+            )
     return None
 
 

@@ -30,7 +30,13 @@ from autofast.model.values import Cls, Inst
 class Way:
     """The way of one value from where it is made to all places that need it."""
 
-    def __init__(self, script: Script, origin: Variable | Attribute, known: Mapping[int, str] | None = None, parameter: str = ""):
+    def __init__(
+        self,
+        script: Script,
+        origin: Variable | Attribute,
+        known: Mapping[int, str] | None = None,
+        parameter: str = "",
+    ):
         """``known`` names the value in functions (by the id of their node) that have it already, as a parameter; ``parameter`` is the name
         of new ones, where it is another than that of the value."""
         self.script, self.origin = script, origin
@@ -58,11 +64,20 @@ class Way:
 
     # ------------------------------------------------------------------------------------------------ seen without help
     def _seen_in(self, scope: Function) -> str | None:
-        around = [scope, *(a for a in ancestors(scope) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)))]
+        around = [
+            scope,
+            *(
+                a
+                for a in ancestors(scope)
+                if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module))
+            ),
+        ]
         if isinstance(self.origin, Variable):
             return self.origin.name if any(s is self.origin.scope for s in around) else None
         for function in around:
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and (this := self._self_of(function)):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
+                this := self._self_of(function)
+            ):
                 return f"{this}.{self.origin.name}"
         return None
 
@@ -73,8 +88,14 @@ class Way:
         if not isinstance(parent, ast.ClassDef) or not params or _is_special(function):
             return ""
         mine = {id(t) for t in self.origin.owners}
-        others = [t for t in _instances(self.script) if id(t) not in mine and _descends(t.cls, parent)]
-        return params[0].arg if not others and all(_descends(t.cls, parent) for t in self.origin.owners) else ""
+        others = [
+            t for t in _instances(self.script) if id(t) not in mine and _descends(t.cls, parent)
+        ]
+        return (
+            params[0].arg
+            if not others and all(_descends(t.cls, parent) for t in self.origin.owners)
+            else ""
+        )
 
     # ------------------------------------------------------------------------------------------------ through a parameter
     def _through(self, scope: Function) -> str | None:
@@ -105,7 +126,9 @@ class Way:
         if why := self.graph.complete(scope):
             return why.replace(f"{scope.name}()", where, 1)
         other = next((c for c in self.graph.sites(scope) if self.graph.may_run_others(c)), None)
-        return f"line {other.lineno} may call something else than {where}" if other is not None else ""
+        return (
+            f"line {other.lineno} may call something else than {where}" if other is not None else ""
+        )
 
 
 def _instances(script: Script) -> Iterator[Inst]:

@@ -10,7 +10,15 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.cfg import Function as Scope
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, Variable, binds, defaults, is_parameter, mentions, variables_of
+from autofast.flow.scopes import (
+    FUNCTIONS,
+    Variable,
+    binds,
+    defaults,
+    is_parameter,
+    mentions,
+    variables_of,
+)
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, source_of, statement_of
@@ -24,7 +32,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 class Reach:
     """One object on its way from where ``expr`` has it from; ``stacks`` are ways of the script on which functions get it."""
 
-    def __init__(self, script: Script, what: str, expr: ast.expr, objects: Iterable[Thing], stacks: Iterable[Stack]):
+    def __init__(
+        self,
+        script: Script,
+        what: str,
+        expr: ast.expr,
+        objects: Iterable[Thing],
+        stacks: Iterable[Stack],
+    ):
         self.script, self.what, self.expr = script, what, expr
         self.objects = list(objects)
         self.stacks = list(stacks)
@@ -42,7 +57,8 @@ class Reach:
         keys = {k for t in tables for k in t.entries if t.get(k) & frozenset(self.objects)}
         key = next(iter(keys)) if len(keys) == 1 else None
         fine = isinstance(key, (str, int)) and all(
-            key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest for t in tables
+            key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest
+            for t in tables
         )
         if not tables or len(tables) != len(self.script.values(expr.value)) or not fine:
             raise Refusal(f"which {self.what} `{ast.unparse(expr)}` is on {at(expr)} is not known")
@@ -76,10 +92,20 @@ class Reach:
         self._scopes.append(scope)
         if any(binds(e.function, e.name) for e in self._way.edits if isinstance(e, Parameter)):
             taken = frozenset().union(*(source.names for source in self.script.sources))
-            free = next(n for n in (f"{self.what}", f"the_{self.what}", *(f"{self.what}_{k}" for k in range(2, 99))) if n not in taken)
+            free = next(
+                n
+                for n in (
+                    f"{self.what}",
+                    f"the_{self.what}",
+                    *(f"{self.what}_{k}" for k in range(2, 99)),
+                )
+                if n not in taken
+            )
             self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known, free)
             name = [self._name(self._way, s) for s in self._scopes][-1]
-        if isinstance(self._way.origin, Variable) and not any(isinstance(e, Parameter) and e.function is scope for e in self._way.edits):
+        if isinstance(self._way.origin, Variable) and not any(
+            isinstance(e, Parameter) and e.function is scope for e in self._way.edits
+        ):
             for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
                 if inner is self._way.origin.scope:
                     break
@@ -103,10 +129,19 @@ class Reach:
         for stack in made:
             if not any(_done(self.script, s, stores, stack, node, set()) for s in stores):
                 line = f"line {stores[0].lineno}"
-                raise Refusal(f"the {self.what} is made on {line}, and whether that is before {at(node)} is not clear: make it first")
+                raise Refusal(
+                    f"the {self.what} is made on {line}, and whether that is before {at(node)} is not clear: make it first"
+                )
         if self.home.scope is not None:
-            every = [statement_of(n) for n in mentions(self.home.scope, self.home.names[0]) if isinstance(n.ctx, ast.Store)]
-            if other := next((s for s in every if not any(s is x for x in stores) and self.script.reached(s)), None):
+            every = [
+                statement_of(n)
+                for n in mentions(self.home.scope, self.home.names[0])
+                if isinstance(n.ctx, ast.Store)
+            ]
+            if other := next(
+                (s for s in every if not any(s is x for x in stores) and self.script.reached(s)),
+                None,
+            ):
                 raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")
 
 
@@ -116,14 +151,18 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
     functions: dict[int, Function] = {}
     for stack in stacks:
         for frame in stack:
-            if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if not isinstance(frame, CallFrame) or not isinstance(
+                frame.func.node, (ast.FunctionDef, ast.AsyncFunctionDef)
+            ):
                 continue
             function = functions.setdefault(id(frame.func.node), frame.func.node)
             mine = held.setdefault(id(function), {})
             for name in defaults(function):
                 values: Values = frame.given[name].values if name in frame.given else NOTHING
                 real = [t for t in values if t != Const(None)]
-                mine[name] = mine.get(name, True) and bool(real) and all(id(t) in wanted for t in real)
+                mine[name] = (
+                    mine.get(name, True) and bool(real) and all(id(t) in wanted for t in real)
+                )
     found: dict[int, str] = {}
     for key, params in held.items():
         for name, fine in params.items():
@@ -133,7 +172,14 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
 
 
 # ------------------------------------------------------------------------------------------------ before
-def _done(script: Script, store: ast.stmt, stores: Sequence[ast.stmt], stack: Stack, node: ast.AST, seen: set[int]) -> bool:
+def _done(
+    script: Script,
+    store: ast.stmt,
+    stores: Sequence[ast.stmt],
+    stack: Stack,
+    node: ast.AST,
+    seen: set[int],
+) -> bool:
     """Whether one of ``stores`` was certainly carried out when the script comes to ``node``."""
     if id(store) in seen:
         return False
@@ -142,7 +188,9 @@ def _done(script: Script, store: ast.stmt, stores: Sequence[ast.stmt], stack: St
     place = _place_in(function, stack, node)
     if place is not None:
         return graph.one_dominates(stores, place)
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not graph.one_dominates(stores, None):
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not graph.one_dominates(
+        stores, None
+    ):
         return False
     if function.name == "__init__":
         return True  # ``self`` is there, and not from inside its __init__
@@ -155,7 +203,9 @@ def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None
     calls = [f for f in stack if isinstance(f, CallFrame)]
     start = -1
     if not isinstance(function, ast.Module):
-        start = next((n for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is function), -2)
+        start = next(
+            (n for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is function), -2
+        )
     if start == -2:
         return None
     here = next((f.node for f in calls[start + 1 :] if function_of(f.node) is function), None)
@@ -165,7 +215,9 @@ def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None
 
 
 # ------------------------------------------------------------------------------------------------ plain values
-def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[Stack], stacks: Iterable[Stack]) -> str:
+def number_in(
+    script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[Stack], stacks: Iterable[Stack]
+) -> str:
     """What to write for a number (``args.accum``) just before ``place``; ``ways`` lead there, ``stacks`` to ``expr``. Raises :class:`Refusal`."""
     ways, stacks = list(ways), list(stacks)
     root = expr
@@ -186,19 +238,33 @@ def number_in(script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[St
                 return known[id(here)] + rest
             if name := _name_of(script, script.values(root), place):
                 return name + rest
-    if isinstance(expr, ast.Name) and is_parameter(there, expr.id) and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id)):
+    if (
+        isinstance(expr, ast.Name)
+        and is_parameter(there, expr.id)
+        and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id))
+    ):
         frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
-        given = {id(g.expr): g.expr for f in frames if (g := f.given.get(expr.id)) is not None and g.expr is not None}
+        given = {
+            id(g.expr): g.expr
+            for f in frames
+            if (g := f.given.get(expr.id)) is not None and g.expr is not None
+        }
         if len(given) == 1 and all(expr.id in f.given for f in frames):
             return number_in(script, next(iter(given.values())), place, ways, stacks)
-    raise Refusal(f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}")
+    raise Refusal(
+        f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}"
+    )
 
 
 def _means_the_same(script: Script, name: ast.Name, place: ast.stmt) -> bool:
     """Whether a name stands for the same variable right before ``place``, and has a value there."""
     variables, here = variables_of(place), function_of(place)
     variable = variables.find(name.id, here)
-    if variable is None or source_of(place) is not source_of(name) or variable != variables.of(name):
+    if (
+        variable is None
+        or source_of(place) is not source_of(name)
+        or variable != variables.of(name)
+    ):
         return False
     if variable.scope is not here:
         return isinstance(variable.scope, ast.Module)

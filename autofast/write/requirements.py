@@ -9,7 +9,15 @@ from pathlib import Path
 
 from autofast.model.script import Script
 
-FILES = ("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.cfg", "setup.py", "environment*.y*ml", "Pipfile")
+FILES = (
+    "requirements*.txt",
+    "requirements/*.txt",
+    "pyproject.toml",
+    "setup.cfg",
+    "setup.py",
+    "environment*.y*ml",
+    "Pipfile",
+)
 REQUIREMENT = (
     r"""(?<![\w./-])%s(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""  # torch, pytorch =, "torch[x]", torch = "
     r"""((?:(?:[<>=!~^]=?=?)\s*v?\d[\d.]*[\w.*+]*\s*,?\s*)+)"""  # >=2.1,<3
@@ -20,7 +28,14 @@ SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 def rules_out(script: Script, version: tuple[int, int], package: str = "torch") -> str:
     """Where the project says that its torch (or ``package``) is older than ``version``; empty where it does not."""
     found = _limits(_folders(script), package)
-    return next((f"{place} asks for {package} {spec}" for place, spec, limit in found if _below(limit, version)), "")
+    return next(
+        (
+            f"{place} asks for {package} {spec}"
+            for place, spec, limit in found
+            if _below(limit, version)
+        ),
+        "",
+    )
 
 
 def at_least(script: Script, version: tuple[int, int], package: str = "torch") -> bool:
@@ -34,17 +49,31 @@ def _folders(script: Script) -> tuple[Path, ...]:
     return tuple(script.entry.path.parents[:depth])
 
 
-Limit = tuple[tuple[int, ...], bool]  # the newest version that is allowed, and whether it is allowed itself
+Limit = tuple[
+    tuple[int, ...], bool
+]  # the newest version that is allowed, and whether it is allowed itself
 
 
 @lru_cache(maxsize=64)
 def _limits(folders: tuple[Path, ...], package: str) -> tuple[tuple[str, str, Limit | None], ...]:
     return tuple(
-        _found(folders, re.compile(REQUIREMENT % ("(?:py)?torch" if package == "torch" else re.escape(package).replace("\\-", "[-_]"))))
+        _found(
+            folders,
+            re.compile(
+                REQUIREMENT
+                % (
+                    "(?:py)?torch"
+                    if package == "torch"
+                    else re.escape(package).replace("\\-", "[-_]")
+                )
+            ),
+        )
     )
 
 
-def _found(folders: tuple[Path, ...], requirement: re.Pattern[str]) -> Iterator[tuple[str, str, Limit | None]]:
+def _found(
+    folders: tuple[Path, ...], requirement: re.Pattern[str]
+) -> Iterator[tuple[str, str, Limit | None]]:
     for folder in folders:
         for pattern in FILES:
             for path in sorted(folder.glob(pattern)):
@@ -67,7 +96,9 @@ def _limit(spec: str) -> Limit | None:
         elif sign == "<":
             limits.append((version, False))
         elif sign == "~=":
-            limits.append(((*version[:-2], version[-2] + 1) if len(version) > 1 else (version[0] + 1,), False))
+            limits.append(
+                ((*version[:-2], version[-2] + 1) if len(version) > 1 else (version[0] + 1,), False)
+            )
         elif sign == "^":
             limits.append(((version[0] + 1,), False))
     return min(limits, default=None)
@@ -85,5 +116,7 @@ def _below(limit: Limit | None, version: tuple[int, int]) -> bool:
 
 def _lower(spec: str) -> tuple[int, ...]:
     """The oldest version that is allowed."""
-    bounds = [text for sign, text in SPECIFIER.findall(spec) if sign in (">=", "==", "~=", "^", "=")]
+    bounds = [
+        text for sign, text in SPECIFIER.findall(spec) if sign in (">=", "==", "~=", "^", "=")
+    ]
     return max((tuple(int(n) for n in text.split(".")) for text in bounds), default=(0,))

@@ -24,4 +24,6 @@ def is_share(function: ast.AST) -> bool:
         return False
     made = ast.parse(HELPER.format(name=function.name)).body[0]
     assert isinstance(made, ast.FunctionDef)
-    return ast.dump(made.args) == ast.dump(function.args) and list(map(ast.dump, made.body[1:])) == list(map(ast.dump, function.body[1:]))
+    return ast.dump(made.args) == ast.dump(function.args) and list(
+        map(ast.dump, made.body[1:])
+    ) == list(map(ast.dump, function.body[1:]))

@@ -15,7 +15,9 @@ from autofast.model.tensors import device_kinds, target_of
 from autofast.model.values import Ext, Given, Values, const
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})  # kinds of device that may be another accelerator
+NOT_CUDA = frozenset(
+    {"mps", "xpu", "hpu", "accel", "option", "?"}
+)  # kinds of device that may be another accelerator
 
 
 # ------------------------------------------------------------------------------------------------ names in a file
@@ -24,7 +26,9 @@ def torch_name(source: Source) -> str:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import) and isinstance(function_of(node), ast.Module):
             for alias in node.names:
-                if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
+                if alias.name == "torch" or (
+                    alias.name.startswith("torch.") and alias.asname is None
+                ):
                     return alias.asname or "torch"
     return ""
 
@@ -39,9 +43,14 @@ def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
 
 def _is_starred(source: Source) -> bool:
     """``torch`` is used, and nothing in the file binds it: it comes through ``from ... import *``."""
-    stars = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in source.tree.body)
+    stars = any(
+        isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
+        for n in source.tree.body
+    )
     uses = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == "torch"]
-    others = (getattr(n, field, "") for n in ast.walk(source.tree) for field in ("asname", "arg", "name"))
+    others = (
+        getattr(n, field, "") for n in ast.walk(source.tree) for field in ("asname", "arg", "name")
+    )
     return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
 
 
@@ -53,24 +62,34 @@ def is_device_object(found: Values) -> bool:
 
 def requires_cuda(script: Script) -> bool:
     """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl or moves a model there."""
-    for site in script.log.of("torch.cuda.set_device", "torch.distributed.init_process_group", "move_model"):
+    for site in script.log.of(
+        "torch.cuda.set_device", "torch.distributed.init_process_group", "move_model"
+    ):
         for occurrence in site:
             if occurrence.args is None or not _certain(script, site.node, occurrence.stack):
                 continue
             if site.kind == "torch.cuda.set_device" or occurrence.data.get("kinds") == {"cuda"}:
                 return True
-            if site.kind == "torch.distributed.init_process_group" and const(occurrence.args.get(0, "backend")) == "nccl":
+            if (
+                site.kind == "torch.distributed.init_process_group"
+                and const(occurrence.args.get(0, "backend")) == "nccl"
+            ):
                 return True
     return False
 
 
 def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
     """Every run comes to this place: no condition or loop is around it, and no function ends early before it."""
-    if any(isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known) for f in stack):
+    if any(
+        isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known)
+        for f in stack
+    ):
         return False
     calls = [node, *(f.node for f in stack if isinstance(f, CallFrame))]
     flow = script.analysis(Flow)
-    return not any(flow.graph(call).leaving_before(call) for call in calls if isinstance(call, ast.Call))
+    return not any(
+        flow.graph(call).leaving_before(call) for call in calls if isinstance(call, ast.Call)
+    )
 
 
 def devices(script: Script) -> frozenset[str]:
@@ -78,7 +97,9 @@ def devices(script: Script) -> frozenset[str]:
     kinds: set[str] = set()
     for site in script.log.of("move", "move_model"):
         for occurrence in site:
-            how = occurrence.data.get("how", getattr(getattr(site.node, "func", None), "attr", "to"))
+            how = occurrence.data.get(
+                "how", getattr(getattr(site.node, "func", None), "attr", "to")
+            )
             if how == "type":
                 kinds |= {"cuda"} & occurrence.data["kinds"]
             elif how in ("to", "cuda", "xpu") and occurrence.args is not None:
@@ -86,7 +107,9 @@ def devices(script: Script) -> frozenset[str]:
     for site in script.calls("torch.device", "torch.set_default_device"):
         for occurrence in site:
             if occurrence.args is not None:
-                kinds |= device_kinds(occurrence.args.get(0, "device") | occurrence.args.get(0, "type"))
+                kinds |= device_kinds(
+                    occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
+                )
     if script.calls("torch.accelerator.current_accelerator"):
         kinds.add("accel")
     if script.calls("torch.cuda.set_device", "torch.set_default_tensor_type"):
@@ -124,9 +147,17 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> int:
         if VISIBLE not in source.text:
             continue
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Constant) and node.value == VISIBLE and isinstance(getattr(parent_of(node), "ctx", None), ast.Store):
+            if (
+                isinstance(node, ast.Constant)
+                and node.value == VISIBLE
+                and isinstance(getattr(parent_of(node), "ctx", None), ast.Store)
+            ):
                 same = function_of(node) is function_of(place)
-                if script.analysis(Flow).graph(place).may_follow(node, place) if same else not isinstance(function_of(node), ast.Module):
+                if (
+                    script.analysis(Flow).graph(place).may_follow(node, place)
+                    if same
+                    else not isinstance(function_of(node), ast.Module)
+                ):
                     return node.lineno
     return 0
 

@@ -35,7 +35,10 @@ GUARD = """\
 UNGUARDED = "other workers would begin by running this script again"
 UNSEEN = "other workers would not have what this script sets in variables of its modules"
 UNPICKLABLE = "other workers would need to pickle what cannot be pickled"
-MOST = {"cuda": 8, "cpu": 2}  # on a machine that also trains on its cores, more workers would only take them away
+MOST = {
+    "cuda": 8,
+    "cpu": 2,
+}  # on a machine that also trains on its cores, more workers would only take them away
 
 
 @dataclass(frozen=True)
@@ -55,18 +58,27 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
         mp, more = module_in(source, "multiprocessing")
         guard, imports = GUARD.format(mp=mp, why=why), (*imports, *more)
     most = MOST[options.target]
-    for node in source.tree.body:  # it is there already: another rule, or an earlier run, has put it there
+    for (
+        node
+    ) in source.tree.body:  # it is there already: another rule, or an earlier run, has put it there
         if isinstance(node, ast.FunctionDef) and node.name.startswith(HELPER):
             for cap in MOST.values():
-                if ast.dump(node) == ast.dump(ast.parse(BODY.format(name=node.name, os=os, guard=guard, most=cap)).body[0]):
+                if ast.dump(node) == ast.dump(
+                    ast.parse(BODY.format(name=node.name, os=os, guard=guard, most=cap)).body[0]
+                ):
                     return Helped(f"{node.name}()", ())
     name = source.fresh(HELPER)
-    return Helped(f"{name}()", (*imports, Helper(source, name, BODY.format(name=name, os=os, guard=guard, most=most))))
+    return Helped(
+        f"{name}()",
+        (*imports, Helper(source, name, BODY.format(name=name, os=os, guard=guard, most=most))),
+    )
 
 
 def is_helper(script: Script, call: ast.AST) -> bool:
     """A call of the helper that an earlier run has put into the script."""
-    return isinstance(call, ast.Call) and any(isinstance(t, Func) and t.name.startswith(HELPER) for t in script.values(call.func))
+    return isinstance(call, ast.Call) and any(
+        isinstance(t, Func) and t.name.startswith(HELPER) for t in script.values(call.func)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ start methods
@@ -75,7 +87,9 @@ def _fork_only(script: Script) -> str:
     if any(not loader.guarded for loader in script.loaders if loader.uses) or not script.guarded:
         return UNGUARDED
     if script.entry.path.suffix == ".ipynb":
-        return UNPICKLABLE  # a class that is defined in a cell cannot be imported by another process
+        return (
+            UNPICKLABLE  # a class that is defined in a cell cannot be imported by another process
+        )
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
     if any(unseen(script, loader) for loader in script.loaders if loader.uses):
@@ -96,7 +110,9 @@ def _is_local(thing: Thing) -> bool:
     node = thing.node if isinstance(thing, (Func, Cls)) else None
     if isinstance(thing, Inst):
         node = thing.cls.node
-    return isinstance(node, ast.Lambda) or (node is not None and not isinstance(function_of(node), ast.Module))
+    return isinstance(node, ast.Lambda) or (
+        node is not None and not isinstance(function_of(node), ast.Module)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ reasons against

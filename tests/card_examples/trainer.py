@@ -10,7 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 class Net(LightningModule):
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 6 * 6, 3))
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 6 * 6, 3)
+        )
 
     def training_step(self, batch, batch_idx):
         images, labels = batch

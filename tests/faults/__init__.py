@@ -32,7 +32,9 @@ class Case:
         text = self.path.read_text()
         for old, new in self.edits:
             if text.count(old) != 1:
-                raise ValueError(f"{self.name}: {old!r} occurs {text.count(old)} times in {self.path.name}")
+                raise ValueError(
+                    f"{self.name}: {old!r} occurs {text.count(old)} times in {self.path.name}"
+                )
             text = text.replace(old, new)
         return text
 
@@ -48,7 +50,13 @@ _RULES = {
 
 
 def fault(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, {"half": "rounding", "half and sampling": "sampling"}.get(effect, effect), edits, rules=_RULES[effect])
+    return Case(
+        name,
+        base,
+        {"half": "rounding", "half and sampling": "sampling"}.get(effect, effect),
+        edits,
+        rules=_RULES[effect],
+    )
 
 
 def sound(name: str, base: str, effect: str, *edits: tuple[str, str]) -> Case:

@@ -18,7 +18,9 @@ def make_data(count=210):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.body = nn.Sequential(
+            nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()
+        )
         self.head = nn.Linear(32, 3)
 
     def forward(self, x):
@@ -65,7 +67,9 @@ def main():
         loss = train(model, train_loader, criterion, optimizer)
         test_loss, accuracy = evaluate(model, test_loader, criterion)
         scheduler.step()
-        print(f"epoch {epoch}: train loss {loss:.4f}, test loss {test_loss:.4f}, accuracy {accuracy:.3f}")
+        print(
+            f"epoch {epoch}: train loss {loss:.4f}, test loss {test_loss:.4f}, accuracy {accuracy:.3f}"
+        )
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "last.pt")
 
 

@@ -9,15 +9,25 @@ torch.manual_seed(6)
 
 
 def block(inner, outer, **more):
-    return nn.Sequential(nn.Conv2d(inner, outer, 3, padding=1, **more), nn.InstanceNorm2d(outer, affine=True), nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(inner, outer, 3, padding=1, **more),
+        nn.InstanceNorm2d(outer, affine=True),
+        nn.ReLU(),
+    )
 
 
 def main():
     images = torch.tanh(torch.randn(96, 3, 8, 8).cumsum(2) / 3)
     loader = DataLoader(TensorDataset(images), batch_size=8, shuffle=True)
-    generator = nn.Sequential(block(3, 16), block(16, 16), nn.Conv2d(16, 3, 3, padding=1), nn.Tanh())
+    generator = nn.Sequential(
+        block(3, 16), block(16, 16), nn.Conv2d(16, 3, 3, padding=1), nn.Tanh()
+    )
     critic = nn.Sequential(
-        nn.Conv2d(3, 16, 4, 2, 1), nn.LeakyReLU(0.01), nn.Conv2d(16, 32, 4, 2, 1), nn.LeakyReLU(0.01), nn.Conv2d(32, 1, 2)
+        nn.Conv2d(3, 16, 4, 2, 1),
+        nn.LeakyReLU(0.01),
+        nn.Conv2d(16, 32, 4, 2, 1),
+        nn.LeakyReLU(0.01),
+        nn.Conv2d(32, 1, 2),
     )
     one = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
     two = torch.optim.Adam(critic.parameters(), lr=1e-3, betas=(0.5, 0.999))

@@ -11,7 +11,9 @@ def main():
     x = torch.randn(256, 10)
     y = torch.tanh(x @ torch.randn(10, 1)) + 0.05 * torch.randn(256, 1)
     loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)
-    model = nn.Sequential(nn.Linear(10, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+    model = nn.Sequential(
+        nn.Linear(10, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     for epoch in range(5):

@@ -38,7 +38,9 @@ def main():
     teacher = copy.deepcopy(student).eval()
     head = list(student.head.parameters())
     body = [p for n, p in student.named_parameters() if not n.startswith("head")]
-    optimizer = torch.optim.SGD([{"params": body, "lr": 0.05}, {"params": head, "lr": 0.2}], momentum=0.9)
+    optimizer = torch.optim.SGD(
+        [{"params": body, "lr": 0.05}, {"params": head, "lr": 0.2}], momentum=0.9
+    )
     for epoch in range(5):
         loader = DataLoader(data, batch_size=16, shuffle=True)
         running = 0.0

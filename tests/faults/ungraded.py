@@ -22,7 +22,10 @@ def accuracy(model, test):
 
 
 def main():
-    train, test = DataLoader(data(128), batch_size=16, shuffle=True), DataLoader(data(40), batch_size=16)
+    train, test = (
+        DataLoader(data(128), batch_size=16, shuffle=True),
+        DataLoader(data(40), batch_size=16),
+    )
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for epoch in range(4):

@@ -31,7 +31,9 @@ class Scaled(torch.autograd.Function):
         return grad * SCALE
 
 
-def initialize(models: Any, optimizers: Any = None, enabled: bool = True, opt_level: str = "O1", **_: Any) -> Any:
+def initialize(
+    models: Any, optimizers: Any = None, enabled: bool = True, opt_level: str = "O1", **_: Any
+) -> Any:
     assert opt_level == "O1" and enabled
     known.append(optimizers)
     return models if optimizers is None else (models, optimizers)
@@ -45,7 +47,11 @@ def master_params(optimizer: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def scale_loss(loss: Any, optimizers: Any, delay_unscale: bool = False) -> Iterator[Any]:
     assert known, "amp.initialize() was not called"
-    params = [p for o in (optimizers if isinstance(optimizers, list) else [optimizers]) for p in master_params(o)]
+    params = [
+        p
+        for o in (optimizers if isinstance(optimizers, list) else [optimizers])
+        for p in master_params(o)
+    ]
     kept = [None if p.grad is None else p.grad.clone() for p in params]
     for p in params:
         p.grad = None

@@ -8,7 +8,9 @@ import types
 import warnings
 
 folder = sys.argv[1]
-spec = importlib.util.spec_from_file_location("_autofast_probe", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+spec = importlib.util.spec_from_file_location(
+    "_autofast_probe", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+)
 sys.modules["_autofast_probe"] = importlib.util.module_from_spec(spec)
 from _autofast_probe import core, device, settings  # noqa: E402
 
@@ -46,7 +48,9 @@ seen = device.Device(probe)
 
 def wait():
     # As torch does it, from C++: attributed to the innermost line of Python.
-    warnings.warn("called a synchronizing CUDA operation (Triggered internally at ...)", stacklevel=2)
+    warnings.warn(
+        "called a synchronizing CUDA operation (Triggered internally at ...)", stacklevel=2
+    )
 
 
 for step in range(5):

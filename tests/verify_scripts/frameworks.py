@@ -29,7 +29,9 @@ if kind == "lightning":
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 0.1)
 
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    quiet = dict.fromkeys(
+        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+    )
     trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", **quiet)
     trainer.fit(Module(), DataLoader(data, 16, shuffle=True), DataLoader(held_out, 12))
 elif kind == "trainer":
@@ -51,13 +53,17 @@ elif kind == "trainer":
         "out", num_train_epochs=2, per_device_train_batch_size=16, per_device_eval_batch_size=12, use_cpu=True, report_to=[],
         save_strategy="no", eval_strategy="steps", eval_steps=3,
     )  # fmt: skip
-    transformers.Trainer(Model(), arguments, train_dataset=rows(data), eval_dataset=rows(held_out)).train()
+    transformers.Trainer(
+        Model(), arguments, train_dataset=rows(data), eval_dataset=rows(held_out)
+    ).train()
 else:
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
     model = nn.Linear(8, 4)
-    model, optimizer, loader = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1), DataLoader(data, 16, shuffle=True))
+    model, optimizer, loader = accelerator.prepare(
+        model, torch.optim.SGD(model.parameters(), 0.1), DataLoader(data, 16, shuffle=True)
+    )
     for _ in range(2):
         for x, y in loader:
             optimizer.zero_grad()

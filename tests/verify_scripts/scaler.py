@@ -8,7 +8,11 @@ from torch import nn
 kind, fused = sys.argv[1], "fused" in sys.argv
 model = nn.Linear(8, 4)
 optimizer = torch.optim.SGD(model.parameters(), 0.01, fused=fused)
-scaler = torch.cuda.amp.GradScaler() if kind == "off" else torch.amp.GradScaler("cpu", init_scale=2.0**15)
+scaler = (
+    torch.cuda.amp.GradScaler()
+    if kind == "off"
+    else torch.amp.GradScaler("cpu", init_scale=2.0**15)
+)
 for step in range(6):
     optimizer.zero_grad()
     output = model(torch.randn(4, 8))
@@ -24,7 +28,9 @@ for step in range(6):
         scaler.scale(loss).backward()
     if "unscale" in sys.argv:
         scaler.unscale_(optimizer)
-    gradients = [p.grad / (1 if "unscale" in sys.argv else scaler.get_scale()) for p in model.parameters()]
+    gradients = [
+        p.grad / (1 if "unscale" in sys.argv else scaler.get_scale()) for p in model.parameters()
+    ]
     print("norm", torch.cat([g.flatten() for g in gradients]).double().norm().item())
     scaler.step(optimizer)
     scaler.update()

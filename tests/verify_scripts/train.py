@@ -47,7 +47,11 @@ def main():
         random.seed(args.seed)
         np.random.seed(args.seed)
         torch.manual_seed(args.seed)
-    more = {"multiprocessing_context": args.context, "persistent_workers": args.persistent} if args.workers else {}
+    more = (
+        {"multiprocessing_context": args.context, "persistent_workers": args.persistent}
+        if args.workers
+        else {}
+    )
     train = DataLoader(Points(56), 16, shuffle=True, num_workers=args.workers, **more)
     test = DataLoader(Points(20), 8)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2))

@@ -81,7 +81,9 @@ elif kind == "nested":
     for _ in range(3):
         from torch.utils.checkpoint import checkpoint
 
-        nn.functional.mse_loss(checkpoint(model, x.requires_grad_(), use_reentrant=True), y).backward()  # calls backward inside backward
+        nn.functional.mse_loss(
+            checkpoint(model, x.requires_grad_(), use_reentrant=True), y
+        ).backward()  # calls backward inside backward
         optimizer.step()
         optimizer.zero_grad()
 elif kind == "functional":

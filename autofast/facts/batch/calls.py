@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.batch.losses_of_torch import ELEMENTWISE, FACTORIES, LIKE, PLAIN_METHODS, REGROUPING, Loss
-from autofast.facts.batch.samples import ROWS, Activation, Kind, Shape, Shapes, skipped, unknown, weighted, words
+from autofast.facts.batch.losses_of_torch import (
+    ELEMENTWISE,
+    FACTORIES,
+    LIKE,
+    PLAIN_METHODS,
+    REGROUPING,
+    Loss,
+)
+from autofast.facts.batch.samples import (
+    ROWS,
+    Activation,
+    Kind,
+    Shape,
+    Shapes,
+    skipped,
+    unknown,
+    weighted,
+    words,
+)
 from autofast.model.values import Ext, Tensor, const
 from autofast.rule import Refusal, at
 
@@ -21,23 +38,40 @@ class TorchCalls(Shapes):
         if not isinstance(func, ast.Attribute):
             raise unknown(expr)
         kind, name = self.shape(func.value, run), func.attr
-        if name == "size" and kind in ROWS and len(expr.args) == 1 and const(self.script.values(expr.args[0])) == 0:
+        if (
+            name == "size"
+            and kind in ROWS
+            and len(expr.args) == 1
+            and const(self.script.values(expr.args[0])) == 0
+        ):
             return Kind.SIZE
         if isinstance(kind, tuple):
             raise unknown(expr)
-        if kind is Kind.FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], run):
+        if kind is Kind.FREE and self._all_free(
+            [*expr.args, *(k.value for k in expr.keywords)], run
+        ):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
             return kind
         if kind in ROWS:
             return self._on_rows(name, kind, expr.args, expr, run)
-        if kind in (Kind.MEAN, Kind.SUM) and name in ("to", "cuda", "cpu", "float", "double", "contiguous", "squeeze"):
+        if kind in (Kind.MEAN, Kind.SUM) and name in (
+            "to",
+            "cuda",
+            "cpu",
+            "float",
+            "double",
+            "contiguous",
+            "squeeze",
+        ):
             return kind
         if kind is Kind.MEAN and name == "mean" and not expr.args and not expr.keywords:
             return kind
         raise unknown(expr)
 
-    def _on_rows(self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation) -> Shape:
+    def _on_rows(
+        self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation
+    ) -> Shape:
         """A method or function of torch on rows; ``args`` are the arguments after the tensor."""
         if name in ("mean", "sum"):
             dims = self._dims(args, expr)
@@ -52,7 +86,20 @@ class TorchCalls(Shapes):
             for other in (*args, *(k.value for k in expr.keywords)):
                 self._only_free_or(other, kind, run, expr)
             return kind
-        if name in ("norm", "std", "var", "max", "min", "amax", "amin", "argmax", "prod", "logsumexp", "softmax", "log_softmax"):
+        if name in (
+            "norm",
+            "std",
+            "var",
+            "max",
+            "min",
+            "amax",
+            "amin",
+            "argmax",
+            "prod",
+            "logsumexp",
+            "softmax",
+            "log_softmax",
+        ):
             dims = self._dims(args[1:] if name == "norm" and args else args, expr)
             if dims is None:
                 raise unknown(expr)
@@ -66,13 +113,22 @@ class TorchCalls(Shapes):
             if isinstance(other, ast.Constant):
                 return
             raise unknown(where)
-        if any(isinstance(t, Tensor) for t in self.script.values(other)) and self.shape(other, run) not in (Kind.ROWS, kind):
+        if any(isinstance(t, Tensor) for t in self.script.values(other)) and self.shape(
+            other, run
+        ) not in (Kind.ROWS, kind):
             raise unknown(where)
 
     def _dims(self, args: list[ast.expr], expr: ast.Call) -> list[int] | None:
         """The dimensions that a reduction is along; None for all."""
-        given = args[0] if args else next((k.value for k in expr.keywords if k.arg in ("dim", "axis")), None)
-        if any(k.arg not in ("dim", "axis", "keepdim", "p", "unbiased", "correction", "dtype") for k in expr.keywords):
+        given = (
+            args[0]
+            if args
+            else next((k.value for k in expr.keywords if k.arg in ("dim", "axis")), None)
+        )
+        if any(
+            k.arg not in ("dim", "axis", "keepdim", "p", "unbiased", "correction", "dtype")
+            for k in expr.keywords
+        ):
             raise unknown(expr)
         if given is None:
             return None
@@ -94,7 +150,9 @@ class TorchCalls(Shapes):
             raise Refusal(f"`{words(expr)}` on {at(expr)} goes over the samples of the batch")
         return kind
 
-    def _regrouped(self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation) -> Shape:
+    def _regrouped(
+        self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation
+    ) -> Shape:
         """``view``, ``permute`` and the like: the first dimension has to stay that of the samples."""
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
             raise unknown(expr)
@@ -104,7 +162,9 @@ class TorchCalls(Shapes):
         first = const(self.script.values(given[0])) if given else ...
         if name in ("view", "reshape"):
             if not given or not (first == -1 or self._is_size(given[0], run)):
-                raise Refusal(f"whether `{words(expr)}` on {at(expr)} keeps the samples apart is not known")
+                raise Refusal(
+                    f"whether `{words(expr)}` on {at(expr)} keeps the samples apart is not known"
+                )
             return kind
         if name == "flatten":
             return kind
@@ -135,7 +195,9 @@ class TorchCalls(Shapes):
         """A function of torch."""
         short = name.rsplit(".", 1)[-1]
         if name.startswith("builtins."):
-            if short in ("float", "int", "range", "max", "min", "abs", "round") and self._all_free(expr.args, run):
+            if short in ("float", "int", "range", "max", "min", "abs", "round") and self._all_free(
+                expr.args, run
+            ):
                 return Kind.FREE
             if short == "sum" and len(expr.args) == 1:
                 kind = self.shape(expr.args[0], run)
@@ -157,14 +219,24 @@ class TorchCalls(Shapes):
         if short in LIKE and expr.args and self.shape(expr.args[0], run) in ROWS:
             return Kind.ROWS
         if short in FACTORIES and expr.args:
-            given = expr.args[0].elts[0] if isinstance(expr.args[0], (ast.Tuple, ast.List)) and expr.args[0].elts else expr.args[0]
+            given = (
+                expr.args[0].elts[0]
+                if isinstance(expr.args[0], (ast.Tuple, ast.List)) and expr.args[0].elts
+                else expr.args[0]
+            )
             if short == "randint":
                 sizes = [a for a in expr.args if isinstance(a, (ast.Tuple, ast.List)) and a.elts]
                 given = sizes[0].elts[0] if sizes else given
             if self._is_size(given, run):
                 return Kind.ROWS
-            raise Refusal(f"`{words(expr)}` on {at(expr)} is not known to have a value for each sample")
-        if short in ("cat", "concat") and expr.args and isinstance(expr.args[0], (ast.Tuple, ast.List)):
+            raise Refusal(
+                f"`{words(expr)}` on {at(expr)} is not known to have a value for each sample"
+            )
+        if (
+            short in ("cat", "concat")
+            and expr.args
+            and isinstance(expr.args[0], (ast.Tuple, ast.List))
+        ):
             dims = self._dims(expr.args[1:], expr)
             kinds = [self.shape(e, run) for e in expr.args[0].elts]
             if dims and 0 not in dims and all(k in ROWS for k in kinds):
@@ -172,7 +244,9 @@ class TorchCalls(Shapes):
         if not expr.args:
             raise unknown(expr)
         kind = self.shape(expr.args[0], run)
-        if kind is Kind.FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], run):
+        if kind is Kind.FREE and self._all_free(
+            [*expr.args, *(k.value for k in expr.keywords)], run
+        ):
             return Kind.FREE
         if isinstance(kind, Kind) and kind in ROWS:
             if short in ("normalize", "cosine_similarity", "pairwise_distance"):
@@ -190,14 +264,18 @@ class TorchCalls(Shapes):
         plain = len(expr.args) == count and all(k.arg in ("dim", "p", "eps") for k in expr.keywords)
         if not plain or not all(k in (Kind.ROWS, Kind.OPAQUE) for k in others):
             raise unknown(expr)
-        if dim is not None and not (isinstance(along := const(self.script.values(dim)), int) and along != 0):
+        if dim is not None and not (
+            isinstance(along := const(self.script.values(dim)), int) and along != 0
+        ):
             raise unknown(expr)
         return Kind.OPAQUE if Kind.OPAQUE in (kind, *others) else kind
 
     def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
         """A loss of torch."""
         reduction: object = "mean"
-        old: dict[str, object] = {}  # what went before ``reduction``, and goes before it where it is given
+        old: dict[
+            str, object
+        ] = {}  # what went before ``reduction``, and goes before it where it is given
         options = list(expr.keywords)
         positional = list(expr.args)
         if made is not None:
@@ -229,15 +307,25 @@ class TorchCalls(Shapes):
         if len(positional) != len(known.inputs):
             raise Refusal(f"the arguments of the loss on {at(expr)} are more than its inputs")
         if known.skips and (place := skipped(self.script)) is not None:
-            raise Refusal(f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left")
+            raise Refusal(
+                f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left"
+            )
         for given_ in positional:
             kind = self.shape(given_, run)
             if isinstance(kind, tuple) or kind not in (*ROWS, Kind.FREE):
-                raise Refusal(f"what the loss on {at(expr)} compares is not a value for each sample (`{words(given_)}`)")
+                raise Refusal(
+                    f"what the loss on {at(expr)} compares is not a value for each sample (`{words(given_)}`)"
+                )
         if any(v is not None and not isinstance(v, bool) for v in old.values()):
             reduction = ...
         elif any(v is not None for v in old.values()):
-            reduction = "none" if old.get("reduce") is False else "sum" if old.get("size_average") is False else "mean"
+            reduction = (
+                "none"
+                if old.get("reduce") is False
+                else "sum"
+                if old.get("size_average") is False
+                else "mean"
+            )
         if reduction in ("mean", "batchmean"):
             return Kind.MEAN
         if reduction == "sum":

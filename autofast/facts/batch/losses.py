@@ -13,7 +13,17 @@ from dataclasses import replace
 
 from autofast.facts.batch.calls import TorchCalls
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
-from autofast.facts.batch.samples import ROWS, Activation, Kind, Shape, is_all, is_layer, joined, unknown, words
+from autofast.facts.batch.samples import (
+    ROWS,
+    Activation,
+    Kind,
+    Shape,
+    is_all,
+    is_layer,
+    joined,
+    unknown,
+    words,
+)
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.cfg import Function, loops_around
 from autofast.flow.defuse import Definition
@@ -24,7 +34,19 @@ from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
 from autofast.model.source import function_of, line_of, parent_of, statement_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Bound, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
+from autofast.model.values import (
+    Bound,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    const,
+)
 from autofast.rule import Refusal, at
 
 
@@ -35,7 +57,9 @@ class Losses(TorchCalls):
         super().__init__(script, whole)
         self.flow = script.analysis(Flow)
         self._open: set[int] = set()  # definitions whose value is being asked for
-        self._met: set[int] = set()  # those of them that were asked for again meanwhile: the answer holds inside them only
+        self._met: set[int] = (
+            set()
+        )  # those of them that were asked for again meanwhile: the answer holds inside them only
         self._calls: list[Function] = []
         self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 
@@ -43,7 +67,9 @@ class Losses(TorchCalls):
         """``MEAN``, ``SUM`` or ``FREE``; raises :class:`Refusal` for everything else."""
         kind = self.shape(expr, run)
         if isinstance(kind, tuple) or kind not in (Kind.MEAN, Kind.SUM, Kind.FREE):
-            raise Refusal(f"`{words(expr)}` on {at(expr)} is neither a mean nor a sum over the samples of the batch, as far as can be seen")
+            raise Refusal(
+                f"`{words(expr)}` on {at(expr)} is neither a mean nor a sum over the samples of the batch, as far as can be seen"
+            )
         return kind
 
     # ------------------------------------------------------------------------------------------------ expressions
@@ -61,7 +87,11 @@ class Losses(TorchCalls):
             self._met = met | inside
             if inside:
                 return _given(answer)
-            self._known[key] = (expr, run, answer)  # with its keys, whose ids are theirs as long as they live
+            self._known[key] = (
+                expr,
+                run,
+                answer,
+            )  # with its keys, whose ids are theirs as long as they live
         return _given(self._known[key][2])
 
     def _shape(self, expr: ast.expr, run: Activation) -> Shape:
@@ -108,7 +138,12 @@ class Losses(TorchCalls):
                 if not isinstance(kind, Kind) or kind not in (Kind.ROWS, Kind.FREE) or part.ifs:
                     raise unknown(expr)
                 local.update((n.id, kind) for n in ast.walk(part.target) if isinstance(n, ast.Name))
-            kinds = [self.shape(expr.value if isinstance(expr, ast.DictComp) else expr.elt, replace(run, local=local))]
+            kinds = [
+                self.shape(
+                    expr.value if isinstance(expr, ast.DictComp) else expr.elt,
+                    replace(run, local=local),
+                )
+            ]
         for kind in (Kind.ROWS, Kind.FREE):
             if kinds and all(k is kind for k in kinds):
                 return kind
@@ -142,14 +177,22 @@ class Losses(TorchCalls):
         if owner(expr) is not run.function:
             return []
         found = [
-            d for d in self.flow.reaching(expr) if d.is_parameter or self.script.reached(statement_of(d.node)) or d.statement is run.loop
+            d
+            for d in self.flow.reaching(expr)
+            if d.is_parameter
+            or self.script.reached(statement_of(d.node))
+            or d.statement is run.loop
         ]
         if run.loop is not None:
             here = [d for d in found if any(around is run.loop for around in loops_around(d.node))]
-            if here and (len(here) < len(found) or self.flow.definitions(expr).may_be_unbound(expr)):
+            if here and (
+                len(here) < len(found) or self.flow.definitions(expr).may_be_unbound(expr)
+            ):
                 raise Refusal(f"`{expr.id}` on {at(expr)} is carried from batch to batch")
             found = here
-        return sorted(found, key=lambda d: (line_of(d.node), getattr(d.node, "col_offset", 0)), reverse=True)
+        return sorted(
+            found, key=lambda d: (line_of(d.node), getattr(d.node, "col_offset", 0)), reverse=True
+        )
 
     def _from_outside(self, expr: ast.Name) -> Kind:
         if self._is_free(expr):
@@ -159,7 +202,11 @@ class Losses(TorchCalls):
     def _defined(self, definition: Definition, expr: ast.Name, run: Activation) -> Shape:
         node, statement = definition.node, definition.statement
         if statement is None:  # a parameter
-            return run.given[definition.name]() if definition.name in run.given else self._from_outside(expr)
+            return (
+                run.given[definition.name]()
+                if definition.name in run.given
+                else self._from_outside(expr)
+            )
         if not isinstance(node, ast.Name):
             raise unknown(expr)
         if isinstance(statement, ast.AugAssign) and statement.target is node:
@@ -175,24 +222,38 @@ class Losses(TorchCalls):
             raise unknown(node)
         if isinstance(parent_of(node), ast.NamedExpr):
             return self.shape(parent_of(node).value, run)  # type: ignore[union-attr]
-        if isinstance(statement, ast.AnnAssign) and statement.value is not None and statement.target is node:
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and statement.value is not None
+            and statement.target is node
+        ):
             return self.shape(statement.value, run)
         if isinstance(statement, ast.Assign):
             kind = self.shape(statement.value, run)
             for target in statement.targets:
                 if target is node:
                     return kind
-                if isinstance(target, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in target.elts):
+                if isinstance(target, (ast.Tuple, ast.List)) and not any(
+                    isinstance(e, ast.Starred) for e in target.elts
+                ):
                     for n, part in enumerate(target.elts):
                         if part is node:
                             return self._part(kind, n, node)
                         if isinstance(part, ast.Tuple) and any(x is node for x in part.elts):
-                            return self._part(self._part(kind, n, node), next(k for k, x in enumerate(part.elts) if x is node), node)
+                            return self._part(
+                                self._part(kind, n, node),
+                                next(k for k, x in enumerate(part.elts) if x is node),
+                                node,
+                            )
         if isinstance(statement, ast.For) and any(n is node for n in ast.walk(statement.target)):
             kind = self.shape(statement.iter, run)
             if isinstance(kind, tuple) and statement.target is node:
                 return joined(list(kind), node)
-            if kind is Kind.ROWS and isinstance(self._container(statement.iter), bool) and self._container(statement.iter):
+            if (
+                kind is Kind.ROWS
+                and isinstance(self._container(statement.iter), bool)
+                and self._container(statement.iter)
+            ):
                 return Kind.ROWS
         raise unknown(node)
 
@@ -214,38 +275,61 @@ class Losses(TorchCalls):
         kind = self.shape(expr.value, run)
         if expr.attr in ("data",) and kind in ROWS:
             return kind
-        if kind is Kind.OPAQUE and expr.attr in ("logits", "last_hidden_state", "sample", "pooler_output"):
+        if kind is Kind.OPAQUE and expr.attr in (
+            "logits",
+            "last_hidden_state",
+            "sample",
+            "pooler_output",
+        ):
             return kind
         raise unknown(expr)
 
     def _subscript(self, expr: ast.Subscript, run: Activation) -> Shape:
-        if isinstance(expr.value, ast.Attribute) and expr.value.attr == "shape" and const(self.script.values(expr.slice)) == 0:
+        if (
+            isinstance(expr.value, ast.Attribute)
+            and expr.value.attr == "shape"
+            and const(self.script.values(expr.slice)) == 0
+        ):
             if self.shape(expr.value.value, run) in ROWS:
                 return Kind.SIZE
         if self._is_free(expr):
             return Kind.FREE
         kind = self.shape(expr.value, run)
         if isinstance(kind, tuple):
-            index = const(self.script.values(expr.slice)) if not isinstance(expr.slice, ast.Constant) else expr.slice.value
+            index = (
+                const(self.script.values(expr.slice))
+                if not isinstance(expr.slice, ast.Constant)
+                else expr.slice.value
+            )
             if isinstance(index, int) and -len(kind) <= index < len(kind):
                 return kind[index]
             raise unknown(expr)
         if kind in (Kind.ROWS, Kind.OPAQUE):
-            if isinstance(expr.slice, ast.Constant) and (isinstance(expr.slice.value, str) or self._container(expr.value)):
+            if isinstance(expr.slice, ast.Constant) and (
+                isinstance(expr.slice.value, str) or self._container(expr.value)
+            ):
                 return kind
             if isinstance(expr.slice, ast.Tuple) and is_all(expr.slice.elts[0]):
                 rest = expr.slice.elts[1:]
                 if all(isinstance(r, (ast.Slice, ast.Constant, ast.UnaryOp)) for r in rest):
-                    return Kind.COLUMN if any(isinstance(r, ast.Constant) and r.value is None for r in rest) else kind
+                    return (
+                        Kind.COLUMN
+                        if any(isinstance(r, ast.Constant) and r.value is None for r in rest)
+                        else kind
+                    )
         raise unknown(expr)
 
     # ------------------------------------------------------------------------------------------------ arithmetic
     def _binary(self, expr: ast.BinOp, run: Activation) -> Shape:
-        return self._combined(expr.op, self.shape(expr.left, run), self.shape(expr.right, run), expr)
+        return self._combined(
+            expr.op, self.shape(expr.left, run), self.shape(expr.right, run), expr
+        )
 
     # ------------------------------------------------------------------------------------------------ calls
     def _call(self, expr: ast.Call, run: Activation) -> Shape:
-        if any(isinstance(a, ast.Starred) for a in expr.args) or any(k.arg is None for k in expr.keywords):
+        if any(isinstance(a, ast.Starred) for a in expr.args) or any(
+            k.arg is None for k in expr.keywords
+        ):
             if not self._is_model_given_rows(expr, run):
                 raise unknown(expr)
             return Kind.OPAQUE
@@ -254,9 +338,13 @@ class Losses(TorchCalls):
                 return Kind.SIZE
             raise unknown(expr)
         callees = self.script.values(expr.func)
-        if (made := self.script.values(expr)) and all(isinstance(t, Seq) and t.kind == "parameters" for t in made):
+        if (made := self.script.values(expr)) and all(
+            isinstance(t, Seq) and t.kind == "parameters" for t in made
+        ):
             return Kind.FREE
-        if callees and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees):
+        if callees and all(
+            isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees
+        ):
             return self._method(expr, run)
         kinds = {id(t): t for t in callees}
         if not kinds:
@@ -281,10 +369,15 @@ class Losses(TorchCalls):
     def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
         for given in (*expr.args, *(k.value for k in expr.keywords)):
             kind = self.shape(given, run)
-            if any(k not in (*ROWS, Kind.FREE, Kind.NONE, Kind.SIZE) for k in (kind if isinstance(kind, tuple) else (kind,))):
+            if any(
+                k not in (*ROWS, Kind.FREE, Kind.NONE, Kind.SIZE)
+                for k in (kind if isinstance(kind, tuple) else (kind,))
+            ):
                 raise unknown(given)
         if is_loss(callee) and not isinstance(callee, Inst):
-            raise Refusal(f"what the loss on {at(expr)} does with the samples of a batch is not known")
+            raise Refusal(
+                f"what the loss on {at(expr)} does with the samples of a batch is not known"
+            )
         if isinstance(callee, Ext):
             short = callee.name.rsplit(".", 1)[-1]
             if callee.name.startswith("torch.nn.") and short in LAYERS:
@@ -299,14 +392,20 @@ class Losses(TorchCalls):
             try:
                 return self._inline(forwards[0], expr, run)
             except Refusal:
-                if says_loss or callee.cls.external & {"torch.nn.modules.loss._Loss"} or is_loss(callee):
+                if (
+                    says_loss
+                    or callee.cls.external & {"torch.nn.modules.loss._Loss"}
+                    or is_loss(callee)
+                ):
                     raise
         return Kind.OPAQUE
 
     def _container_module(self, callee: Ext, expr: ast.Call) -> Shape:
         """Wrappers and containers: their layers decide, but these are not followed."""
         if any(t.loss for t in tensors_in(self.script.values(expr))):
-            raise Refusal(f"what the model on {at(expr)} does with the samples of a batch is not known")
+            raise Refusal(
+                f"what the model on {at(expr)} does with the samples of a batch is not known"
+            )
         if callee.name == "torch.nn.Sequential":
             layers = [t for g in callee.args.positional for t in g.values]
             if layers and not callee.args.named and all(is_layer(t) for t in layers):
@@ -322,7 +421,9 @@ class Losses(TorchCalls):
             or any(t.loss for t in tensors_in(self.script.values(expr)))
         ):
             return False
-        given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [k.value for k in expr.keywords]
+        given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [
+            k.value for k in expr.keywords
+        ]
         return all(self.shape(g, run) in (*ROWS, Kind.FREE, Kind.NONE) for g in given)
 
     def _inline(self, callee: Callee, expr: ast.Call, run: Activation) -> Shape:
@@ -331,7 +432,11 @@ class Losses(TorchCalls):
         spec, calls = function.args, self.script.analysis(CallGraph)
         if len(self._calls) > 12 or any(c is function for c in self._calls):
             raise unknown(expr)
-        if spec.vararg or spec.kwarg or len(expr.args) + callee.is_bound > len(spec.posonlyargs) + len(spec.args):
+        if (
+            spec.vararg
+            or spec.kwarg
+            or len(expr.args) + callee.is_bound > len(spec.posonlyargs) + len(spec.args)
+        ):
             raise unknown(expr)
         given: dict[str, Callable[[], Shape]] = {}
         for name, default in defaults(function).items():
@@ -342,7 +447,11 @@ class Losses(TorchCalls):
         inner = Activation(function, given)
         self._calls.append(function)
         try:
-            results = [r for r in calls.results(function) if isinstance(function, ast.Lambda) or self.script.reached(r)]
+            results = [
+                r
+                for r in calls.results(function)
+                if isinstance(function, ast.Lambda) or self.script.reached(r)
+            ]
             if not results:
                 raise unknown(expr)
             return joined([self.shape(r, inner) for r in results], expr)

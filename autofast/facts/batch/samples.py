@@ -65,10 +65,14 @@ class Shapes:
         found = self.script.values(expr)
         if found and all(isinstance(t, Num) for t in found):
             if isinstance(expr, ast.Name):
-                return expr.id not in source_of(expr).rebound and not any(t.synced for t in found if isinstance(t, Num))
+                return expr.id not in source_of(expr).rebound and not any(
+                    t.synced for t in found if isinstance(t, Num)
+                )
             return isinstance(expr, ast.Attribute) and not is_set_later(self.script, expr.attr)
         return bool(found) and all(
-            isinstance(t, (Const, Arg)) or (isinstance(t, Tensor) and bool(t.param) and not t.batch and not t.models) for t in found
+            isinstance(t, (Const, Arg))
+            or (isinstance(t, Tensor) and bool(t.param) and not t.batch and not t.models)
+            for t in found
         )
 
     def _all_free(self, given: list[ast.expr], run: Activation) -> bool:
@@ -91,7 +95,11 @@ class Shapes:
             return Kind.FREE
         if both <= {Kind.ROWS, Kind.FREE} and not isinstance(op, ast.MatMult):
             return Kind.ROWS
-        if both == {Kind.OPAQUE, Kind.ROWS} or both == {Kind.OPAQUE, Kind.FREE} or both == {Kind.OPAQUE}:
+        if (
+            both == {Kind.OPAQUE, Kind.ROWS}
+            or both == {Kind.OPAQUE, Kind.FREE}
+            or both == {Kind.OPAQUE}
+        ):
             if not isinstance(op, ast.MatMult):
                 return Kind.OPAQUE
         if both == {Kind.COLUMN, Kind.FREE} and not isinstance(op, ast.MatMult):
@@ -102,7 +110,9 @@ class Shapes:
             if both == {Kind.SUM}:
                 return Kind.SUM
             if both & {Kind.SUM} and both & {Kind.MEAN, Kind.FREE}:
-                raise Refusal(f"the loss on {at(where)} adds a sum over the samples and something that is none")
+                raise Refusal(
+                    f"the loss on {at(where)} adds a sum over the samples and something that is none"
+                )
         if isinstance(op, ast.Mult):
             if both in ({Kind.MEAN, Kind.FREE}, {Kind.SUM, Kind.FREE}):
                 return Kind.MEAN if Kind.MEAN in both else Kind.SUM
@@ -116,12 +126,16 @@ class Shapes:
             if (left, right) == (Kind.SUM, Kind.FREE):
                 if self.whole:
                     return Kind.SUM
-                raise Refusal(f"the sum on {at(where)} is divided by a number: whether that is the size of the batch is not known")
+                raise Refusal(
+                    f"the sum on {at(where)} is divided by a number: whether that is the size of the batch is not known"
+                )
         raise unknown(where)
 
 
 def unknown(node: ast.AST) -> Refusal:
-    return Refusal(f"how `{words(node)}` on {at(node)} depends on the samples of a batch is not known")
+    return Refusal(
+        f"how `{words(node)}` on {at(node)} depends on the samples of a batch is not known"
+    )
 
 
 def weighted(name: str, node: ast.AST) -> str:
@@ -160,7 +174,11 @@ def is_set_later(script: Script, attribute: str) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Store):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == attribute
+                and isinstance(node.ctx, ast.Store)
+            ):
                 if getattr(function_of(node), "name", "") != "__init__":
                     return True
     return False
@@ -181,10 +199,17 @@ def skipped(script: Script) -> ast.AST | None:
 
 
 def is_layer(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and thing.name.rsplit(".", 1)[-1] in LAYERS
+    return (
+        isinstance(thing, Ext)
+        and thing.name.startswith("torch.nn.")
+        and thing.name.rsplit(".", 1)[-1] in LAYERS
+    )
 
 
 def is_all(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Slice) and node.lower is None and node.upper is None and node.step is None) or (
-        isinstance(node, ast.Constant) and node.value is Ellipsis
-    )
+    return (
+        isinstance(node, ast.Slice)
+        and node.lower is None
+        and node.upper is None
+        and node.step is None
+    ) or (isinstance(node, ast.Constant) and node.value is Ellipsis)

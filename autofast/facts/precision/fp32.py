@@ -15,7 +15,17 @@ from autofast.model.values import Ref, Tensor, const
 FLAGS = re.compile(r"allow_tf32|fp32_precision|float32_matmul_precision|NVIDIA_TF32_OVERRIDE")
 
 
-SCIENCE = ("scipy.linalg", "scipy.integrate", "torchdiffeq", "gpytorch", "botorch", "torchode", "pyro", "open3d", "pytorch3d")
+SCIENCE = (
+    "scipy.linalg",
+    "scipy.integrate",
+    "torchdiffeq",
+    "gpytorch",
+    "botorch",
+    "torchode",
+    "pyro",
+    "open3d",
+    "pytorch3d",
+)
 
 
 def decided(script: Script) -> bool:
@@ -26,29 +36,45 @@ def decided(script: Script) -> bool:
 def needs_digits(script: Script) -> str:
     """What this script computes that wants more than TF32's 10 bits of mantissa; empty where nothing does."""
     for site in script.calls("torch.set_default_dtype"):
-        if any(isinstance(t, Ref) and dtype_of(t) in ("f64", "complex") for o in site if o.args is not None for t in o.args.get(0, "d")):
+        if any(
+            isinstance(t, Ref) and dtype_of(t) in ("f64", "complex")
+            for o in site
+            if o.args is not None
+            for t in o.args.get(0, "d")
+        ):
             return f"float64 is the default dtype (line {getattr(site.node, 'lineno', 0)}), which TF32 has no part in"
     for site in script.calls("torch.cdist"):
-        if any(not branches(o.stack) and (o.args is None or const(o.args.get(2, "p")) not in WITHOUT_PRODUCT) for o in site):
+        if any(
+            not branches(o.stack)
+            and (o.args is None or const(o.args.get(2, "p")) not in WITHOUT_PRODUCT)
+            for o in site
+        ):
             return f"line {getattr(site.node, 'lineno', 0)} computes distances by way of a matrix product (torch.cdist)"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"
     for step in script.steps:
         for backward in step.backwards:
-            if any(isinstance(t, Tensor) and t.dtype in ("f64", "complex") for t in backward.tensors):
+            if any(
+                isinstance(t, Tensor) and t.dtype in ("f64", "complex") for t in backward.tensors
+            ):
                 return f"the loss is float64 (line {backward.node.lineno}): this script wants its digits"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
         if kind.startswith(SCIENCE) or (root in ("torch", "") and short in ALGEBRA):
             line = getattr(site.node, "lineno", 0)
-            return (
-                f"{kind.lstrip('.')}() on line {line} of {source_of(site.node).rel} is linear algebra, where 10 bits of mantissa may not do"
-            )
+            return f"{kind.lstrip('.')}() on line {line} of {source_of(site.node).rel} is linear algebra, where 10 bits of mantissa may not do"
     return ""
 
 
-ALGEBRA = LINALG | {"inv", "cond", "matrix_rank", "tensorinv", "tensorsolve", "ldl_factor"}  # the reader drops "linalg." from names
+ALGEBRA = LINALG | {
+    "inv",
+    "cond",
+    "matrix_rank",
+    "tensorinv",
+    "tensorsolve",
+    "ldl_factor",
+}  # the reader drops "linalg." from names
 
 
 WITHOUT_PRODUCT = (0, 1, 0.0, 1.0, float("inf"))  # norms that torch.cdist computes from differences

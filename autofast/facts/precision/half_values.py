@@ -15,7 +15,19 @@ from autofast.flow.scopes import mentions, scope_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import function_of, parent_of, source_of, statement_of
-from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import (
+    Bound,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+)
 from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that were there in torch 2.0
@@ -88,7 +100,9 @@ NUMBERS = frozenset(
         "stride",
     ]
 )
-FACTS = frozenset(["shape", "ndim", "device", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"])
+FACTS = frozenset(
+    ["shape", "ndim", "device", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"]
+)
 MOVES = frozenset(  # what only moves, picks or copies values
     [
         "detach",
@@ -148,11 +162,29 @@ MOVES = frozenset(  # what only moves, picks or copies values
         "squeeze_",
     ]
 )
-WITH_INDICES = frozenset(["max", "min", "topk", "sort", "kthvalue", "mode", "median"])  # give values and indices
-LOOKS = frozenset(f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr"))
-PASSES = frozenset(f"builtins.{n}" for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next"))
+WITH_INDICES = frozenset(
+    ["max", "min", "topk", "sort", "kthvalue", "mode", "median"]
+)  # give values and indices
+LOOKS = frozenset(
+    f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr")
+)
+PASSES = frozenset(
+    f"builtins.{n}"
+    for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
+)
 RESULTS = frozenset(
-    ["data", "T", "mT", "values", "indices", "loss", "logits", "last_hidden_state", "pooler_output", "hidden_states"]
+    [
+        "data",
+        "T",
+        "mT",
+        "values",
+        "indices",
+        "loss",
+        "logits",
+        "last_hidden_state",
+        "pooler_output",
+        "hidden_states",
+    ]
 )  # attributes that hold tensors
 IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
 
@@ -189,8 +221,19 @@ class Half:
             case ast.Starred() | ast.Tuple() | ast.List() | ast.IfExp() | ast.NamedExpr() if not (
                 isinstance(parent, ast.IfExp) and parent.test is node
             ):
-                return (self._bind(parent.target, entered) if isinstance(parent, ast.NamedExpr) else "") or self._use(parent, entered)
-            case ast.Compare() | ast.Expr() | ast.If() | ast.While() | ast.Assert() | ast.BoolOp() | ast.IfExp() | ast.Delete():
+                return (
+                    self._bind(parent.target, entered) if isinstance(parent, ast.NamedExpr) else ""
+                ) or self._use(parent, entered)
+            case (
+                ast.Compare()
+                | ast.Expr()
+                | ast.If()
+                | ast.While()
+                | ast.Assert()
+                | ast.BoolOp()
+                | ast.IfExp()
+                | ast.Delete()
+            ):
                 return ""
             case ast.Assign():
                 targets = [_floats_of(t, node) for t in parent.targets]
@@ -209,7 +252,11 @@ class Half:
                 return self._argument(parent, node, entered)
             case ast.keyword():
                 call = parent_of(parent)
-                return self._argument(call, node, entered) if isinstance(call, ast.Call) else self._bad(node)
+                return (
+                    self._argument(call, node, entered)
+                    if isinstance(call, ast.Call)
+                    else self._bad(node)
+                )
             case ast.Return():
                 return self._returned(parent, entered)
         return self._bad(node)
@@ -238,7 +285,8 @@ class Half:
         """``t.to(torch.float32)``"""
         given = [*call.args, *(k.value for k in call.keywords)]
         return any(
-            isinstance(t, Ref) and t.name in ("torch.float", "torch.float32", "torch.float64", "torch.double")
+            isinstance(t, Ref)
+            and t.name in ("torch.float", "torch.float32", "torch.float64", "torch.double")
             for a in given
             for t in self.script.values(a)
         )
@@ -253,10 +301,17 @@ class Half:
         if not callees:
             return self._bad(node)
         if here and any(is_module(t) and not is_loss(t) for t in callees):
-            callees = frozenset(t for t in callees if not isinstance(t, Unknown))  # the same model, loaded from a file
-        return next((why for callee in callees if (why := self._callee(call, callee, node, here, entered))), "")
+            callees = frozenset(
+                t for t in callees if not isinstance(t, Unknown)
+            )  # the same model, loaded from a file
+        return next(
+            (why for callee in callees if (why := self._callee(call, callee, node, here, entered))),
+            "",
+        )
 
-    def _callee(self, call: ast.Call, callee: Thing, node: ast.AST, here: bool, entered: bool) -> str:
+    def _callee(
+        self, call: ast.Call, callee: Thing, node: ast.AST, here: bool, entered: bool
+    ) -> str:
         if isinstance(callee, Ref):
             return self._library(call, callee.name, node, here, entered)
         if isinstance(callee, (Func, Bound)):
@@ -264,7 +319,11 @@ class Half:
         if isinstance(callee, (Ext, Inst)) and is_loss(callee):
             name = callee.name if isinstance(callee, Ext) else ""
             return "" if here and name.rsplit(".", 1)[-1] in FP32_LOSSES else self._bad(node)
-        if isinstance(callee, Inst) and is_module(callee) and not self.networks.get(id(callee), True):
+        if (
+            isinstance(callee, Inst)
+            and is_module(callee)
+            and not self.networks.get(id(callee), True)
+        ):
             return self._parameters(call, callee, node, here)
         if isinstance(callee, (Ext, Inst)) and is_module(callee):
             return "" if here else self._bad(node)
@@ -278,20 +337,34 @@ class Half:
             return self._use(call, entered)
         if not name.startswith(IN_TORCH):
             return self._bad(node)
-        if short in NUMBERS or (here and short in FP32_LOSSES) or (here and self.cuda and autocast(short) == "fp32"):
+        if (
+            short in NUMBERS
+            or (here and short in FP32_LOSSES)
+            or (here and self.cuda and autocast(short) == "fp32")
+        ):
             return ""
         return self._use(call, entered) if short in MOVES else self._bad(node)
 
     def _parameters(self, call: ast.Call, callee: Thing, node: ast.AST, here: bool) -> str:
         """The uses of the parameters of project functions that get the value."""
-        found = [(c.function, p) for c in code_of(callee) for p in self.calls.given_to(call, c, node)]  # type: ignore[arg-type]
-        return next((why for function, name in found if (why := self._loads(function, name, here))), "" if found else self._bad(node))
+        found = [
+            (c.function, p)
+            for c in code_of(callee)
+            for p in self.calls.given_to(call, c, node)  # type: ignore[arg-type]
+        ]
+        return next(
+            (why for function, name in found if (why := self._loads(function, name, here))),
+            "" if found else self._bad(node),
+        )
 
     def _returned(self, node: ast.Return, entered: bool) -> str:
         """The uses of a function's result, at each of its calls."""
         func = function_of(node)
         calls = self.calls.sites(func) if not isinstance(func, ast.Module) else []
-        return next((why for call in calls if (why := self._use(call, False))), "" if calls else self._bad(node))
+        return next(
+            (why for call in calls if (why := self._use(call, False))),
+            "" if calls else self._bad(node),
+        )
 
     # ------------------------------------------------------------------------------------------------ names
     def _bind(self, target: ast.expr, entered: bool) -> str:
@@ -303,7 +376,11 @@ class Half:
             return self._bind(target.value, entered)
         if isinstance(target, ast.Attribute):
             return self._attribute_loads(target, entered)
-        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and not self._is_tensor(target.value):
+        if (
+            isinstance(target, ast.Subscript)
+            and isinstance(target.value, ast.Name)
+            and not self._is_tensor(target.value)
+        ):
             return self._loads(scope_of(target), target.value.id, entered)
         return self._bad(target)
 
@@ -313,27 +390,44 @@ class Half:
 
     def _loads(self, scope: ast.AST, name: str, entered: bool) -> str:
         """The uses of a variable, wherever it may hold a model's output."""
-        loads = (n for n in mentions(scope, name) if isinstance(n.ctx, ast.Load) and self.is_half(self.script.values(n)))
+        loads = (
+            n
+            for n in mentions(scope, name)
+            if isinstance(n.ctx, ast.Load) and self.is_half(self.script.values(n))
+        )
         return next((why for n in loads if (why := self._use(n, entered))), "")
 
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)
         for source in self.script.sources:
             for node in ast.walk(source.tree):
-                if isinstance(node, ast.Attribute) and node.attr == target.attr and isinstance(node.ctx, ast.Load):
-                    if self.script.values(node.value) & owners and self.is_half(self.script.values(node)):
+                if (
+                    isinstance(node, ast.Attribute)
+                    and node.attr == target.attr
+                    and isinstance(node.ctx, ast.Load)
+                ):
+                    if self.script.values(node.value) & owners and self.is_half(
+                        self.script.values(node)
+                    ):
                         if why := self._use(node, entered):
                             return why
         return ""
 
     def is_half(self, found: Values) -> bool:
         """Whether a value may be, or hold, a model's output that no fp32 loss has been made of."""
-        return any(isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int" for t in held(found))
+        return any(
+            isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int"
+            for t in held(found)
+        )
 
 
 def _floats_of(target: ast.expr, value: ast.AST) -> ast.expr:
     """``values`` in ``values, indices = t.topk(5)``."""
-    if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2 and isinstance(value, ast.Call):
+    if (
+        isinstance(target, (ast.Tuple, ast.List))
+        and len(target.elts) == 2
+        and isinstance(value, ast.Call)
+    ):
         return target.elts[0] if _name(value) in WITH_INDICES else target
     return target
 
@@ -349,12 +443,20 @@ def _is_index(node: ast.Subscript) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    return (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
 
 
 def is_network(model: Model) -> bool:
     """A module with layers of its own that multiply matrices; not a loss or a post-processing step in the form of a module."""
-    return any(not name.endswith("Loss") for name in model.layers) or not isinstance(model.thing, Inst)
+    return any(not name.endswith("Loss") for name in model.layers) or not isinstance(
+        model.thing, Inst
+    )
 
 
 def _short(node: ast.AST) -> str:

@@ -14,14 +14,34 @@ from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_optimi
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, line_of, source_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Const, Ext, Inst, Ref, Seq, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    Cls,
+    Const,
+    Ext,
+    Inst,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.read.recover.build import unwrapped
 
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
 FP16_MOST = 65504.0
 FP16_LEAST = 6e-8  # what is smaller becomes 0 in fp16
-SAMPLING = ("torch.nn.functional.grid_sample", "torch.nn.functional.affine_grid", "torch.grid_sampler", "torch.affine_grid_generator")
-BANNED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")  # an error under CUDA autocast
+SAMPLING = (
+    "torch.nn.functional.grid_sample",
+    "torch.nn.functional.affine_grid",
+    "torch.grid_sampler",
+    "torch.affine_grid_generator",
+)
+BANNED = (
+    "torch.nn.BCELoss",
+    "torch.nn.functional.binary_cross_entropy",
+)  # an error under CUDA autocast
 LINALG = frozenset(
     [
         "inverse",
@@ -133,7 +153,12 @@ def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> 
         name, node = next(iter(others.items()))
         return f"{FRAMEWORKS.get(name, name)} decides about precision here (line {getattr(node, 'lineno', 1)})"
     if sites := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
-        if any(_names_f64(o.args.get(0, "d") | o.args.get(0, "t")) for s in sites for o in s if o.args is not None):
+        if any(
+            _names_f64(o.args.get(0, "d") | o.args.get(0, "t"))
+            for s in sites
+            for o in s
+            if o.args is not None
+        ):
             return f"line {line_of(sites[0].node)} makes float64 the default"
     if target == "cuda" and not gpu:
         return "nothing in this script goes to a GPU"
@@ -165,7 +190,17 @@ def _names_f64(found: Values) -> bool:
 
 
 COMPLEX = frozenset(
-    ["complex32", "complex64", "complex128", "chalf", "cfloat", "cdouble", "view_as_complex", "polar", "ComplexFloatTensor"]
+    [
+        "complex32",
+        "complex64",
+        "complex128",
+        "chalf",
+        "cfloat",
+        "cdouble",
+        "view_as_complex",
+        "polar",
+        "ComplexFloatTensor",
+    ]
 )
 DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
 
@@ -173,7 +208,13 @@ DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
 def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
     """A word in the code of ``node`` that makes complex numbers."""
     for part in ast.walk(node):
-        name = part.attr if isinstance(part, ast.Attribute) else part.id if isinstance(part, ast.Name) else ""
+        name = (
+            part.attr
+            if isinstance(part, ast.Attribute)
+            else part.id
+            if isinstance(part, ast.Name)
+            else ""
+        )
         if isinstance(part, ast.Constant) and isinstance(part.value, complex):
             return part
         if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):
@@ -183,21 +224,37 @@ def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
 
 def _odd_parameter(script: Script) -> str:
     """A parameter that is complex or float64, in words."""
-    made = {id(s.node): s.node for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")}
+    made = {
+        id(s.node): s.node
+        for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+    }
     for source in script.sources:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and any(
-                k.arg == "requires_grad" and const(script.values(k.value)) is True for k in node.keywords
+                k.arg == "requires_grad" and const(script.values(k.value)) is True
+                for k in node.keywords
             ):
                 made[id(node)] = node
     for node in made.values():
         parts = [node, *_assigned(script, node)]
-        words = {p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "") for n in parts for p in ast.walk(n)}
-        given = tensors_in(script.values(node), *(script.values(a) for a in getattr(node, "args", ())))
-        if any(t.dtype == "complex" for t in given) or any(complex_in(script, p) is not None for p in parts):
+        words = {
+            p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "")
+            for n in parts
+            for p in ast.walk(n)
+        }
+        given = tensors_in(
+            script.values(node), *(script.values(a) for a in getattr(node, "args", ()))
+        )
+        if any(t.dtype == "complex" for t in given) or any(
+            complex_in(script, p) is not None for p in parts
+        ):
             return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is complex, which autocast and GradScaler do not take"
         single = words & {"float", "float32"}
-        if any(t.dtype == "f64" for t in given) or (words & DOUBLE and not single) or ("from_numpy" in words and not single):
+        if (
+            any(t.dtype == "f64" for t in given)
+            or (words & DOUBLE and not single)
+            or ("from_numpy" in words and not single)
+        ):
             return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is, or may be, float64 by choice"
     for optimizer in script.optimizers:
         for tensor in tensors_in(optimizer.args.get(0, "params")):
@@ -209,7 +266,9 @@ def _odd_parameter(script: Script) -> str:
 def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
     """What the variables in a call may have been set to."""
     names = (n for a in getattr(call, "args", ()) for n in ast.walk(a) if isinstance(n, ast.Name))
-    yield from (d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None)
+    yield from (
+        d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None
+    )
 
 
 def _shares_model(script: Script) -> bool:
@@ -217,9 +276,18 @@ def _shares_model(script: Script) -> bool:
 
 
 def _sparse(script: Script) -> Iterator[Site]:
-    yield from (s for (kind, _), s in script.log._sites.items() if kind.startswith(("torch.sparse", "torch.to_sparse", "torch_sparse.")))
+    yield from (
+        s
+        for (kind, _), s in script.log._sites.items()
+        if kind.startswith(("torch.sparse", "torch.to_sparse", "torch_sparse."))
+    )
     yield from script.calls(
-        "torch.spmm", "torch.hspmm", "torch.sspaddmm", "torch.sparse_coo_tensor", "torch.sparse_csr_tensor", "torch.sparse.FloatTensor"
+        "torch.spmm",
+        "torch.hspmm",
+        "torch.sspaddmm",
+        "torch.sparse_coo_tensor",
+        "torch.sparse_csr_tensor",
+        "torch.sparse.FloatTensor",
     )
     yield from script.methods("to_sparse", "to_sparse_csr", "to_sparse_coo")
 
@@ -242,7 +310,9 @@ class Code:
         todo: list[ast.AST] = list(self.statements)
         for model in self.models:
             for cls in model.classes:
-                forwards = [s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "forward"]
+                forwards = [
+                    s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "forward"
+                ]
                 found.update((id(f), f) for f in forwards)
                 todo += forwards
         calls = self.script.analysis(CallGraph)
@@ -261,12 +331,29 @@ class Code:
         for node in (n for p in self.parts for n in ast.walk(p)):
             if isinstance(node, ast.expr) and is_autocast(self.script.values(node)):
                 return True
-        around = [o.stack for s in self.script.log.of("forward") for o in s if happens_in(o, s.node, self.here)]
-        return any(isinstance(f, WithFrame) and any(is_autocast(v) or _may_be(v) for _, v in f.contexts) for stack in around for f in stack)
+        around = [
+            o.stack
+            for s in self.script.log.of("forward")
+            for o in s
+            if happens_in(o, s.node, self.here)
+        ]
+        return any(
+            isinstance(f, WithFrame) and any(is_autocast(v) or _may_be(v) for _, v in f.contexts)
+            for stack in around
+            for f in stack
+        )
 
     def against(self) -> str:
         """Why it cannot run under autocast; empty where nothing speaks against."""
-        for check in (self._losses, self._dtypes, self._structure, self.custom_function, self._foreign, self._writes, self._size):
+        for check in (
+            self._losses,
+            self._dtypes,
+            self._structure,
+            self.custom_function,
+            self._foreign,
+            self._writes,
+            self._size,
+        ):
             if why := check():
                 return why
         return ""
@@ -277,7 +364,9 @@ class Code:
             name = (
                 thing.name
                 if isinstance(thing, (Ext, Ref))
-                else next((n for n in BANNED if isinstance(thing, Inst) and n in thing.cls.external), "")
+                else next(
+                    (n for n in BANNED if isinstance(thing, Inst) and n in thing.cls.external), ""
+                )
             )
             if name in BANNED:
                 short = name.rsplit(".", 1)[-1]
@@ -297,7 +386,10 @@ class Code:
             for tensor in occurrence.data.get("inputs", ()):
                 if tensor.dtype in CHOSEN:
                     return f"line {line_of(site.node)} computes with {CHOSEN[tensor.dtype]} data by choice"
-        for site, _ in self.events(*(f"torch.{n}" for n in LINALG), *(k for k in self._kinds() if k.startswith("torch.fft."))):
+        for site, _ in self.events(
+            *(f"torch.{n}" for n in LINALG),
+            *(k for k in self._kinds() if k.startswith("torch.fft.")),
+        ):
             return f"line {line_of(site.node)} does linear algebra or a Fourier transform, which needs fp32"
         for site, _ in self.events(*SAMPLING):
             return f"line {line_of(site.node)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
@@ -305,12 +397,23 @@ class Code:
 
     def _structure(self) -> str:
         for node in (n for s in self.statements for n in ast.walk(s)):
-            if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(node, self.statements):
+            if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
+                node, self.statements
+            ):
                 return f"line {node.lineno} leaves the block in the middle (yield)"
-        for site, _ in self.events(".backward", "torch.autograd.grad", "torch.autograd.backward", ".unscale_", "closure", entered=True):
+        for site, _ in self.events(
+            ".backward",
+            "torch.autograd.grad",
+            "torch.autograd.backward",
+            ".unscale_",
+            "closure",
+            entered=True,
+        ):
             return f"line {line_of(site.node)} computes gradients between the forward pass and the end of the loss"
         for site, occurrence in self.events(".step", entered=True):
-            if occurrence.this is not None and (is_optimizer(occurrence.this) or is_scaler(occurrence.this)):
+            if occurrence.this is not None and (
+                is_optimizer(occurrence.this) or is_scaler(occurrence.this)
+            ):
                 return f"line {line_of(site.node)} updates weights between the forward pass and the end of the loss"
         for site, occurrence in self.events("inplace", "tensor_write", "grad_write", entered=True):
             if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
@@ -320,22 +423,30 @@ class Code:
             if occurrence.data["outer"]:
                 modes.setdefault(id(occurrence.this), set()).add(self._is_switched(occurrence))
         if any(len(m) > 1 for m in modes.values()):
-            return (
-                "one model runs with and without gradients in it: torch before 2.11 loses the gradients of weights that were cast without"
-            )
+            return "one model runs with and without gradients in it: torch before 2.11 loses the gradients of weights that were cast without"
         return ""
 
     def _is_switched(self, occurrence: Occurrence) -> bool:
         """Whether gradients are switched off (or on) on the way to a place, inside of this code."""
-        first = next((n for n, f in enumerate(occurrence.stack) if id(f.node) in self.here), len(occurrence.stack))
-        return any(isinstance(f, WithFrame) and any(grad_mode_of(v) for _, v in f.contexts) for f in occurrence.stack[first:])
+        first = next(
+            (n for n, f in enumerate(occurrence.stack) if id(f.node) in self.here),
+            len(occurrence.stack),
+        )
+        return any(
+            isinstance(f, WithFrame) and any(grad_mode_of(v) for _, v in f.contexts)
+            for f in occurrence.stack[first:]
+        )
 
     def custom_function(self) -> str:
         """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
         for node in (n for p in self.parts for n in ast.walk(p)):
             if isinstance(node, ast.Attribute) and node.attr == "apply":
                 for thing in self.script.values(node.value):
-                    if isinstance(thing, Cls) and any(n.startswith("torch.autograd.") for n in thing.external) and not _marked(thing):
+                    if (
+                        isinstance(thing, Cls)
+                        and any(n.startswith("torch.autograd.") for n in thing.external)
+                        and not _marked(thing)
+                    ):
                         return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd (line {node.lineno})"
         return ""
 
@@ -346,7 +457,11 @@ class Code:
             if any(w.name.startswith("torch.jit") for w in model.wraps):
                 return f"{model.name} is a TorchScript module"
         for site, occurrence in self.events("call_unknown"):
-            if not isinstance(occurrence.this, Unknown) or occurrence.args is None or self.is_known(site):
+            if (
+                not isinstance(occurrence.this, Unknown)
+                or occurrence.args is None
+                or self.is_known(site)
+            ):
                 continue
             if _has_tensor(occurrence.args.positional):
                 return f"line {line_of(site.node)} gives tensors to something that is not known: {occurrence.this.why}"
@@ -354,7 +469,9 @@ class Code:
             root = kind.split(".")[0]
             if "." in kind and root and root not in KNOWN_LIBRARIES:
                 for site, occurrence in self.events(kind):
-                    if occurrence.args is not None and _has_tensor([*occurrence.args.positional, *occurrence.args.named.values()]):
+                    if occurrence.args is not None and _has_tensor(
+                        [*occurrence.args.positional, *occurrence.args.named.values()]
+                    ):
                         return f"line {line_of(site.node)} gives tensors to {kind}(), which may not take 16-bit ones"
         return ""
 
@@ -373,11 +490,17 @@ class Code:
 
     def _writes(self) -> str:
         for site, occurrence in self.events(*SAME_DTYPE):
-            if occurrence.args is not None and any(is_activation(g.values) for g in occurrence.args.positional[2:]):
+            if occurrence.args is not None and any(
+                is_activation(g.values) for g in occurrence.args.positional[2:]
+            ):
                 return f"line {line_of(site.node)} writes 16-bit values into a tensor that is fp32"
         for site, occurrence in self.events("tensor_write"):
             node = site.node
-            if isinstance(node, ast.Subscript) and is_activation(occurrence.result) and _by_mask(self.script, node.slice):
+            if (
+                isinstance(node, ast.Subscript)
+                and is_activation(occurrence.result)
+                and _by_mask(self.script, node.slice)
+            ):
                 return f"line {line_of(site.node)} writes 16-bit values into a part of a tensor that is fp32"
         for site, occurrence in self.events("sync"):
             if (
@@ -386,7 +509,9 @@ class Code:
                 and isinstance(occurrence.this, Tensor)
                 and is_activation(frozenset({occurrence.this}))
             ):
-                return f"line {line_of(site.node)} gives a 16-bit tensor to NumPy, which has no bf16"
+                return (
+                    f"line {line_of(site.node)} gives a 16-bit tensor to NumPy, which has no bf16"
+                )
         return ""
 
     def _size(self) -> str:
@@ -415,7 +540,11 @@ class Code:
                 return None
         elif not isinstance(parent, (ast.BinOp, ast.arguments)):
             return None
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        if (
+            isinstance(node, ast.UnaryOp)
+            and isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+        ):
             number = node.operand.value
             value = -number if isinstance(number, (int, float)) else number
         elif isinstance(node, ast.Constant):
@@ -424,7 +553,10 @@ class Code:
             value = const(self.script.values(node))
         return (
             float(value)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and abs(value) != float("inf")
+            if isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and value == value
+            and abs(value) != float("inf")
             else None
         )
 
@@ -434,7 +566,9 @@ class Code:
         for site in self.script.log.of(*kinds):
             mine = [o for o in site if happens_in(o, site.node, self.here)]
             if not entered and id(site.node) in self.all and not mine and site.occurrences:
-                mine = [site.occurrences[0]]  # a forward that the reader entered once for all of its calls
+                mine = [
+                    site.occurrences[0]
+                ]  # a forward that the reader entered once for all of its calls
             for occurrence in mine:
                 yield site, occurrence
 
@@ -478,19 +612,30 @@ def _has_tensor(given: Iterable[object]) -> bool:
 
 def is_activation(found: Values) -> bool:
     """A tensor of numbers that comes out of a batch or a layer, or something that is not known."""
-    return any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not (t.loss or t.fresh or t.param) and t.dtype != "int") for t in found)
+    return any(
+        isinstance(t, Unknown)
+        or (isinstance(t, Tensor) and not (t.loss or t.fresh or t.param) and t.dtype != "int")
+        for t in found
+    )
 
 
 def _by_mask(script: Script, index: ast.expr) -> bool:
     """``x[mask] = y`` wants one dtype; ``x[i, :3] = y`` converts."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(isinstance(t, (Tensor, Unknown, Seq)) for p in parts if not isinstance(p, ast.Slice) for t in script.values(p))
+    return any(
+        isinstance(t, (Tensor, Unknown, Seq))
+        for p in parts
+        if not isinstance(p, ast.Slice)
+        for t in script.values(p)
+    )
 
 
 def _keeps_fp32(callee: Thing) -> bool:
     if isinstance(callee, Ref):
         last = callee.name.rsplit(".", 1)[-1]
-        return callee.name.startswith(("torch.nn.", "torch.optim.", "builtins.", "math.", "random.", "numpy.", "time.")) or last in (
+        return callee.name.startswith(
+            ("torch.nn.", "torch.optim.", "builtins.", "math.", "random.", "numpy.", "time.")
+        ) or last in (
             "arange",
             "randint",
             "device",
@@ -509,7 +654,9 @@ def _only_matrix(script: Script, model: Model) -> int:
         for o in s
         if isinstance(o.this, Ext) and o.this.name == "torch.nn.Linear"
     ]
-    sizes = {(const(t.args.get(0, "in_features")), const(t.args.get(1, "out_features"))) for t in found}
+    sizes = {
+        (const(t.args.get(0, "in_features")), const(t.args.get(1, "out_features"))) for t in found
+    }
     known = [a * b for a, b in sizes if isinstance(a, int) and isinstance(b, int)]
     return known[0] if len(found) == len(known) == 1 else 0
 

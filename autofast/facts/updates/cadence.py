@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from autofast.flow.cfg import LOOPS, Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, CallFrame, Frame, GuardFrame, LoopFrame, Occurrence, Stack, WithFrame, below
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    Frame,
+    GuardFrame,
+    LoopFrame,
+    Occurrence,
+    Stack,
+    WithFrame,
+    below,
+)
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
 from autofast.model.source import parent_of, statement_of
@@ -21,7 +31,17 @@ from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal, at
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
-FRAMEWORKS = ("accelerate", "lightning", "hf-trainer", "deepspeed", "fabric", "ignite", "fastai", "mmengine", "composer")
+FRAMEWORKS = (
+    "accelerate",
+    "lightning",
+    "hf-trainer",
+    "deepspeed",
+    "fabric",
+    "ignite",
+    "fastai",
+    "mmengine",
+    "composer",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +136,19 @@ def _epochs(tick: Tick) -> Loop:
 
 def _path(frames: Stack) -> tuple[object, ...]:
     """What tells two paths through an epoch apart."""
-    return tuple((id(f.node), f.turn if isinstance(f, LoopFrame) else 0) for f in frames if isinstance(f, (CallFrame, LoopFrame)))
+    return tuple(
+        (id(f.node), f.turn if isinstance(f, LoopFrame) else 0)
+        for f in frames
+        if isinstance(f, (CallFrame, LoopFrame))
+    )
 
 
 def _straight(frames: Stack, words: str) -> None:
     """All of ``frames`` are passed in every epoch."""
     for frame in frames:
-        if isinstance(frame, (CallFrame, WithFrame, GuardFrame)) or (isinstance(frame, BranchFrame) and frame.known):
+        if isinstance(frame, (CallFrame, WithFrame, GuardFrame)) or (
+            isinstance(frame, BranchFrame) and frame.known
+        ):
             continue
         if isinstance(frame, LoopFrame) and frame.unrolled:
             continue
@@ -149,7 +175,11 @@ def _at_epoch_end(script: Script, tick: Tick, epochs: Loop) -> tuple[ast.stmt, b
         raise Refusal("it is stepped more than once in an epoch")
     statement = statement_of(tick.node)
     around = parent_of(statement)
-    guard = isinstance(around, ast.If) and _is_test_of(around.test, tick.scheduler) and any(s is statement for s in around.body)
+    guard = (
+        isinstance(around, ast.If)
+        and _is_test_of(around.test, tick.scheduler)
+        and any(s is statement for s in around.body)
+    )
     alone = guard and isinstance(around, ast.If) and len(around.body) == 1 and not around.orelse
     return (around if alone and isinstance(around, ast.If) else statement), guard
 
@@ -160,7 +190,11 @@ def _asks_for(frame: BranchFrame, scheduler: ast.expr) -> bool:
 
 def _is_test_of(test: ast.expr, scheduler: ast.expr) -> bool:
     """``if scheduler:``, ``if scheduler is not None:``"""
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
+    if (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
+    ):
         if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
             test = test.left
     return ast.dump(test) == ast.dump(scheduler)
@@ -174,10 +208,17 @@ def _in_order(script: Script, tick: Tick, updates: list[Update], epochs: ast.AST
             for second in tick.site:
                 a, b = below(first.stack, epochs), below(second.stack, epochs)
                 depth = shared(a, b)
-                mine, theirs = statement_at(a, update.node, depth), statement_at(b, tick.node, depth)
+                mine, theirs = (
+                    statement_at(a, update.node, depth),
+                    statement_at(b, tick.node, depth),
+                )
                 graph = graphs.graph(theirs)
-                if mine is theirs or not (graph.dominates(mine, theirs) or graph.dominates(theirs, mine)):
-                    raise Refusal(f"whether it is stepped after the updates of the epoch is not clear ({at(theirs)})")
+                if mine is theirs or not (
+                    graph.dominates(mine, theirs) or graph.dominates(theirs, mine)
+                ):
+                    raise Refusal(
+                        f"whether it is stepped after the updates of the epoch is not clear ({at(theirs)})"
+                    )
                 if graph.dominates(theirs, mine):
                     raise Refusal("it is stepped before the updates of the epoch")
 
@@ -194,12 +235,18 @@ def _not_left_before(script: Script, frames: Stack, node: ast.AST, loop: Loop, w
 def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | None:
     """A ``continue`` that may end the iteration of ``loop``, or without one a ``return`` that may end the function, before ``node``."""
     found = script.analysis(Flow).graph(node).leaving_before(node, loop)
-    return next((s for s in found if isinstance(s, ast.Return if loop is None else ast.Continue)), None)
+    return next(
+        (s for s in found if isinstance(s, ast.Return if loop is None else ast.Continue)), None
+    )
 
 
 def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
     """The ``break`` and ``return`` statements that end a loop."""
-    return [s for s in script.analysis(Flow).graph(loop).exits(loop) if isinstance(s, (ast.Break, ast.Return))]
+    return [
+        s
+        for s in script.analysis(Flow).graph(loop).exits(loop)
+        if isinstance(s, (ast.Break, ast.Return))
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ the batches
@@ -211,15 +258,26 @@ def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     for update in updates:
         for occurrence in update.site:
             if not any(f.node is epochs for f in occurrence.stack):
-                raise Refusal(f"the optimizer is also stepped outside the epochs of the scheduler ({at(update.node)})")
+                raise Refusal(
+                    f"the optimizer is also stepped outside the epochs of the scheduler ({at(update.node)})"
+                )
             rest = below(occurrence.stack, epochs)
-            cut = next((n for n in range(len(rest) - 1, -1, -1) if id(rest[n].node) in steps and isinstance(rest[n], LoopFrame)), None)
+            cut = next(
+                (
+                    n
+                    for n in range(len(rest) - 1, -1, -1)
+                    if id(rest[n].node) in steps and isinstance(rest[n], LoopFrame)
+                ),
+                None,
+            )
             if cut is None:
                 raise Refusal(f"the step on {at(update.node)} is in no loop over batches")
             loop = rest[cut].node
             found[id(loop)] = loop
             _straight(rest[:cut], "the training of an epoch")
-            _not_left_before(script, rest[:cut], loop, epochs, "the training of an epoch may be left out")
+            _not_left_before(
+                script, rest[:cut], loop, epochs, "the training of an epoch may be left out"
+            )
             paths[_path(rest[:cut])] = occurrence
     if len(found) != 1 or len(paths) != 1:
         raise Refusal("the optimizer is stepped in several loops of an epoch")
@@ -231,7 +289,9 @@ def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     return loop
 
 
-def _anchor(script: Script, updates: list[Update], loop: ast.For) -> tuple[ast.stmt, BranchFrame | None]:
+def _anchor(
+    script: Script, updates: list[Update], loop: ast.For
+) -> tuple[ast.stmt, BranchFrame | None]:
     """The statement after which the update of a batch is done, and the condition that makes it rare."""
     places = {}
     for update in updates:
@@ -253,7 +313,9 @@ def _updates_scaler(script: Script, node: ast.expr) -> bool:
     return site is not None and any(o.this is not None and is_scaler(o.this) for o in site)
 
 
-def _once(places: list[tuple[ast.Call, Stack]], depth: int = 0) -> tuple[ast.stmt, BranchFrame | None]:
+def _once(
+    places: list[tuple[ast.Call, Stack]], depth: int = 0
+) -> tuple[ast.stmt, BranchFrame | None]:
     """The statement that makes exactly one of the updates whenever it runs."""
     branch: BranchFrame | None = None
     while True:
@@ -261,37 +323,63 @@ def _once(places: list[tuple[ast.Call, Stack]], depth: int = 0) -> tuple[ast.stm
         first = frames[0]
         if all(f is None for f in frames):
             if len({id(node) for node, _ in places}) > 1:
-                raise Refusal(f"the optimizer is stepped several times for one batch ({at(places[-1][0])})")
+                raise Refusal(
+                    f"the optimizer is stepped several times for one batch ({at(places[-1][0])})"
+                )
             return statement_of(places[0][0]), branch
         if first is None or any(f is None or f.node is not first.node for f in frames):
-            raise Refusal(f"the optimizer is stepped in several places for one batch ({at(places[-1][0])})")
+            raise Refusal(
+                f"the optimizer is stepped in several places for one batch ({at(places[-1][0])})"
+            )
         arms = {getattr(f, "arm", None) for f in frames}
         if len(arms) > 1:
             for arm in arms:
-                _, inner = _once([p for p, f in zip(places, frames, strict=True) if getattr(f, "arm", None) == arm], depth + 1)
+                _, inner = _once(
+                    [
+                        p
+                        for p, f in zip(places, frames, strict=True)
+                        if getattr(f, "arm", None) == arm
+                    ],
+                    depth + 1,
+                )
                 if inner is not None:
                     raise Refusal(f"the optimizer is stepped under conditions ({at(inner.node)})")
             return statement_of(first.node), branch
-        if isinstance(first, BranchFrame) and not all(isinstance(f, BranchFrame) and f.known for f in frames):
+        if isinstance(first, BranchFrame) and not all(
+            isinstance(f, BranchFrame) and f.known for f in frames
+        ):
             if branch is not None:
-                raise Refusal(f"the optimizer is stepped under several conditions ({at(first.node)})")
+                raise Refusal(
+                    f"the optimizer is stepped under several conditions ({at(first.node)})"
+                )
             branch = first
         elif not isinstance(first, (CallFrame, WithFrame, GuardFrame, BranchFrame)):
-            raise Refusal(f"how often the optimizer is stepped for one batch is not known ({at(first.node)})")
+            raise Refusal(
+                f"how often the optimizer is stepped for one batch is not known ({at(first.node)})"
+            )
         depth += 1
 
 
 # ------------------------------------------------------------------------------------------------ the number of batches
 def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.expr, list[Thing]]:
     """The expression of the loader, and the loaders that it may be here."""
-    loaders = {id(x): x for u in updates for o in u.site for f in o.stack if isinstance(f, LoopFrame) and f.node is loop for x in f.loaders}
+    loaders = {
+        id(x): x
+        for u in updates
+        for o in u.site
+        for f in o.stack
+        if isinstance(f, LoopFrame) and f.node is loop
+        for x in f.loaders
+    }
     expr = loop.iter
     unknown = f"how many batches the loop on {at(loop)} has is not known"
     for _ in range(5):
         found = script.values(expr)
         if found and all(is_loader(t) for t in found) and all(id(t) in loaders for t in found):
             break
-        if isinstance(expr, ast.Subscript) and any(isinstance(t, Dict) for t in script.values(expr.value)):
+        if isinstance(expr, ast.Subscript) and any(
+            isinstance(t, Dict) for t in script.values(expr.value)
+        ):
             break
         inner = inside_bar(found)
         if inner is None:
@@ -309,7 +397,11 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
 
 def inside_bar(found: Values) -> ast.expr | None:
     """What a progress bar or a counter goes over, as it is written; None where something else is among these values."""
-    inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+    inner = {
+        id(t.args.positional[0].expr): t.args.positional[0].expr
+        for t in found
+        if isinstance(t, Ext) and t.args.positional
+    }
     if len(inner) != 1 or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
         return None
     return next(iter(inner.values()))
@@ -317,7 +409,9 @@ def inside_bar(found: Values) -> ast.expr | None:
 
 def check_loader(script: Script, loader: Loader, thing: Thing) -> None:
     where = f"the loader on {at(loader.node)}"
-    if isinstance(thing, Inst) and any(thing.cls.find(n) is not None for n in ("__len__", "__iter__")):
+    if isinstance(thing, Inst) and any(
+        thing.cls.find(n) is not None for n in ("__len__", "__iter__")
+    ):
         raise Refusal(f"{where} counts its batches in its own way")
     if loader.args.open:
         raise Refusal(f"not all arguments of {where} are known")
@@ -339,8 +433,15 @@ def check_loader(script: Script, loader: Loader, thing: Thing) -> None:
 def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
     """Whether what ``__len__`` counts is set from outside."""
     found = dataset.cls.find("__len__") if isinstance(dataset, Inst) else None
-    counted = {n.attr for f in found or () for n in ast.walk(getattr(f, "node", ast.Pass())) if isinstance(n, ast.Attribute)}
-    touched = {n.attr for place in set_outside for n in ast.walk(place) if isinstance(n, ast.Attribute)}
+    counted = {
+        n.attr
+        for f in found or ()
+        for n in ast.walk(getattr(f, "node", ast.Pass()))
+        if isinstance(n, ast.Attribute)
+    }
+    touched = {
+        n.attr for place in set_outside for n in ast.walk(place) if isinstance(n, ast.Attribute)
+    }
     return bool(counted & touched)
 
 
@@ -356,7 +457,9 @@ def _interval(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[
     windows = [w for p in parts if (w := reader.every(p, arm)) is not None]
     lasts = [p for p in parts if reader.is_last(p)]
     if len(windows) != 1 or len(lasts) + 1 != len(parts):
-        raise Refusal(f"the optimizer is stepped under a condition that is not understood ({at(test)})")
+        raise Refusal(
+            f"the optimizer is stepped under a condition that is not understood ({at(test)})"
+        )
     every, from_start = windows[0]
     if from_start and lasts:
         raise Refusal(f"the windows of the condition on {at(test)} overlap")
@@ -370,11 +473,23 @@ class Counter:
         self.script, self.loop, self.loaders = script, loop, loaders
         self.name, self.start = "", 0
         call, target = loop.iter, loop.target
-        while isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)) and call.args:
+        while (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, (ast.Name, ast.Attribute))
+            and call.args
+        ):
             if getattr(call.func, "id", "") == "enumerate":
-                given = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "start"), None)
+                given = (
+                    call.args[1]
+                    if len(call.args) > 1
+                    else next((k.value for k in call.keywords if k.arg == "start"), None)
+                )
                 start = 0 if given is None else const(script.values(given))
-                if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name) and isinstance(start, int):
+                if (
+                    isinstance(target, ast.Tuple)
+                    and isinstance(target.elts[0], ast.Name)
+                    and isinstance(start, int)
+                ):
                     self.name, self.start = target.elts[0].id, start
                 return
             call = call.args[0]
@@ -391,19 +506,35 @@ class Counter:
             rest, test = test.comparators[0], test.left
         elif arm:
             return None  # `if i % k:` is true in all but one
-        if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod) or (n := self.offset(test.left)) is None:
+        if (
+            not isinstance(test, ast.BinOp)
+            or not isinstance(test.op, ast.Mod)
+            or (n := self.offset(test.left)) is None
+        ):
             return None
-        if isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Sub) and ast.dump(rest.left) == ast.dump(test.right):
+        if (
+            isinstance(rest, ast.BinOp)
+            and isinstance(rest.op, ast.Sub)
+            and ast.dump(rest.left) == ast.dump(test.right)
+        ):
             off = const(self.script.values(rest.right))
             missing = n + off if isinstance(off, int) else None
         else:
-            off = const(self.script.values(rest)) if not isinstance(rest, ast.Constant) else rest.value
+            off = (
+                const(self.script.values(rest))
+                if not isinstance(rest, ast.Constant)
+                else rest.value
+            )
             missing = n - off if isinstance(off, int) else None
         return (test.right, missing == 0) if missing in (0, 1) else None
 
     def is_last(self, test: ast.expr) -> bool:
         """``i + 1 == len(loader)``: this is the last batch."""
-        if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.GtE)):
+        if (
+            not isinstance(test, ast.Compare)
+            or len(test.ops) != 1
+            or not isinstance(test.ops[0], (ast.Eq, ast.GtE))
+        ):
             return False
         mine = self.offset(test.left)
         theirs = self.length(test.comparators[0])
@@ -413,7 +544,11 @@ class Counter:
 
     def offset(self, expr: ast.expr) -> int | None:
         """c, where ``expr`` is the number of the batch (from 0) plus c."""
-        return _plus(expr, lambda e: self.start if isinstance(e, ast.Name) and e.id == self.name else None, self.script)
+        return _plus(
+            expr,
+            lambda e: self.start if isinstance(e, ast.Name) and e.id == self.name else None,
+            self.script,
+        )
 
     def length(self, expr: ast.expr) -> int | None:
         """c, where ``expr`` is the number of batches plus c."""
@@ -424,7 +559,12 @@ class Counter:
             found = self.script.analysis(Flow).reaching(expr)
             value = next(iter(found)).value if len(found) == 1 else None
             expr = value if value is not None else expr
-        if not isinstance(expr, ast.Call) or not isinstance(expr.func, ast.Name) or expr.func.id != "len" or len(expr.args) != 1:
+        if (
+            not isinstance(expr, ast.Call)
+            or not isinstance(expr.func, ast.Name)
+            or expr.func.id != "len"
+            or len(expr.args) != 1
+        ):
             return False
         things = self.script.values(expr.args[0])
         return bool(things) and all(any(t is x for x in self.loaders) for t in things)

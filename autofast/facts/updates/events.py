@@ -10,7 +10,19 @@ from autofast.facts.gradients import parameters_of
 from autofast.flow.iterations import within
 from autofast.flow.rare_branches import rare
 from autofast.flow.scopes import stored_in
-from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, TryFrame, WithFrame, below, inside
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    GuardFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    Stack,
+    TryFrame,
+    WithFrame,
+    below,
+    inside,
+)
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of, parent_of, source_of
@@ -23,7 +35,12 @@ FINE = {
     "scheduler": frozenset("step get_last_lr get_lr state_dict".split()),
     "scaler": frozenset("scale step update unscale_ get_scale is_enabled state_dict".split()),
 }
-HOOKS = ("register_hook", "register_post_accumulate_grad_hook", "register_full_backward_hook", "register_comm_hook")
+HOOKS = (
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "register_full_backward_hook",
+    "register_comm_hook",
+)
 
 
 READERS = (
@@ -41,7 +58,9 @@ READERS = (
     "pickle.",
     "itertools.",
 )
-SHOWS = frozenset("add_histogram add_graph append print info debug log watch save write update_on_kvstore".split())
+SHOWS = frozenset(
+    "add_histogram add_graph append print info debug log watch save write update_on_kvstore".split()
+)
 NONE = Const(None)
 
 
@@ -98,30 +117,57 @@ def iteration_of(script: Script, step: Step) -> Iteration:
         iteration.events += _events("step", iteration, update.site, update.things, update=update)
     if not iteration.of("step"):
         raise Refusal("no optimizer is stepped in it")
-    for kind, sites in (("zero", step.zeros), ("clip", step.clips), ("unscale", step.unscales), ("scaler", step.scaler_updates)):
+    for kind, sites in (
+        ("zero", step.zeros),
+        ("clip", step.clips),
+        ("unscale", step.unscales),
+        ("scaler", step.scaler_updates),
+    ):
         for site in sites:
-            iteration.events += _events(kind, iteration, site, [o.this for o in site if o.this is not None])
+            iteration.events += _events(
+                kind, iteration, site, [o.this for o in site if o.this is not None]
+            )
     for site in step.schedules:
-        iteration.events += _events("schedule", iteration, site, [o.this for o in site if o.this is not None])
+        iteration.events += _events(
+            "schedule", iteration, site, [o.this for o in site if o.this is not None]
+        )
     _others(script, iteration)
     iteration.events.sort(key=lambda e: e.order)
     return iteration
 
 
 def _events(
-    kind: str, iteration: Iteration, site: Site, things: list[Thing], *, backward: Backward | None = None, update: Update | None = None
+    kind: str,
+    iteration: Iteration,
+    site: Site,
+    things: list[Thing],
+    *,
+    backward: Backward | None = None,
+    update: Update | None = None,
 ) -> Iterator[Event]:
     paths: dict[tuple[int, ...], list[Occurrence]] = {}
     for occurrence in site:
         if inside(occurrence.stack, iteration.loop):
             rest = below(occurrence.stack, iteration.loop)
-            paths.setdefault(tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []).append(occurrence)
+            paths.setdefault(
+                tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []
+            ).append(occurrence)
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
         condition = _check_path(kind, rest, site.node, iteration.loop)
         calls = tuple(f for f in rest if isinstance(f, CallFrame))
         order = min(o.order for o in occurrences)
-        yield Event(kind, site.node, order, calls, rest, list({id(t): t for t in things}.values()), backward, update, condition)
+        yield Event(
+            kind,
+            site.node,
+            order,
+            calls,
+            rest,
+            list({id(t): t for t in things}.values()),
+            backward,
+            update,
+            condition,
+        )
     if len(paths) > 1:
         raise Refusal(f"{at(site.node)} is come to in several ways in one turn of the loop")
 
@@ -129,18 +175,30 @@ def _events(
 def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If | None:
     """A condition that only a scheduler may be under, if there is one; all others have to be the same in every iteration."""
     condition = None
-    words = {"zero": "the clearing of gradients", "backward": "the backward", "step": "the update"}.get(kind, "what belongs to the update")
+    words = {
+        "zero": "the clearing of gradients",
+        "backward": "the backward",
+        "step": "the update",
+    }.get(kind, "what belongs to the update")
     for frame in rest:
         if isinstance(frame, BranchFrame):
             if not frame.known and not _is_steady(frame.node, loop):
-                if kind == "schedule" and isinstance(frame.node, ast.If) and frame.arm and condition is None and not frame.node.orelse:
+                if (
+                    kind == "schedule"
+                    and isinstance(frame.node, ast.If)
+                    and frame.arm
+                    and condition is None
+                    and not frame.node.orelse
+                ):
                     condition = frame.node
                     continue
                 raise Refusal(f"{words} on {at(node)} depends on a condition ({at(frame.node)})")
         elif isinstance(frame, TryFrame):
             raise Refusal(f"{words} on {at(node)} may be cut off ({at(frame.node)})")
         elif isinstance(frame, LoopFrame):
-            if kind != "average" and not (frame.unrolled and kind in ("step", "clip", "schedule", "zero", "unscale")):
+            if kind != "average" and not (
+                frame.unrolled and kind in ("step", "clip", "schedule", "zero", "unscale")
+            ):
                 raise Refusal(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
         elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
             raise Refusal(f"when {words} on {at(node)} happens is not known")
@@ -151,12 +209,15 @@ def _is_steady(node: ast.AST, loop: ast.For) -> bool:
     """A condition on the configuration: the same in every iteration."""
     if not isinstance(node, ast.If):
         return False
-    changed = stored_in(loop) | (stored_in(function_of(node)) if function_of(node) is not function_of(loop) else set())
+    changed = stored_in(loop) | (
+        stored_in(function_of(node)) if function_of(node) is not function_of(loop) else set()
+    )
     for part in ast.walk(node.test):
         if isinstance(part, ast.Name) and part.id in changed:
             return False
         if isinstance(part, ast.Call) and not (
-            isinstance(part.func, ast.Name) and part.func.id in ("isinstance", "hasattr", "callable", "len", "bool")
+            isinstance(part.func, ast.Name)
+            and part.func.id in ("isinstance", "hasattr", "callable", "len", "bool")
         ):
             return False
         if isinstance(part, ast.Attribute) and _is_set(part, loop):
@@ -167,11 +228,18 @@ def _is_steady(node: ast.AST, loop: ast.For) -> bool:
 def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
     for node in ast.walk(source_of(loop).tree):
-        if isinstance(node, ast.Attribute) and node.attr == attribute.attr and isinstance(node.ctx, (ast.Store, ast.Del)):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == attribute.attr
+            and isinstance(node.ctx, (ast.Store, ast.Del))
+        ):
             function = function_of(node)
             if getattr(function, "name", "") != "__init__" and within(node, loop):
                 return True
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name != "__init__":
+            if (
+                isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+                and function.name != "__init__"
+            ):
                 return True
     return False
 
@@ -182,7 +250,11 @@ def _check_backward(script: Script, backward: Backward) -> None:
         raise Refusal(
             f"apex.amp scales the loss of the backward on {where}: let apex-amp put torch.amp in its place first, then run this again"
         )
-    if backward.framework or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+    if (
+        backward.framework
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "backward"
+    ):
         raise Refusal(f"the backward on {where} is not the plain `loss.backward()`")
     if call.args or any(k.arg not in ("retain_graph",) for k in call.keywords):
         raise Refusal(f"the backward on {where} has arguments of its own")
@@ -211,15 +283,22 @@ def check_hooks(script: Script) -> None:
 def _others(script: Script, iteration: Iteration) -> None:
     """What else is done to models and optimizers: it belongs to the update, or is no matter, or is a reason to refuse."""
     known = {id(e.node) for e in iteration.events}
-    trained = {id(x) for m in iteration.step.models for x in unwrapped(m)} | {id(m) for m in iteration.step.models}
+    trained = {id(x) for m in iteration.step.models for x in unwrapped(m)} | {
+        id(m) for m in iteration.step.models
+    }
     for (kind, _), site in script.log.each():
         here = [o for o in site if inside(o.stack, iteration.loop)]
         if not here or id(site.node) in known:
             continue
-        rarely = all(any(isinstance(f, BranchFrame) and rare(f.node) for f in below(o.stack, iteration.loop)) for o in here)
+        rarely = all(
+            any(isinstance(f, BranchFrame) and rare(f.node) for f in below(o.stack, iteration.loop))
+            for o in here
+        )
         evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
-            raise Refusal(f"{at(site.node)} reads or sets gradients, which are those of several batches then")
+            raise Refusal(
+                f"{at(site.node)} reads or sets gradients, which are those of several batches then"
+            )
         if kind in ("torch.autograd.grad", "torch.autograd.backward"):
             raise Refusal(f"{kind}() is called on {at(site.node)}")
         if kind in ("inplace", "tensor_write"):
@@ -243,8 +322,14 @@ def _others(script: Script, iteration: Iteration) -> None:
             if not rarely and not evaluates:
                 _check_given(site, here)
             func = getattr(site.node, "func", None)
-            if isinstance(func, ast.Attribute) and func.attr.startswith("update") and not getattr(site.node, "args", ()):
-                raise Refusal(f"what is updated on {at(site.node)} is not known: an average of the weights would be one of updates")
+            if (
+                isinstance(func, ast.Attribute)
+                and func.attr.startswith("update")
+                and not getattr(site.node, "args", ())
+            ):
+                raise Refusal(
+                    f"what is updated on {at(site.node)} is not known: an average of the weights would be one of updates"
+                )
         elif "." in kind and not kind.startswith(READERS) and not rarely and not evaluates:
             _check_given(site, here)
 
@@ -252,17 +337,27 @@ def _others(script: Script, iteration: Iteration) -> None:
 def _keeps_up(name: str, occurrence: Occurrence) -> bool:
     """A library's object that follows the parameters: ``ema.update(model)``."""
     this = occurrence.this
-    if not isinstance(this, Ext) or is_module(this) or is_optimizer(this) or is_scheduler(this) or is_scaler(this):
+    if (
+        not isinstance(this, Ext)
+        or is_module(this)
+        or is_optimizer(this)
+        or is_scheduler(this)
+        or is_scaler(this)
+    ):
         return False
     if not name.startswith("update") and name != "step":
         return False
-    return any(_holds(v) for args in (this.args, occurrence.args) if args is not None for v in args.all())
+    return any(
+        _holds(v) for args in (this.args, occurrence.args) if args is not None for v in args.all()
+    )
 
 
 def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
     for occurrence in here:
         if occurrence.args is not None and any(_holds(v) for v in occurrence.args.all()):
-            raise Refusal(f"what {at(site.node)} does with the model or the optimizer after each batch is not known")
+            raise Refusal(
+                f"what {at(site.node)} does with the model or the optimizer after each batch is not known"
+            )
 
 
 def _evaluates(occurrence: Occurrence, iteration: Iteration) -> bool:
@@ -284,9 +379,19 @@ def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
         this = occurrence.this
         if this is None:
             continue
-        kind = "optimizer" if is_optimizer(this) else "scheduler" if is_scheduler(this) else "scaler" if is_scaler(this) else ""
+        kind = (
+            "optimizer"
+            if is_optimizer(this)
+            else "scheduler"
+            if is_scheduler(this)
+            else "scaler"
+            if is_scaler(this)
+            else ""
+        )
         if kind and name not in FINE[kind]:
-            raise Refusal(f"what `.{name}()` of the {kind} on {at(site.node)} means for several batches is not known")
+            raise Refusal(
+                f"what `.{name}()` of the {kind} on {at(site.node)} means for several batches is not known"
+            )
 
 
 def _holds(found: Values, depth: int = 0) -> bool:
@@ -296,7 +401,9 @@ def _holds(found: Values, depth: int = 0) -> bool:
             return True
         if isinstance(thing, Tensor) and thing.param:
             return True
-        if isinstance(thing, Seq) and (thing.kind == "parameters" or (depth < 2 and _holds(thing.any(), depth + 1))):
+        if isinstance(thing, Seq) and (
+            thing.kind == "parameters" or (depth < 2 and _holds(thing.any(), depth + 1))
+        ):
             return True
         if isinstance(thing, Dict) and depth < 2 and _holds(thing.any(), depth + 1):
             return True
@@ -311,7 +418,9 @@ def check_order(script: Script, iteration: Iteration) -> None:
         mine = [z for z in zeros if clears(script, z, step)]
         theirs = [b for b in backwards if _reaches(script, b, step)]
         if not mine:
-            raise Refusal(f"the gradients that {at(step.node)} uses are not cleared in the turn of a batch")
+            raise Refusal(
+                f"the gradients that {at(step.node)} uses are not cleared in the turn of a batch"
+            )
         first = max((z.order for z in mine if z.order < step.order), default=0)
         theirs = [b for b in theirs if not _exclude(b, step)]
         for backward in theirs:
@@ -327,7 +436,9 @@ def check_order(script: Script, iteration: Iteration) -> None:
 def _exclude(one: Event, other: Event) -> bool:
     """Where one of these happens, the other does not: they stand in the arms of one condition."""
     arms = {id(f.node): f.arm for f in one.rest if isinstance(f, BranchFrame)}
-    return any(isinstance(f, BranchFrame) and arms.get(id(f.node), f.arm) != f.arm for f in other.rest)
+    return any(
+        isinstance(f, BranchFrame) and arms.get(id(f.node), f.arm) != f.arm for f in other.rest
+    )
 
 
 def _leak(backward: Event, step: Event) -> str:
@@ -347,7 +458,12 @@ def clears(script: Script, zero: Event, step: Event) -> bool:
 
 
 def _owners(script: Script, step: Event) -> list[Thing]:
-    return [p for o in script.optimizers if any(t is u for t in o.things for u in step.things) for p in o.params]
+    return [
+        p
+        for o in script.optimizers
+        if any(t is u for t in o.things for u in step.things)
+        for p in o.params
+    ]
 
 
 def _reaches(script: Script, backward: Event, step: Event) -> bool:

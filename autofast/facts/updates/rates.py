@@ -26,7 +26,11 @@ def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -
     wanted = {id(t) for s in schedulers for t in s.things}
     rates = {id(t) for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
-        if not any(other is s for s in schedulers) and any(id(t) in rates for t in other.optimizers) and other.ticks:
+        if (
+            not any(other is s for s in schedulers)
+            and any(id(t) in rates for t in other.optimizers)
+            and other.ticks
+        ):
             raise Refusal(f"another scheduler sets the same learning rates ({at(other.node)})")
     for node in _uses(script, wanted):
         parent = parent_of(node)
@@ -54,7 +58,11 @@ def log_between(script: Script, cadence: Cadence) -> str:
     graph = flow.graph(tick)
     in_order = flow.graph(cadence.loop) is graph
     lines = []
-    for node in (n for n in [*_rates(script), *_shown(script, wanted)] if flow.graph(n) is graph and within(n, epochs)):
+    for node in (
+        n
+        for n in [*_rates(script), *_shown(script, wanted)]
+        if flow.graph(n) is graph and within(n, epochs)
+    ):
         if not within(node, cadence.loop) and not graph.may_follow(node, tick, epochs):
             if not in_order or graph.may_follow(node, cadence.loop, epochs):
                 lines.append(node.lineno)
@@ -73,7 +81,9 @@ def by_hand(script: Script) -> ast.AST | None:
 def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
+                node.ctx, ast.Load
+            ):
                 if any(id(t) in wanted for t in script.values(node)):
                     yield node
 
@@ -88,9 +98,14 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
             found = script.values(outer.func)
             mine = found and all(isinstance(t, (Func, Bound, Cls)) for t in found)
             library = bool(found) and all(
-                isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins.")) for t in found
+                isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins."))
+                for t in found
             )
-            return None if mine or library or any(is_scheduler(t) for t in script.values(outer)) else outer
+            return (
+                None
+                if mine or library or any(is_scheduler(t) for t in script.values(outer))
+                else outer
+            )
         here = outer
     return None
 
@@ -101,7 +116,11 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
         if "param_groups" not in source.text:
             continue
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "lr":
+            if (
+                isinstance(node, ast.Subscript)
+                and isinstance(node.slice, ast.Constant)
+                and node.slice.value == "lr"
+            ):
                 if _is_group(script, node.value) and script.reached(statement_of(node)):
                     yield node
 
@@ -129,9 +148,15 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
     """A condition that depends on what ``node`` reads, directly or through one variable."""
     here: ast.AST = node
     for outer in ancestors(node):
-        if isinstance(outer, ast.Compare) or (isinstance(outer, (ast.If, ast.While, ast.IfExp)) and here is outer.test):
+        if isinstance(outer, ast.Compare) or (
+            isinstance(outer, (ast.If, ast.While, ast.IfExp)) and here is outer.test
+        ):
             return outer
-        if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+        if (
+            isinstance(outer, ast.Assign)
+            and len(outer.targets) == 1
+            and isinstance(outer.targets[0], ast.Name)
+        ):
             target = outer.targets[0]
             uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
             return next((a for n in uses for a in ancestors(n) if isinstance(a, ast.Compare)), None)
@@ -156,11 +181,23 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
     for scheduler in schedulers:
         if scheduler.own:
             continue
-        if tick.unit == "update" and not tick.given and scheduler.name in ("CosineAnnealingLR", "PolynomialLR"):
+        if (
+            tick.unit == "update"
+            and not tick.given
+            and scheduler.name in ("CosineAnnealingLR", "PolynomialLR")
+        ):
             index, name = HORIZONS[scheduler.name]
             given = scheduler.args.given(index, name)
-            if given is not None and given.expr is not None and _is_number_of_epochs(script, given.values, tick):
-                rest = "the rate goes up and down again and again" if name == "T_max" else "the rate ends in the first epochs"
+            if (
+                given is not None
+                and given.expr is not None
+                and _is_number_of_epochs(script, given.values, tick)
+            ):
+                rest = (
+                    "the rate goes up and down again and again"
+                    if name == "T_max"
+                    else "the rate ends in the first epochs"
+                )
                 return (
                     f"`{name}={ast.unparse(given.expr)}` is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
                     f"{rest}; multiply it by the length of the loader, or step once an epoch"
@@ -191,7 +228,12 @@ def counts_batches(script: Script, expr: ast.expr) -> bool:
     names = (n for n in ast.walk(expr) if isinstance(n, ast.Name))
     values = (d.value for n in names for d in script.analysis(Flow).reaching(n))
     parts = [expr, *(v for v in values if v is not None)]
-    calls = [n for part in parts for n in ast.walk(part) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"]
+    calls = [
+        n
+        for part in parts
+        for n in ast.walk(part)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"
+    ]
     return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))
 
 
@@ -200,7 +242,9 @@ def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
     if not values or not all(isinstance(t, (Arg, Const)) for t in values):
         return False
     for occurrence in tick.site:
-        around = [f for f in occurrence.stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)]
+        around = [
+            f for f in occurrence.stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)
+        ]
         if len(around) < 2 or not around[-1].loaders:
             return False
         loop = around[-2].node

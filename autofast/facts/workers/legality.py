@@ -7,14 +7,34 @@ import ast
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import DEVICE_DEFAULTS, given, hooks, peeks
 from autofast.facts.parts import held_by
-from autofast.facts.workers.shared_state import changed_by_items, changed_meanwhile, draws_ahead, seeds
+from autofast.facts.workers.shared_state import (
+    changed_by_items,
+    changed_meanwhile,
+    draws_ahead,
+    seeds,
+)
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import line_of
 from autofast.model.values import Const, Dict, Ext, Inst, Seq, Tensor, Unknown
 from autofast.rule import Effect
 
 REDUCTIONS = frozenset(
-    {"mean", "sum", "std", "var", "norm", "matmul", "mm", "bmm", "softmax", "log_softmax", "logsumexp", "cumsum", "prod", "einsum"}
+    {
+        "mean",
+        "sum",
+        "std",
+        "var",
+        "norm",
+        "matmul",
+        "mm",
+        "bmm",
+        "softmax",
+        "log_softmax",
+        "logsumexp",
+        "cumsum",
+        "prod",
+        "einsum",
+    }
     | {"fft", "rfft", "stft", "conv1d", "conv2d", "interpolate", "avg_pool2d"}
 )
 
@@ -26,7 +46,9 @@ def against(script: Script, loader: Loader) -> str:
     if loader.loop is not None and not hooks(loader):
         return f"the loader is made again in the loop of line {line_of(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:
-        return f"line {line_of(use.node)} starts all workers for one batch: keep one iterator instead"
+        return (
+            f"line {line_of(use.node)} starts all workers for one batch: keep one iterator instead"
+        )
     if sites := script.calls(*DEVICE_DEFAULTS):
         return f"line {line_of(sites[0].node)} puts new tensors on another device: workers would have to use it too"
     for name in ("batch_sampler", "sampler"):
@@ -34,7 +56,9 @@ def against(script: Script, loader: Loader) -> str:
             return why
     if why := _shared_generator(script, loader):
         return why
-    if why := next((why for dataset in loader.datasets if (why := _of_dataset(dataset))), "") or _of_batch(loader):
+    if why := next(
+        (why for dataset in loader.datasets if (why := _of_dataset(dataset))), ""
+    ) or _of_batch(loader):
         return why
     return changed_by_items(script, loader) or changed_meanwhile(script, loader)
 
@@ -89,19 +113,27 @@ def _feedback(script: Script, loader: Loader, name: str) -> str:
             for site in script.log.of("set_attribute"):
                 if id(site.node) not in own and any(o.this is thing for o in site):
                     return f"line {line_of(site.node)} changes the {name} from outside, and workers ask it for indices ahead of time"
-        if isinstance(thing, Ext) and thing.name.endswith("WeightedRandomSampler") and _written(script, thing):
+        if (
+            isinstance(thing, Ext)
+            and thing.name.endswith("WeightedRandomSampler")
+            and _written(script, thing)
+        ):
             return f"the weights of its {name} are changed, and workers ask it for indices ahead of time"
     return ""
 
 
 def _written(script: Script, thing: Ext) -> bool:
-    return any(o.this is thing for site in script.log.of("set_attribute", "tensor_write") for o in site)
+    return any(
+        o.this is thing for site in script.log.of("set_attribute", "tensor_write") for o in site
+    )
 
 
 def _shared_generator(script: Script, loader: Loader) -> str:
     """A generator that something else draws from as well: workers change when the loader draws."""
     argument = given(loader, "generator")
-    mine = {t for t in argument.values if not isinstance(t, Const)} if argument is not None else set()
+    mine = (
+        {t for t in argument.values if not isinstance(t, Const)} if argument is not None else set()
+    )
     for other in script.loaders if mine else ():
         theirs = given(other, "generator")
         if other is not loader and theirs is not None and mine & theirs.values:
@@ -114,9 +146,15 @@ def cheap(script: Script, loader: Loader) -> str:
     for dataset in loader.datasets:
         if isinstance(images(script).get(id(dataset.node)), Images) or _makes_batches(dataset):
             return f"{dataset.name} can make whole batches at once, which needs no worker: see batched-dataset"
-        if dataset.kind in ("tensors", "list") or (dataset.in_memory and not dataset.reads & {"compute", "file", "decode"}):
+        if dataset.kind in ("tensors", "list") or (
+            dataset.in_memory and not dataset.reads & {"compute", "file", "decode"}
+        ):
             return f"items of {dataset.name} are read out of memory, which is cheaper than to hand them over from a worker"
-        if not dataset.reads & {"file", "decode"} and dataset.kind == "project" and not _transforms(dataset):
+        if (
+            not dataset.reads & {"file", "decode"}
+            and dataset.kind == "project"
+            and not _transforms(dataset)
+        ):
             return f"items of {dataset.name} are made in memory: whether a worker is worth its cost has to be measured"
         if dataset.kind == "library" and not dataset.reads:
             return f"what an item of {dataset.name} costs is not known"
@@ -130,17 +168,29 @@ def _makes_batches(dataset: Dataset) -> bool:
 def _transforms(dataset: Dataset) -> bool:
     """Items go through transforms of torchvision or the like, which work on one image at a time."""
     parts = [t for t in held_by(dataset.thing).values() if isinstance(t, Ext)]
-    return any(t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms.")) for t in parts)
+    return any(
+        t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms."))
+        for t in parts
+    )
 
 
 def rounding(dataset: Dataset) -> bool:
     """Items are sums over many numbers: a worker computes them with one thread, which may round differently."""
     if dataset.getitem is None:
         return False
-    return any(isinstance(n, ast.Attribute) and n.attr in REDUCTIONS for n in ast.walk(dataset.getitem))
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in REDUCTIONS for n in ast.walk(dataset.getitem)
+    )
 
 
 def effect_of(script: Script, loader: Loader) -> Effect:
-    if loader.collate_random or draws_ahead(script, loader) or seeds(script, loader) or any(dataset.random for dataset in loader.datasets):
+    if (
+        loader.collate_random
+        or draws_ahead(script, loader)
+        or seeds(script, loader)
+        or any(dataset.random for dataset in loader.datasets)
+    ):
         return Effect.SAMPLING
-    return Effect.ROUNDING if any(rounding(dataset) for dataset in loader.datasets) else Effect.EXACT
+    return (
+        Effect.ROUNDING if any(rounding(dataset) for dataset in loader.datasets) else Effect.EXACT
+    )

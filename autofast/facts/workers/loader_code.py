@@ -38,11 +38,36 @@ from autofast.model.values import (
 )
 from autofast.ops import is_view
 
-PLACES = (ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)
+PLACES = (
+    ast.Attribute,
+    ast.Subscript,
+    ast.Name,
+    ast.Call,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.YieldFrom,
+)
 CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
-MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call)  # a default of this kind is one object for all calls
-NO_PROTOCOL = frozenset({"__init__", "__new__", "__del__", "__getstate__", "__setstate__", "__repr__", "__str__", "__init_subclass__"})
+MUTABLE = (
+    ast.List,
+    ast.Dict,
+    ast.Set,
+    ast.Call,
+)  # a default of this kind is one object for all calls
+NO_PROTOCOL = frozenset(
+    {
+        "__init__",
+        "__new__",
+        "__del__",
+        "__getstate__",
+        "__setstate__",
+        "__repr__",
+        "__str__",
+        "__init_subclass__",
+    }
+)
 # fmt: off
 PARTS = frozenset(  # methods of containers whose result may be a part of what they are called on
     "get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_".split()
@@ -66,7 +91,12 @@ ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "bui
 HOLDERS = ("h5py.File", "lmdb.open", "sqlite3.connect", "socket.socket", "zipfile.ZipFile", "tarfile.open", "cv2.VideoCapture", "gzip.open",
            "queue.", "multiprocessing.Queue", "multiprocessing.Value", "threading.")
 # fmt: on
-SETTLED = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "DistributedSampler")  # they draw all indices at the beginning
+SETTLED = (
+    "RandomSampler",
+    "SequentialSampler",
+    "WeightedRandomSampler",
+    "DistributedSampler",
+)  # they draw all indices at the beginning
 OPTIONS = (
     "argparse.",
     "easydict.",
@@ -86,7 +116,11 @@ class Side:
 
     def __init__(self, script: Script, roots: Iterable[Thing], beside: Iterable[Thing] = ()):
         self.script = script
-        self.graph, self.flow, self.effects = script.analysis(CallGraph), script.analysis(Flow), script.analysis(Effects)
+        self.graph, self.flow, self.effects = (
+            script.analysis(CallGraph),
+            script.analysis(Flow),
+            script.analysis(Effects),
+        )
         self.roots = list(roots)
         self.functions: dict[int, ast.AST] = {}
         self.starts: set[int] = set()  # functions that the loader (or a library) calls
@@ -114,7 +148,9 @@ class Side:
     def enter(self, thing: Thing, methods: tuple[str, ...] = CALLED) -> None:
         for function in run_by(thing, methods):
             self.starts.add(id(function))
-            if isinstance(thing, Partial) and all(p is not thing for p in self.partials.get(id(function), ())):
+            if isinstance(thing, Partial) and all(
+                p is not thing for p in self.partials.get(id(function), ())
+            ):
                 self.partials.setdefault(id(function), []).append(thing)
             self.function(function)
 
@@ -122,7 +158,9 @@ class Side:
         if id(function) in self.functions or len(self.functions) > 300:
             return
         self.functions[id(function)] = function
-        body = [function.body] if isinstance(function, ast.Lambda) else getattr(function, "body", [])
+        body = (
+            [function.body] if isinstance(function, ast.Lambda) else getattr(function, "body", [])
+        )
         for node in (n for part in body for n in live(part)):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 self.loads.add(node.attr)
@@ -168,9 +206,25 @@ class Side:
                 self.environment = True
             if isinstance(thing, (Func, Bound, Partial)) and not called:
                 self.enter(thing)
-            elif isinstance(thing, Inst) and isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(parent, ast.Attribute):
-                names = [n for c in (thing.cls, *thing.cls.ancestors()) for n in c.members if n.startswith("__") and n.endswith("__")]
-                self.enter(thing, tuple(n for n in names if n not in NO_PROTOCOL and not (n == "__len__" and thing in self.roots)))
+            elif (
+                isinstance(thing, Inst)
+                and isinstance(node, (ast.Name, ast.Attribute))
+                and not isinstance(parent, ast.Attribute)
+            ):
+                names = [
+                    n
+                    for c in (thing.cls, *thing.cls.ancestors())
+                    for n in c.members
+                    if n.startswith("__") and n.endswith("__")
+                ]
+                self.enter(
+                    thing,
+                    tuple(
+                        n
+                        for n in names
+                        if n not in NO_PROTOCOL and not (n == "__len__" and thing in self.roots)
+                    ),
+                )
 
     # ---------------------------------------------------------------- objects
     def collect(self) -> None:
@@ -192,7 +246,9 @@ class Side:
 
     def parts(self, thing: Thing) -> Iterator[Iterable[Thing]]:
         if isinstance(thing, Inst):
-            whole = self.every or bool({n for n in thing.cls.external if not n.startswith("torch.utils.data.")})
+            whole = self.every or bool(
+                {n for n in thing.cls.external if not n.startswith("torch.utils.data.")}
+            )
             yield from (found for name, found in thing.attrs.items() if whole or name in self.loads)
             yield [thing.cls]
             self.enter_held(thing)
@@ -228,7 +284,11 @@ class Side:
     def given_names(self) -> tuple[set[tuple[int, str]], set[tuple[int, str]]]:
         """The variables, and attributes of objects, that hold what was given to these objects when they were made."""
         names = {key for key, name in self.free.items() if not is_number(self.script.values(name))}
-        names |= {key for key, name in self.free.items() if any(isinstance(t, Num) for t in self.script.values(name))}
+        names |= {
+            key
+            for key, name in self.free.items()
+            if any(isinstance(t, Num) for t in self.script.values(name))
+        }
         fields: set[tuple[int, str]] = set()
         for thing in self.objects.values():
             if isinstance(thing, (Inst, Ext)) and isinstance(thing.args, Arguments):
@@ -237,7 +297,13 @@ class Side:
                     self.follow(given_.expr, frames, names, fields)
         return names, fields
 
-    def follow(self, expr: ast.expr | None, frames: list[CallFrame], names: set[tuple[int, str]], fields: set[tuple[int, str]]) -> None:
+    def follow(
+        self,
+        expr: ast.expr | None,
+        frames: list[CallFrame],
+        names: set[tuple[int, str]],
+        fields: set[tuple[int, str]],
+    ) -> None:
         while isinstance(expr, ast.Subscript):
             expr = expr.value
         if isinstance(expr, ast.Name):
@@ -252,7 +318,11 @@ class Side:
                 if whole and isinstance(value, (ast.Name, ast.Attribute)):
                     self.follow(value, frames, names, fields)
         elif isinstance(expr, ast.Attribute):
-            fields |= {(id(t), expr.attr) for t in self.script.values(expr.value) if isinstance(t, (Inst, Ext))}
+            fields |= {
+                (id(t), expr.attr)
+                for t in self.script.values(expr.value)
+                if isinstance(t, (Inst, Ext))
+            }
 
     # ---------------------------------------------------------------- what it changes
     def writes(self) -> Iterator[tuple[ast.AST, str]]:
@@ -274,23 +344,51 @@ class Side:
                         yield node, why
                 elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)):
                     over = node.value if isinstance(node, ast.YieldFrom) else node.iter
-                    if isinstance(over, (ast.Name, ast.Attribute)) and self.keeps(over) and is_iterator(self.script.values(over)):
+                    if (
+                        isinstance(over, (ast.Name, ast.Attribute))
+                        and self.keeps(over)
+                        and is_iterator(self.script.values(over))
+                    ):
                         yield over, f"`{shown(over)}`, which can be gone through only once"
 
     def advances(self, node: ast.Call) -> str:
         names = {t.name for t in self.script.values(node.func) if isinstance(t, Ref)}
-        if "builtins.next" in names and node.args and self.keeps(node.args[0]) and not self.begins(node.args[0]):
+        if (
+            "builtins.next" in names
+            and node.args
+            and self.keeps(node.args[0])
+            and not self.begins(node.args[0])
+        ):
             return f"`{shown(node.args[0])}`"
         if "builtins.open" in names:
-            mode = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "mode"), None)
+            mode = (
+                node.args[1]
+                if len(node.args) > 1
+                else next((k.value for k in node.keywords if k.arg == "mode"), None)
+            )
             found = self.script.values(mode) if mode is not None else frozenset()
             if any(not isinstance(t, Const) or set(str(t.value)) & set("wax+") for t in found):
                 return f"a file (`{shown(node)}`)"
-        if names & WRITERS and not any(isinstance(t, Ext) and t.name.startswith("io.") for a in node.args for t in self.script.values(a)):
+        if names & WRITERS and not any(
+            isinstance(t, Ext) and t.name.startswith("io.")
+            for a in node.args
+            for t in self.script.values(a)
+        ):
             return f"a file (`{shown(node)}`)"
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("write_text", "write_bytes", "to_csv", "save") and node.args:
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("write_text", "write_bytes", "to_csv", "save")
+            and node.args
+        ):
             found = self.script.values(node.args[0])
-            text = [t for t in found if isinstance(t, Num) and t.pattern or isinstance(t, Const) and isinstance(t.value, str)]
+            text = [
+                t
+                for t in found
+                if isinstance(t, Num)
+                and t.pattern
+                or isinstance(t, Const)
+                and isinstance(t.value, str)
+            ]
             if found and len(text) == len(found):
                 return f"a file (`{shown(node)}`)"
         return ""
@@ -298,22 +396,37 @@ class Side:
     def begins(self, expr: ast.expr) -> bool:
         """Whether this is an iterator that was made here: ``iter(self.paths)``."""
         if isinstance(expr, ast.Name):
-            found = [bound_to(d.node) for d in self.flow.reaching(expr)] if id(holder_of(expr)) in self.functions else []
-            return bool(found) and all(whole and v is not None and not isinstance(v, ast.Name) and self.begins(v) for v, whole in found)
+            found = (
+                [bound_to(d.node) for d in self.flow.reaching(expr)]
+                if id(holder_of(expr)) in self.functions
+                else []
+            )
+            return bool(found) and all(
+                whole and v is not None and not isinstance(v, ast.Name) and self.begins(v)
+                for v, whole in found
+            )
         if not isinstance(expr, ast.Call):
             return False
         names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
-        return bool(names) and names <= set(ITERATORS) and not any(is_iterator(self.script.values(a)) for a in expr.args)
+        return (
+            bool(names)
+            and names <= set(ITERATORS)
+            and not any(is_iterator(self.script.values(a)) for a in expr.args)
+        )
 
     def is_module_function(self, base: ast.expr) -> bool:
         found = self.script.values(base)
         return bool(found) and all(
-            isinstance(t, (Ref, Const)) and not (isinstance(t, Ref) and t.name.startswith("os.environ")) for t in found
+            isinstance(t, (Ref, Const))
+            and not (isinstance(t, Ref) and t.name.startswith("os.environ"))
+            for t in found
         )
 
     def handles(self) -> Iterator[Ext]:
         """Open files, databases and the like that this code reaches."""
-        return (t for t in self.objects.values() if isinstance(t, Ext) and t.name.startswith(HOLDERS))
+        return (
+            t for t in self.objects.values() if isinstance(t, Ext) and t.name.startswith(HOLDERS)
+        )
 
     # ---------------------------------------------------------------- what outlives an item
     def keeps(self, expr: ast.expr | None, depth: int = 0) -> bool:
@@ -341,7 +454,9 @@ class Side:
         if id(name) not in self._kept:
             self._kept[id(name)] = False  # where it depends on itself
             outside = id(holder_of(name)) not in self.functions
-            self._kept[id(name)] = outside or any(self.binds_kept(d, depth) for d in self.flow.reaching(name))
+            self._kept[id(name)] = outside or any(
+                self.binds_kept(d, depth) for d in self.flow.reaching(name)
+            )
         return self._kept[id(name)]
 
     def binds_kept(self, definition: Definition, depth: int) -> bool:
@@ -349,14 +464,20 @@ class Side:
             key = "parameter", id(definition.node)
             if key not in self._kept:
                 self._kept[key] = False
-                self._kept[key] = self.parameter(function_of(definition.node), definition.name, depth)
+                self._kept[key] = self.parameter(
+                    function_of(definition.node), definition.name, depth
+                )
             return self._kept[key]
         if definition.is_augmented:
             return self.keeps_name(definition.node, depth)  # type: ignore[arg-type]
         value, whole = bound_to(definition.node)
         if not whole and isinstance(value, (ast.Tuple, ast.List, ast.Set)):
             return any(self.keeps(part, depth + 1) for part in value.elts)
-        if not whole and isinstance(value, ast.Call) and (place := _place_of(definition.node, value)) is not None:
+        if (
+            not whole
+            and isinstance(value, ast.Call)
+            and (place := _place_of(definition.node, value)) is not None
+        ):
             return self.keeps_result(value, depth + 1, place)
         return self.keeps(value, depth + 1)
 
@@ -367,7 +488,11 @@ class Side:
         if started and method and index == 0:
             return True
         for partial in self.partials.get(id(function), ()):
-            if index < len(partial.args.positional) + method or name in partial.args.named or partial.args.open:
+            if (
+                index < len(partial.args.positional) + method
+                or name in partial.args.named
+                or partial.args.open
+            ):
                 return True
         shared = isinstance(defaults(function).get(name), MUTABLE)
         for site in self.sites.get(id(function), ()):
@@ -390,7 +515,9 @@ class Side:
             return [argument]
         if name in defaults(callee.function) and self.graph.leaves_default(site, callee, name):
             return []
-        return [a.value if isinstance(a, ast.Starred) else a for a in site.args] + [k.value for k in site.keywords]
+        return [a.value if isinstance(a, ast.Starred) else a for a in site.args] + [
+            k.value for k in site.keywords
+        ]
 
     def keeps_receiver(self, site: ast.Call, this: Thing | None, depth: int) -> bool:
         """Whether the object whose method is called, or which is called itself, is kept."""
@@ -412,13 +539,23 @@ class Side:
         for thing in callees:
             if any(self.returns_kept(function, depth, place) for function in run_by(thing, CALLED)):
                 return True
-        if not isinstance(call.func, ast.Attribute) or names or any(isinstance(t, (Func, Bound, Cls)) for t in callees):
+        if (
+            not isinstance(call.func, ast.Attribute)
+            or names
+            or any(isinstance(t, (Func, Bound, Cls)) for t in callees)
+        ):
             return False
         if call.func.attr in PARTS or is_view(call.func.attr):
             return self.keeps(call.func.value, depth + 1)
         held = self.script.values(call.func.value)
-        if any(isinstance(t, (Ext, Inst, Unknown)) for t in held) and call.func.attr not in COPIES and not draws(held):
-            return self.keeps(call.func.value, depth + 1) and any(isinstance(t, Method) for t in callees)
+        if (
+            any(isinstance(t, (Ext, Inst, Unknown)) for t in held)
+            and call.func.attr not in COPIES
+            and not draws(held)
+        ):
+            return self.keeps(call.func.value, depth + 1) and any(
+                isinstance(t, Method) for t in callees
+            )
         return False
 
     def returns_kept(self, function: ast.AST, depth: int, place: int | None = None) -> bool:
@@ -428,7 +565,11 @@ class Side:
             if isinstance(function, ast.Lambda):
                 self._kept[key] = self.keeps(function.body, depth + 1)
             else:
-                ends = [n for n in live(function) if isinstance(n, (ast.Return, ast.Yield)) and function_of(n) is function]
+                ends = [
+                    n
+                    for n in live(function)
+                    if isinstance(n, (ast.Return, ast.Yield)) and function_of(n) is function
+                ]
                 place = None if any(isinstance(n, ast.Yield) for n in ends) else place
                 self._kept[key] = any(self.keeps_end(n.value, depth + 1, place) for n in ends)
         return self._kept[key]
@@ -436,9 +577,19 @@ class Side:
     def keeps_end(self, result: ast.expr | None, depth: int, place: int | None) -> bool:
         """Whether what a function returns is kept, or the part of it at ``place``."""
         if isinstance(result, (ast.Tuple, ast.List)):
-            known = place is not None and place < len(result.elts) and not any(isinstance(p, ast.Starred) for p in result.elts)
-            return any(self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place)
-        return self.keeps_result(result, depth, place) if isinstance(result, ast.Call) else self.keeps(result, depth)
+            known = (
+                place is not None
+                and place < len(result.elts)
+                and not any(isinstance(p, ast.Starred) for p in result.elts)
+            )
+            return any(
+                self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place
+            )
+        return (
+            self.keeps_result(result, depth, place)
+            if isinstance(result, ast.Call)
+            else self.keeps(result, depth)
+        )
 
     # ---------------------------------------------------------------- what others change
     def touched(self, change: Write) -> bool:
@@ -448,7 +599,10 @@ class Side:
         base = change.base
         assert base is not None
         found = self.script.values(base)
-        if self.environment and any(isinstance(t, Ref) and t.name.startswith(("os.environ", "os.putenv", "os.unsetenv")) for t in found):
+        if self.environment and any(
+            isinstance(t, Ref) and t.name.startswith(("os.environ", "os.putenv", "os.unsetenv"))
+            for t in found
+        ):
             return True
         is_attribute = bool(change.name) or change.computed
         for thing in found:
@@ -459,15 +613,31 @@ class Side:
                     return True
         if is_attribute:
             known = change.name in self.names_of_objects()
-            return known and (any(isinstance(t, Unknown) for t in found) or (not found and bool(self.script.unread)))
-        if change.node is base and isinstance(base, ast.Name) and not any(isinstance(t, (Seq, Dict, Tensor, Ext, Inst)) for t in found):
-            return (id(holder_of(base)), base.id) in self.aliases  # `x += 1`, of what may well be a number
+            return known and (
+                any(isinstance(t, Unknown) for t in found)
+                or (not found and bool(self.script.unread))
+            )
+        if (
+            change.node is base
+            and isinstance(base, ast.Name)
+            and not any(isinstance(t, (Seq, Dict, Tensor, Ext, Inst)) for t in found)
+        ):
+            return (
+                id(holder_of(base)),
+                base.id,
+            ) in self.aliases  # `x += 1`, of what may well be a number
         return self.is_part(base)
 
     def reads(self, thing: Thing, name: str) -> bool:
         if self.every or name in self.loads:
             return True
-        return isinstance(thing, Ext) and not is_options(thing) or isinstance(thing, Inst) and is_of_library(thing) and name in thing.attrs
+        return (
+            isinstance(thing, Ext)
+            and not is_options(thing)
+            or isinstance(thing, Inst)
+            and is_of_library(thing)
+            and name in thing.attrs
+        )
 
     def names_of_objects(self) -> set[str]:
         held = [thing.attrs for thing in self.objects.values() if isinstance(thing, Inst)]
@@ -483,7 +653,9 @@ class Side:
             if (id(home), expr.id) in self.aliases:
                 return True
             for value, whole in ever_bound(expr):
-                if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (whole and isinstance(value, ast.Call)):
+                if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (
+                    whole and isinstance(value, ast.Call)
+                ):
                     if not isinstance(value, ast.Name) or value.id != expr.id:
                         if self.is_part(value, depth + 1):
                             return True
@@ -491,20 +663,37 @@ class Side:
             return any(a is not None and self.is_part(a, depth + 1) for _, a in given)
         if isinstance(expr, ast.Attribute):
             for thing in self.script.values(expr.value):
-                if (id(thing), expr.attr) in self.fields or (id(thing) in self.objects and self.reads(thing, expr.attr)):
+                if (id(thing), expr.attr) in self.fields or (
+                    id(thing) in self.objects and self.reads(thing, expr.attr)
+                ):
                     return True
-                if isinstance(thing, Inst) and any(self.is_part(v, depth + 1) for v in _stored(self.script, thing, expr.attr)):
+                if isinstance(thing, Inst) and any(
+                    self.is_part(v, depth + 1) for v in _stored(self.script, thing, expr.attr)
+                ):
                     return True
             return (
-                self.is_part(expr.value, depth + 1) if expr.attr in ("data", "T", "values", "loc", "iloc", "at", "iat", "flat") else False
+                self.is_part(expr.value, depth + 1)
+                if expr.attr in ("data", "T", "values", "loc", "iloc", "at", "iat", "flat")
+                else False
             )
         if isinstance(expr, ast.Subscript):
-            if any(id(t) in self.objects and isinstance(t, (Seq, Dict)) for t in self.script.values(expr.value)):
+            if any(
+                id(t) in self.objects and isinstance(t, (Seq, Dict))
+                for t in self.script.values(expr.value)
+            ):
                 return not is_number(self.script.values(expr))
             return self.is_part(expr.value, depth + 1)
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and (expr.func.attr in PARTS or is_view(expr.func.attr)):
+        if (
+            isinstance(expr, ast.Call)
+            and isinstance(expr.func, ast.Attribute)
+            and (expr.func.attr in PARTS or is_view(expr.func.attr))
+        ):
             return self.is_part(expr.func.value, depth + 1)
-        if isinstance(expr, ast.Call) and expr.args and {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)} & PASSING:
+        if (
+            isinstance(expr, ast.Call)
+            and expr.args
+            and {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)} & PASSING
+        ):
             return self.is_part(expr.args[0], depth + 1)
         return False
 
@@ -517,7 +706,9 @@ def holds(function: ast.AST, home: ast.AST) -> bool:
 def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:
     """The functions of the project that run when a thing is called, or an object is used by these methods."""
     if isinstance(thing, Inst):
-        return [t.node for name in methods for t in thing.cls.find(name) or () if isinstance(t, Func)]
+        return [
+            t.node for name in methods for t in thing.cls.find(name) or () if isinstance(t, Func)
+        ]
     return [c.function for c in code_of(thing) if c.makes is None]
 
 
@@ -529,7 +720,10 @@ def ever_bound(name: ast.Name) -> list[tuple[ast.expr | None, bool]]:
 
 
 def is_static_method(function: ast.AST) -> bool:
-    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in getattr(function, "decorator_list", ()))
+    return any(
+        isinstance(d, ast.Name) and d.id == "staticmethod"
+        for d in getattr(function, "decorator_list", ())
+    )
 
 
 def shown(node: ast.AST) -> str:
@@ -546,7 +740,9 @@ def is_iterator(found: Values) -> bool:
 
 
 def draws(found: Values) -> bool:
-    return any(isinstance(t, Ext) and ("andom" in t.name or t.name.startswith("logging.")) for t in found)
+    return any(
+        isinstance(t, Ext) and ("andom" in t.name or t.name.startswith("logging.")) for t in found
+    )
 
 
 def is_options(thing: Thing) -> bool:
@@ -562,7 +758,9 @@ def _stored(script: Script, thing: Thing, name: str) -> Iterator[ast.expr]:
     for write in script.analysis(Effects).writes:
         if write.name == name and write.base is not None and thing in script.values(write.base):
             parent = parent_of(write.node)
-            if isinstance(parent, (ast.Assign, ast.AnnAssign)) and isinstance(parent.value, (ast.Name, ast.Attribute)):
+            if isinstance(parent, (ast.Assign, ast.AnnAssign)) and isinstance(
+                parent.value, (ast.Name, ast.Attribute)
+            ):
                 yield parent.value
 
 
@@ -570,7 +768,11 @@ def _place_of(node: ast.AST, value: ast.expr) -> int | None:
     """Which part of ``value`` a variable gets: 1 for ``b`` in ``a, b = value``."""
     target = parent_of(node)
     statement = parent_of(target) if isinstance(target, (ast.Tuple, ast.List)) else None
-    if not isinstance(statement, ast.Assign) or statement.value is not value or not any(t is target for t in statement.targets):
+    if (
+        not isinstance(statement, ast.Assign)
+        or statement.value is not value
+        or not any(t is target for t in statement.targets)
+    ):
         return None
     assert isinstance(target, (ast.Tuple, ast.List))
     if any(isinstance(part, ast.Starred) for part in target.elts):

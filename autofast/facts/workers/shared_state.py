@@ -18,7 +18,13 @@ from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
-TARGET_FIRST = WRITERS - {"torch.save", "pickle.dump", "json.dump", "joblib.dump", "torchvision.utils.save_image"}
+TARGET_FIRST = WRITERS - {
+    "torch.save",
+    "pickle.dump",
+    "json.dump",
+    "joblib.dump",
+    "torchvision.utils.save_image",
+}
 EARLY = frozenset(
     {
         "__init__",
@@ -33,7 +39,16 @@ EARLY = frozenset(
         "predict_dataloader",
     }
 )
-DICE = ("random.", "numpy.random.", "torch.rand", "torch.multinomial", "torch.bernoulli", "torch.normal", "torch.poisson", "torch.empty")
+DICE = (
+    "random.",
+    "numpy.random.",
+    "torch.rand",
+    "torch.multinomial",
+    "torch.bernoulli",
+    "torch.normal",
+    "torch.poisson",
+    "torch.empty",
+)
 
 
 # ------------------------------------------------------------------------------------------------ when
@@ -43,12 +58,22 @@ class Time:
     def __init__(self, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]):
         self.script, self.loader, self.skip = script, loader, skip
         self.flow, self.graph = script.analysis(Flow), script.analysis(CallGraph)
-        self.ways: list[list[ast.AST]] = [[*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses]
+        self.ways: list[list[ast.AST]] = [
+            [*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses
+        ]
         if not self.ways and hooks(loader):
-            self.ways = [[*(f.node for f in stack if isinstance(f, STARTS)), node] for node, stack in fits(script)]
+            self.ways = [
+                [*(f.node for f in stack if isinstance(f, STARTS)), node]
+                for node, stack in fits(script)
+            ]
         if not self.ways:
-            self.ways = [[*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node] for t in loader.things]
-        self.open = not loader.uses or any(u.is_next or is_generator(function_of(u.node)) for u in loader.uses)
+            self.ways = [
+                [*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node]
+                for t in loader.things
+            ]
+        self.open = not loader.uses or any(
+            u.is_next or is_generator(function_of(u.node)) for u in loader.uses
+        )
         self.known: dict[tuple[int, bool], bool] = {}
 
     def after(self, node: ast.AST) -> bool:
@@ -69,7 +94,9 @@ class Time:
         return found
 
     def look(self, node: ast.AST, function: ast.AST, within: bool) -> bool:
-        on_the_way = [n for way in self.ways for n in way if n is function or _scope_of_place(n) is function]
+        on_the_way = [
+            n for way in self.ways for n in way if n is function or _scope_of_place(n) is function
+        ]
         if within:
             uses = [u.node for u in self.loader.uses if _scope_of_place(u.node) is function]
             if any(_in_body(node, use) for use in uses):
@@ -105,7 +132,9 @@ def _scope_of_place(node: ast.AST) -> ast.AST:
 
 
 def _in_body(node: ast.AST, loop: ast.AST) -> bool:
-    parts: list[ast.AST] = [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
+    parts: list[ast.AST] = (
+        [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
+    )
     around = {id(a) for a in (node, *ancestors(node))}
     return any(id(p) in around for p in parts)
 
@@ -148,7 +177,9 @@ def changed_by_items(script: Script, loader: Loader) -> str:
         return f"fetching an item changes {what} (line {line_of(node)}): workers would change copies of it"
     for handle in side.handles():
         return f"items are read through {handle.name} (line {line_of(handle.node)}), which workers would share"
-    trained = [m for step in script.steps for m in step.models] + [m for o in script.optimizers for m in o.params]
+    trained = [m for step in script.steps for m in step.models] + [
+        m for o in script.optimizers for m in o.params
+    ]
     if any(id(model) in side.objects for model in trained):
         return "items are made by a model that is trained: workers would keep its first weights"
     return ""
@@ -175,14 +206,21 @@ def changed_between(script: Script, loader: Loader) -> str:
     side = items(script, loader)
     time = Time(script, loader, _skip(side))
     why = _changed(script, side, time, time.after)
-    return f"{why} after the workers have got their copy of it: they would not see it" if why else ""
+    return (
+        f"{why} after the workers have got their copy of it: they would not see it" if why else ""
+    )
 
 
 def unseen(script: Script, loader: Loader) -> bool:
     """Items read variables of modules that the script sets as it runs: only a forked worker has their values."""
     side = items(script, loader)
     shared: set[int] = set(side.classes)
-    todo = [t for name in side.free.values() for t in script.values(name) if isinstance(holder_of(name), ast.Module)]
+    todo = [
+        t
+        for name in side.free.values()
+        for t in script.values(name)
+        if isinstance(holder_of(name), ast.Module)
+    ]
     while todo:
         thing = todo.pop()
         if id(thing) in side.objects and id(thing) not in shared or isinstance(thing, Cls):
@@ -205,12 +243,16 @@ def unseen(script: Script, loader: Loader) -> bool:
 
 def _below_guard(node: ast.AST) -> bool:
     tests = (a.test for a in ancestors(node) if isinstance(a, ast.If))
-    return any(isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in ast.walk(test))
+    return any(
+        isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in ast.walk(test)
+    )
 
 
 def _skip(side: Side) -> Callable[[ast.AST], bool]:
     def skip(node: ast.AST) -> bool:
-        return any(id(a) in side.functions or id(a) in side.beside for a in (node, *ancestors(node)))
+        return any(
+            id(a) in side.functions or id(a) in side.beside for a in (node, *ancestors(node))
+        )
 
     return skip
 
@@ -219,9 +261,16 @@ def _changed(script: Script, side: Side, time: Time, when: Callable[[ast.AST], b
     if not side.functions and not side.objects:
         return ""
     for change in script.analysis(Effects).writes:
-        if time.skip(change.node) or _makes_itself(change) or not side.touched(change) or not when(change.node):
+        if (
+            time.skip(change.node)
+            or _makes_itself(change)
+            or not side.touched(change)
+            or not when(change.node)
+        ):
             continue
-        what = change.bound or shown(change.node if not isinstance(change.node, ast.Call) else change.base or change.node)
+        what = change.bound or shown(
+            change.node if not isinstance(change.node, ast.Call) else change.base or change.node
+        )
         return f"line {line_of(change.node)} changes `{what}`"
     return ""
 
@@ -242,7 +291,11 @@ def _makes_itself(change: Write) -> bool:
 def _at_once(script: Script, side: Side) -> bool:
     """All indices are computed where the iterator is made: ``return iter(torch.randperm(n).tolist())``."""
     for function in (side.functions[n] for n in side.starts):
-        parts = [n for n in live(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and function_of(n) is function]
+        parts = [
+            n
+            for n in live(function)
+            if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and function_of(n) is function
+        ]
         for part in parts:
             call = part.value if isinstance(part, ast.Return) else None
             if not isinstance(call, ast.Call) or not any(
@@ -263,7 +316,9 @@ def draws_ahead(script: Script, loader: Loader) -> bool:
     """Whether its sampler draws random numbers from one index to the next: with workers that happens earlier."""
     side = indices(script, loader)
     for call in side.calls:
-        if any(isinstance(t, Ref) and t.name.startswith(DICE) for t in script.values(call.func)) and _between(side, call, set()):
+        if any(
+            isinstance(t, Ref) and t.name.startswith(DICE) for t in script.values(call.func)
+        ) and _between(side, call, set()):
             return True
     return False
 
@@ -272,7 +327,9 @@ def seeds(script: Script, loader: Loader) -> bool:
     """Whether items seed the generators, which a worker does with its own only."""
     calls = items(script, loader).calls
     return any(
-        isinstance(t, Ref) and t.name.endswith(("seed", "seed_all", "seed_everything")) for c in calls for t in script.values(c.func)
+        isinstance(t, Ref) and t.name.endswith(("seed", "seed_all", "seed_everything"))
+        for c in calls
+        for t in script.values(c.func)
     )
 
 
@@ -280,12 +337,16 @@ def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
     for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
-        if function_of(loop) is function and any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(loop)):
+        if function_of(loop) is function and any(
+            isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(loop)
+        ):
             return True
     if id(function) in seen:
         return False
     seen.add(id(function))
-    return isinstance(function, ast.Lambda) or any(_between(side, site, seen) for site in side.sites.get(id(function), ()))
+    return isinstance(function, ast.Lambda) or any(
+        _between(side, site, seen) for site in side.sites.get(id(function), ())
+    )
 
 
 def _told(script: Script, loader: Loader, side: Side) -> str:
@@ -295,9 +356,17 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
             continue
         for source in script.sources:
             for read in ast.walk(source.tree):
-                if not isinstance(read, ast.Attribute) or read.attr != node.attr or not isinstance(read.ctx, ast.Load) or _skip(side)(read):
+                if (
+                    not isinstance(read, ast.Attribute)
+                    or read.attr != node.attr
+                    or not isinstance(read.ctx, ast.Load)
+                    or _skip(side)(read)
+                ):
                     continue
-                if any(id(t) in side.objects or isinstance(t, Unknown) for t in script.values(read.value)):
+                if any(
+                    id(t) in side.objects or isinstance(t, Unknown)
+                    for t in script.values(read.value)
+                ):
                     return f"its sampler changes {what} (line {line_of(node)}), which line {line_of(read)} reads, and workers ask it ahead of time"
     return ""
 
@@ -311,7 +380,11 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
             names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
             if not names & WRITERS:
                 continue
-            path = node.args[0 if names & TARGET_FIRST else 1] if len(node.args) > (0 if names & TARGET_FIRST else 1) else None
+            path = (
+                node.args[0 if names & TARGET_FIRST else 1]
+                if len(node.args) > (0 if names & TARGET_FIRST else 1)
+                else None
+            )
             for part in ast.walk(path) if path is not None else ():
                 if (
                     isinstance(part, (ast.Name, ast.Attribute))

@@ -43,7 +43,9 @@ from autofast.read.interpreter.state import Core, join, values
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
-PLAIN = frozenset({Const, Num, Ref, Unknown, Tensor, Arg})  # nothing can be reached from these, or set on them
+PLAIN = frozenset(
+    {Const, Num, Ref, Unknown, Tensor, Arg}
+)  # nothing can be reached from these, or set on them
 
 
 class Binding(Core):
@@ -62,8 +64,16 @@ class Binding(Core):
         elif isinstance(target, ast.Subscript):
             index = self.expr(target.slice, env)
             for thing in self.choices(self.expr(target.value, env)):
-                several = len(index) > 1 and isinstance(thing, Dict) and all(isinstance(t, Const) for t in index)
-                for key in [t.value for t in ordered(index) if isinstance(t, Const)] if several else [const(index)]:
+                several = (
+                    len(index) > 1
+                    and isinstance(thing, Dict)
+                    and all(isinstance(t, Const) for t in index)
+                )
+                for key in (
+                    [t.value for t in ordered(index) if isinstance(t, Const)]
+                    if several
+                    else [const(index)]
+                ):
                     self.set_item(thing, key, found, target, expr, sure=not several)
 
     def choices(self, found: Values) -> Iterator[Thing]:
@@ -101,11 +111,21 @@ class Binding(Core):
         for i, element in enumerate(target.elts):
             parts: Values = NOTHING
             for thing in found:
-                if isinstance(thing, Seq) and thing.exact is not None and starred is None and len(thing.exact) == n:
+                if (
+                    isinstance(thing, Seq)
+                    and thing.exact is not None
+                    and starred is None
+                    and len(thing.exact) == n
+                ):
                     parts |= thing.exact[i]
                 elif starred is not None and i >= starred:
                     parts |= torchlib.element(self, thing, None)
-                elif isinstance(thing, Const) and isinstance(thing.value, tuple) and len(thing.value) == n and starred is None:
+                elif (
+                    isinstance(thing, Const)
+                    and isinstance(thing.value, tuple)
+                    and len(thing.value) == n
+                    and starred is None
+                ):
                     parts |= values(Const(thing.value[i]))
                 else:
                     parts |= torchlib.element(self, thing, i)
@@ -114,16 +134,22 @@ class Binding(Core):
             else:
                 self.assign(element, parts, env, None)
 
-    def store_attribute(self, thing: Inst | Ext, name: str, found: Values, sure: bool = True) -> None:
+    def store_attribute(
+        self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
+    ) -> None:
         """``thing.name = found``: what was there before stays possible where this may not happen, or not to this very object."""
         found |= thing.past.get(name, NOTHING) if isinstance(thing, Inst) else NOTHING
-        again = any(isinstance(f, LoopFrame) for f in thing.made) and not any(t is thing for t in self.building)
+        again = any(isinstance(f, LoopFrame) for f in thing.made) and not any(
+            t is thing for t in self.building
+        )
         old = thing.attrs.get(name)
         # a table or a state that is made at the first batch, and that nothing sets back to None
         first = old == values(Const(None)) and not any(isinstance(t, (Const, Num)) for t in found)
         if not sure or again or self.weak(thing.made, once=first):
             if old is None and isinstance(thing, Inst):
-                old = frozenset(t for t in thing.cls.find(name) or NOTHING if not isinstance(t, Func))
+                old = frozenset(
+                    t for t in thing.cls.find(name) or NOTHING if not isinstance(t, Func)
+                )
             found = join(old or NOTHING, found)
         known = self.changes
         self.keep(found, thing, name)
@@ -159,7 +185,10 @@ class Binding(Core):
                 todo += [thing.outer] if thing.outer is not None else []
             elif isinstance(thing, (Inst, Ext)):
                 self.open_attributes(thing, why)
-                parts = [*thing.attrs.values(), *(thing.args.all() if thing.args is not None else ())]
+                parts = [
+                    *thing.attrs.values(),
+                    *(thing.args.all() if thing.args is not None else ()),
+                ]
                 todo += [thing.cls] if isinstance(thing, Inst) else []
             elif isinstance(thing, Dict):
                 parts = [thing.any()]
@@ -169,7 +198,11 @@ class Binding(Core):
                 thing.elem |= unknown
             elif isinstance(thing, Cls):
                 parts = list(thing.members.values())
-                thing.members.update((n, v | unknown) for n, v in thing.members.items() if not any(isinstance(t, Func) for t in v))
+                thing.members.update(
+                    (n, v | unknown)
+                    for n, v in thing.members.items()
+                    if not any(isinstance(t, Func) for t in v)
+                )
                 todo += [thing.env, *thing.bases]
             elif isinstance(thing, Func):
                 parts = list(thing.attrs.values())
@@ -196,7 +229,11 @@ class Binding(Core):
     def set_attribute(self, thing: Thing, target: ast.Attribute, found: Values, env: Env) -> None:
         name = target.attr
         if isinstance(thing, Inst) and (setter := thing.cls.find(f"{name}.setter")):
-            self.call_values(self.bind_members(setter, thing, target), Arguments(target, [Given(found, None)]), target)
+            self.call_values(
+                self.bind_members(setter, thing, target),
+                Arguments(target, [Given(found, None)]),
+                target,
+            )
         elif isinstance(thing, (Inst, Ext)):
             self.store_attribute(thing, name, found)
             self.emit("set_attribute", target, thing, None, found, name=name)
@@ -220,9 +257,25 @@ class Binding(Core):
                 self.keep(found, full)
                 self.patched[full] = join(self.patched.get(full, NOTHING), found)
         elif isinstance(thing, Tensor):
-            self.emit("grad_write" if name == "grad" else "tensor_write", target, thing, None, found, name=name)
+            self.emit(
+                "grad_write" if name == "grad" else "tensor_write",
+                target,
+                thing,
+                None,
+                found,
+                name=name,
+            )
 
-    def set_item(self, thing: Thing, key: Any, found: Values, target: ast.Subscript, expr: ast.expr | None, *, sure: bool = True) -> None:
+    def set_item(
+        self,
+        thing: Thing,
+        key: Any,
+        found: Values,
+        target: ast.Subscript,
+        expr: ast.expr | None,
+        *,
+        sure: bool = True,
+    ) -> None:
         """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
         if not isinstance(thing, Tensor):
             self.emit("set_item", target, thing, None, found)
@@ -234,9 +287,16 @@ class Binding(Core):
                 thing.items, thing.elem = None, thing.any()
             self.keep(found, thing)
             known = thing.exact
-            if known is not None and isinstance(key, int) and not isinstance(key, bool) and -len(known) <= key < len(known):
+            if (
+                known is not None
+                and isinstance(key, int)
+                and not isinstance(key, bool)
+                and -len(known) <= key < len(known)
+            ):
                 place = key % len(known)
-                thing.items = tuple(join(old, found) if n == place else old for n, old in enumerate(known))
+                thing.items = tuple(
+                    join(old, found) if n == place else old for n, old in enumerate(known)
+                )
             else:
                 thing.elem = join(thing.elem, found)
         elif isinstance(thing, Ext) and thing.name == "builtins.vars":
@@ -264,7 +324,9 @@ class Binding(Core):
         if mine is None:
             thing.entries[key] = [*old, replace(entry, sure=False)]
         elif not entry.values <= mine.values:
-            thing.entries[key] = [replace(e, values=join(e.values, entry.values)) if e is mine else e for e in old]
+            thing.entries[key] = [
+                replace(e, values=join(e.values, entry.values)) if e is mine else e for e in old
+            ]
 
     def drop_entry(self, thing: Dict, key: Any) -> None:
         """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is not known."""
@@ -288,7 +350,9 @@ class Binding(Core):
                 return self.variable(scope, name)
             first = first and scope.kind == "comprehension"
             scope = scope.outer
-        if (starred := env.module.starred) and not (name in BUILTINS and starred in names.NO_BUILTINS):
+        if (starred := env.module.starred) and not (
+            name in BUILTINS and starred in names.NO_BUILTINS
+        ):
             return values(Unknown(f"`{name}` may come from {starred}", Reason.FOREIGN, name))
         if name in BUILTINS:
             return values(Ref(f"builtins.{name}"))
@@ -304,17 +368,35 @@ class Binding(Core):
 
     def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
         if isinstance(thing, Module) and name == "__dict__":
-            table = {key: [Entry(found, None, None, True)] for key, found in thing.env.vars.items() if not key.startswith("__")}
+            table = {
+                key: [Entry(found, None, None, True)]
+                for key, found in thing.env.vars.items()
+                if not key.startswith("__")
+            }
             return values(self.intern(Dict, ("namespace", id(thing)), lambda: Dict(None, table)))
         if isinstance(thing, Module):
             if name in thing.env.vars:
                 return self.variable(thing.env, name)
-            sub = self.project.find(name, 1, thing.source) if thing.source.path.name == "__init__.py" else None
-            return values(self.run_module(sub, False)) if sub else values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
+            sub = (
+                self.project.find(name, 1, thing.source)
+                if thing.source.path.name == "__init__.py"
+                else None
+            )
+            return (
+                values(self.run_module(sub, False))
+                if sub
+                else values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
+            )
         if isinstance(thing, Ref):
             return self.library_attribute(thing, name)
         if isinstance(thing, (Inst, Ext)) and name == "__dict__":
-            return values(self.intern(Ext, ("vars", thing), lambda: Ext("builtins.vars", node, Arguments(None), {"of": values(thing)})))
+            return values(
+                self.intern(
+                    Ext,
+                    ("vars", thing),
+                    lambda: Ext("builtins.vars", node, Arguments(None), {"of": values(thing)}),
+                )
+            )
         if isinstance(thing, Inst):
             return self.of_instance(thing, name, node)
         if isinstance(thing, Cls):
@@ -323,7 +405,9 @@ class Binding(Core):
                 return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
             if any(n.startswith("enum.") for n in thing.external):
                 return values(Unknown(f"`{thing.node.name}.{name}` is a member of an enumeration"))
-            return frozenset(Bound(t, thing) if isinstance(t, Func) and is_classmethod(t) else t for t in found)
+            return frozenset(
+                Bound(t, thing) if isinstance(t, Func) and is_classmethod(t) else t for t in found
+            )
         if isinstance(thing, Ext) and name in thing.attrs:
             return thing.attrs[name] | (values(Unknown(thing.open)) if thing.open else NOTHING)
         if isinstance(thing, Func) and name in thing.attrs:
@@ -350,12 +434,18 @@ class Binding(Core):
             data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
             return found | (values(Unknown(thing.open)) if data else NOTHING)
         if (getter := thing.cls.find("__getattr__")) and not name.startswith("__"):
-            return self.call_values(self.bind_members(getter, thing, node), Arguments(node, [Given(values(Const(name)), None)]), node)
+            return self.call_values(
+                self.bind_members(getter, thing, node),
+                Arguments(node, [Given(values(Const(name)), None)]),
+                node,
+            )
         if thing.cls.external - {"dataclass"} or name.startswith("__"):
             return torchlib.attribute(self, thing, name, node)
         if thing.open:
             return values(Unknown(thing.open))
-        return values(Unknown(f"`.{name}` is never set on {thing.cls.node.name}", Reason.UNSET, name))
+        return values(
+            Unknown(f"`.{name}` is never set on {thing.cls.node.name}", Reason.UNSET, name)
+        )
 
     def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
         out: Values = NOTHING
@@ -377,12 +467,20 @@ class Binding(Core):
             known = bool(index) and all(isinstance(one_key, Const) for one_key in index)
             if found or (known and not thing.open):
                 return found  # nothing: where the key is not there, the script does not go on
-            return values(Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed"))
+            return values(
+                Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
+            )
         if isinstance(thing, Seq):
-            if thing.items is not None and isinstance(key, int) and -len(thing.items) <= key < len(thing.items):
+            if (
+                thing.items is not None
+                and isinstance(key, int)
+                and -len(thing.items) <= key < len(thing.items)
+            ):
                 return thing.items[key] | thing.elem if key >= 0 or not thing.elem else thing.any()
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-                part: Seq = self.intern(Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind))
+                part: Seq = self.intern(
+                    Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
+                )
                 part.elem = join(part.elem, thing.any())
                 return values(part)
             return thing.any() or values(Unknown("the list is empty here"))
@@ -393,7 +491,11 @@ class Binding(Core):
         if isinstance(thing, Inst):
             getter = thing.cls.find("__getitem__")
             if getter is not None:
-                return self.call_values(self.bind_members(getter, thing, node), Arguments(node, [Given(index, None)]), node)
+                return self.call_values(
+                    self.bind_members(getter, thing, node),
+                    Arguments(node, [Given(index, None)]),
+                    node,
+                )
         return torchlib.element(self, thing, key if isinstance(key, int) else None)
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
@@ -408,9 +510,17 @@ class Binding(Core):
                 old = (
                     []
                     if certain
-                    else [e for e in into.entries.get(key, []) if not any(m.expr is e.expr and e.values <= m.values for m in moved)]
+                    else [
+                        e
+                        for e in into.entries.get(key, [])
+                        if not any(m.expr is e.expr and e.values <= m.values for m in moved)
+                    ]
                 )
-                self.keep(NOTHING.union(*(e.values for e in moved)), into, key if isinstance(key, (str, int)) else None)
+                self.keep(
+                    NOTHING.union(*(e.values for e in moved)),
+                    into,
+                    key if isinstance(key, (str, int)) else None,
+                )
                 into.entries[key] = [*old, *moved]
             into.rest = join(into.rest, thing.rest)
             into.open = into.open or thing.open

@@ -45,7 +45,9 @@ class Calls(Binding):
             return self.super_of(env)
         callee = self.expr(node.func, env)
         args = self.arguments(node, env)
-        if any(isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee):
+        if any(
+            isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
+        ):
             self.changes += not env.module.opaque
             env.module.opaque = env.module.opaque or "exec() may have changed it"
         return self.call_values(callee, args, node)
@@ -90,7 +92,9 @@ class Calls(Binding):
             args.open = "positional arguments come through `*`"
             args.loose = len(args.positional) if args.loose is None else args.loose
             every = NOTHING.union(*(torchlib.element(self, thing, None) for thing in found))
-            args.positional.append(Given(every or values(Unknown("what comes through `*`")), None, sure=False))
+            args.positional.append(
+                Given(every or values(Unknown("what comes through `*`")), None, sure=False)
+            )
 
     def spread_arguments(self, args: Arguments, thing: Dict, several: bool) -> None:
         args.dicts.append(thing)
@@ -107,7 +111,11 @@ class Calls(Binding):
 
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
         found: Values = NOTHING
-        for thing in self.choices(frozenset(t for t in callee if self.takes(t, args)) or callee if len(callee) > 1 else callee):
+        for thing in self.choices(
+            frozenset(t for t in callee if self.takes(t, args)) or callee
+            if len(callee) > 1
+            else callee
+        ):
             found = join(found, self.call_thing(thing, args, node))
         return found
 
@@ -116,10 +124,16 @@ class Calls(Binding):
 
         ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the functions that make models.
         """
-        if isinstance(thing, (Const, Module)) or (isinstance(thing, Ref) and thing.name in self.libraries):
+        if isinstance(thing, (Const, Module)) or (
+            isinstance(thing, Ref) and thing.name in self.libraries
+        ):
             return False
         this = not isinstance(thing, Func)
-        for func in thing.find("__init__") or () if isinstance(thing, Cls) else (thing.func if isinstance(thing, Bound) else thing,):
+        for func in (
+            thing.find("__init__") or ()
+            if isinstance(thing, Cls)
+            else (thing.func if isinstance(thing, Bound) else thing,)
+        ):
             if not isinstance(func, Func) or func.decorators or args.open or args.loose is not None:
                 continue
             spec = func.node.args
@@ -150,11 +164,17 @@ class Calls(Binding):
             return torchlib.forward(self, thing, args, node)
         return values(Unknown(f"{thing.cls.node.name} objects are not functions"))
 
-    def call_method_of(self, thing: Inst, name: str, args: list[Values], node: ast.AST | None) -> Values:
+    def call_method_of(
+        self, thing: Inst, name: str, args: list[Values], node: ast.AST | None
+    ) -> Values:
         method = thing.cls.find(name)
         if not method:
             return NOTHING
-        return self.call_values(self.bind_members(method, thing, node), Arguments(node, [Given(a, None) for a in args]), node)
+        return self.call_values(
+            self.bind_members(method, thing, node),
+            Arguments(node, [Given(a, None) for a in args]),
+            node,
+        )
 
     def instantiate(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
         def make() -> Inst:
@@ -176,60 +196,103 @@ class Calls(Binding):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:
             self.building.pop()
-        if "metaclass" in cls.external and not any(n.startswith(("abc.", "enum.")) for n in cls.external):
+        if "metaclass" in cls.external and not any(
+            n.startswith(("abc.", "enum.")) for n in cls.external
+        ):
             return values(inst, Unknown(f"{cls.node.name} has a metaclass"))
-        return values(inst, Unknown(f"{cls.node.name} has its own __new__")) if cls.find("__new__") else values(inst)
+        return (
+            values(inst, Unknown(f"{cls.node.name} has its own __new__"))
+            if cls.find("__new__")
+            else values(inst)
+        )
 
     def fields(self, inst: Inst, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
         """Annotated attributes of a class (a dataclass, a NamedTuple, ...) as the arguments of its constructor."""
-        if not args.positional and not args.named and not args.open and "dataclass" not in cls.external:
+        if (
+            not args.positional
+            and not args.named
+            and not args.open
+            and "dataclass" not in cls.external
+        ):
             return
         names: dict[str, None] = {}
         for base in reversed([cls, *cls.ancestors()]):
             names.update(
                 (s.target.id, None)
                 for s in base.node.body
-                if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name) and "ClassVar" not in ast.unparse(s.annotation)
+                if isinstance(s, ast.AnnAssign)
+                and isinstance(s.target, ast.Name)
+                and "ClassVar" not in ast.unparse(s.annotation)
             )
         for i, name in enumerate(names):
             given = args.given(i, name)
             found = given.values if given is not None else NOTHING
             if given is None or not given.sure:
-                found |= self.field_default(cls.find(name) or NOTHING) or values(Unknown(f"`{name}` has no default"))
+                found |= self.field_default(cls.find(name) or NOTHING) or values(
+                    Unknown(f"`{name}` has no default")
+                )
             if given is None and args.open:
                 found |= values(Unknown(args.open))
             self.store_attribute(inst, name, found)
         if (after := cls.find("__post_init__")) is not None:
-            self.call_values(self.bind_members(after, inst, node), Arguments(node, open="fields for the initialisation only"), node)
+            self.call_values(
+                self.bind_members(after, inst, node),
+                Arguments(node, open="fields for the initialisation only"),
+                node,
+            )
 
     def field_default(self, found: Values) -> Values:
         """``x: int = 4``, ``x: int = field(default=4)``, ``x: list = field(default_factory=list)``."""
         out: Values = NOTHING
         for thing in ordered(found):
-            if isinstance(thing, Unknown) and thing.reason is Reason.RESULT and thing.name.startswith("dataclasses.field"):
+            if (
+                isinstance(thing, Unknown)
+                and thing.reason is Reason.RESULT
+                and thing.name.startswith("dataclasses.field")
+            ):
                 continue
             if isinstance(thing, Ext) and thing.name == "dataclasses.field":
                 factory = thing.args.get(-1, "default_factory")
                 out |= thing.args.get(-1, "default") | (
-                    self.call_values(factory, Arguments(thing.node), thing.node) if factory else NOTHING
+                    self.call_values(factory, Arguments(thing.node), thing.node)
+                    if factory
+                    else NOTHING
                 )
             else:
                 out |= values(thing)
         return out
 
-    def call_function(self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None) -> Values:
+    def call_function(
+        self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
+    ) -> Values:
         self.called.add(id(func.node))
         if sum(1 for f in self.active if f == id(func.node)) > 1 or len(self.active) >= DEPTH:
-            return values(Unknown(f"{func.name}() calls itself" if id(func.node) in self.active else "calls are nested too deeply"))
+            return values(
+                Unknown(
+                    f"{func.name}() calls itself"
+                    if id(func.node) in self.active
+                    else "calls are nested too deeply"
+                )
+            )
         env = Env("function", {}, func.env, None)
         given = self.bind_parameters(func, args, this, env)
         owner = func.owner
         if owner is not None:
-            mine = values(this) if this is not None else given[first].values if (first := _first(func)) in given else NOTHING
+            mine = (
+                values(this)
+                if this is not None
+                else given[first].values
+                if (first := _first(func)) in given
+                else NOTHING
+            )
             if mine:
                 env.vars["__super__"] = values(
                     self.intern(
-                        Ext, ("super", owner, mine), lambda: Ext("builtins.super", None, Arguments(None), {"__this__": mine}, (owner,))
+                        Ext,
+                        ("super", owner, mine),
+                        lambda: Ext(
+                            "builtins.super", None, Arguments(None), {"__this__": mine}, (owner,)
+                        ),
                     )
                 )
         frames: list[Frame] = [CallFrame(node if node is not None else func.node, func, given)]
@@ -248,7 +311,11 @@ class Calls(Binding):
         record.depth = len(self.stack)
         self.records.append(record)
         self.tries.append(None)
-        self.limits.append(self.limits[-1] if top else self.steps + max(int((self.limits[-1] - self.steps) * SHARE), 0))
+        self.limits.append(
+            self.limits[-1]
+            if top
+            else self.steps + max(int((self.limits[-1] - self.steps) * SHARE), 0)
+        )
         try:
             if isinstance(func.node, ast.Lambda):
                 record.returns = self.expr(func.node.body, env)
@@ -258,7 +325,13 @@ class Calls(Binding):
             if top:
                 raise
             unknown = values(Unknown(f"{func.name}() is too large to follow"))
-            self.cut_short(f"{func.name}()", env, NOTHING.union(*args.all(), *func.defaults.values(), () if this is None else (this,)))
+            self.cut_short(
+                f"{func.name}()",
+                env,
+                NOTHING.union(
+                    *args.all(), *func.defaults.values(), () if this is None else (this,)
+                ),
+            )
             record.returns = join(record.returns, unknown)
             record.yields = join(record.yields, unknown)
         finally:
@@ -269,18 +342,34 @@ class Calls(Binding):
             del self.stack[len(self.stack) - len(frames) :]
             self.active.pop()
         if record.is_generator:
-            seq: Seq = self.intern(Seq, (id(node), id(func.node), "yield"), lambda: Seq(node, None, NOTHING, "generator"))
+            seq: Seq = self.intern(
+                Seq,
+                (id(node), id(func.node), "yield"),
+                lambda: Seq(node, None, NOTHING, "generator"),
+            )
             seq.elem = join(seq.elem, record.yields)
-            if any(isinstance(t, Ref) and t.name.endswith("contextmanager") for d in func.decorators for t in d):
+            if any(
+                isinstance(t, Ref) and t.name.endswith("contextmanager")
+                for d in func.decorators
+                for t in d
+            ):
                 contexts = tuple((e, v) for frame in record.contexts for e, v in frame.contexts)
-                made: Ext = self.intern(Ext, (id(node), id(func.node), "context"), lambda: Ext("contextlib.manager", node, args))
+                made: Ext = self.intern(
+                    Ext,
+                    (id(node), id(func.node), "context"),
+                    lambda: Ext("contextlib.manager", node, args),
+                )
                 made.attrs["over"] = values(seq)
-                made.attrs["contexts"] = join(made.attrs.get("contexts", NOTHING), *(v for _, v in contexts))
+                made.attrs["contexts"] = join(
+                    made.attrs.get("contexts", NOTHING), *(v for _, v in contexts)
+                )
                 return values(made)
             return values(seq)
         return record.returns
 
-    def bind_parameters(self, func: Func, args: Arguments, this: Thing | None, env: Env) -> dict[str, Given]:
+    def bind_parameters(
+        self, func: Func, args: Arguments, this: Thing | None, env: Env
+    ) -> dict[str, Given]:
         spec = func.node.args
         positional = [*spec.posonlyargs, *spec.args]
         given: dict[str, Given] = {}
@@ -295,26 +384,47 @@ class Calls(Binding):
                 given[name] = value
         for name, value in args.named.items():
             if name in names or name in {p.arg for p in spec.kwonlyargs}:
-                given[name] = Given(join(given[name].values, value.values), value.expr, value.via, value.sure) if name in given else value
+                given[name] = (
+                    Given(join(given[name].values, value.values), value.expr, value.via, value.sure)
+                    if name in given
+                    else value
+                )
         for param in [*positional[start:], *spec.kwonlyargs]:
             name = param.arg
             default = func.defaults.get(name)
             if name in given:
                 found = given[name].values
                 if not given[name].sure:
-                    found = join(found, default if default is not None else values(Unknown(args.open or f"`{name}` may not be given")))
+                    found = join(
+                        found,
+                        default
+                        if default is not None
+                        else values(Unknown(args.open or f"`{name}` may not be given")),
+                    )
             elif default is not None:
-                found = join(default, values(Unknown(args.open))) if args.open and args.loose is None else default
+                found = (
+                    join(default, values(Unknown(args.open)))
+                    if args.open and args.loose is None
+                    else default
+                )
             elif args.open:
                 found = values(Unknown(args.open))
             else:
-                found = self.annotated(param.annotation, func.env) or values(Unknown(f"`{name}` of {func.name}() is not given"))
+                found = self.annotated(param.annotation, func.env) or values(
+                    Unknown(f"`{name}` of {func.name}() is not given")
+                )
             env.vars[name] = found
         if spec.vararg:
             env.vars[spec.vararg.arg] = values(self.rest_of(spec.vararg, args, len(names)))
         if spec.kwarg:
             taken = {*names, *(p.arg for p in spec.kwonlyargs)}
-            rest = Arguments(args.call, [], {n: g for n, g in args.named.items() if n not in taken}, [], args.open)
+            rest = Arguments(
+                args.call,
+                [],
+                {n: g for n, g in args.named.items() if n not in taken},
+                [],
+                args.open,
+            )
             env.vars[spec.kwarg.arg] = values(torchlib.dict_of(self, spec.kwarg, rest))
         return given
 
@@ -322,7 +432,9 @@ class Calls(Binding):
         """``*rest``: the positional arguments from ``start`` on."""
         if args.loose is None:
             extra = tuple(g.values for g in args.positional[start:])
-            seq: Seq = self.intern(Seq, (id(param), extra), lambda: Seq(param, extra, NOTHING, "tuple"))
+            seq: Seq = self.intern(
+                Seq, (id(param), extra), lambda: Seq(param, extra, NOTHING, "tuple")
+            )
             return seq
         every = NOTHING.union(*(g.values for g in args.positional[min(start, args.loose) :]))
         seq = self.intern(Seq, (id(param), every), lambda: Seq(param, None, every, "tuple"))
@@ -339,6 +451,23 @@ def _completed(kept: Arguments, args: Arguments) -> Arguments:
     named = dict(kept.named.items())
     for name, given in args.named.items():
         old = named.get(name)
-        named[name] = given if old is None or given.sure else Given(given.values | old.values, None, given.via, old.sure)
-    loose = kept.loose if kept.loose is not None else None if args.loose is None else len(kept.positional) + args.loose
-    return Arguments(args.call, [*kept.positional, *args.positional], named, [*kept.dicts, *args.dicts], kept.open or args.open, loose)
+        named[name] = (
+            given
+            if old is None or given.sure
+            else Given(given.values | old.values, None, given.via, old.sure)
+        )
+    loose = (
+        kept.loose
+        if kept.loose is not None
+        else None
+        if args.loose is None
+        else len(kept.positional) + args.loose
+    )
+    return Arguments(
+        args.call,
+        [*kept.positional, *args.positional],
+        named,
+        [*kept.dicts, *args.dicts],
+        kept.open or args.open,
+        loose,
+    )

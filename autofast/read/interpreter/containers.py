@@ -40,7 +40,9 @@ def join(*sets: Values) -> Values:
     return core.join(*sets)
 
 
-def begun(interp: Core, node: ast.AST | None, of: Thing | None = None) -> tuple[Dict, dict[Any, list[Entry]] | None]:
+def begun(
+    interp: Core, node: ast.AST | None, of: Thing | None = None
+) -> tuple[Dict, dict[Any, list[Entry]] | None]:
     """The dict that is made at a place, without entries, and those of the dicts made there before (None: it is the first)."""
     known = len(interp.things)
     made: Dict = interp.intern(Dict, (id(node), of), lambda: Dict(node, made=tuple(interp.stack)))
@@ -75,9 +77,18 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
         kept: dict[int, Entry] = {}
         for old in entries:
             other = kept.get(id(old.expr))
-            kept[id(old.expr)] = Entry(old.values if other is None else join(old.values, other.values), old.expr, old.home, False)
+            kept[id(old.expr)] = Entry(
+                old.values if other is None else join(old.values, other.values),
+                old.expr,
+                old.home,
+                False,
+            )
         now = made.entries.setdefault(name, [])
-        now += [e for e in kept.values() if not any(e.expr is n.expr and e.values <= n.values for n in now)]
+        now += [
+            e
+            for e in kept.values()
+            if not any(e.expr is n.expr and e.values <= n.values for n in now)
+        ]
 
 
 def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Values:
@@ -90,9 +101,17 @@ def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Val
     return values(Unknown("an object's attributes as a dict"))
 
 
-def dict_method(interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def dict_method(
+    interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     if name == "update":
-        interp.emit("set_item", node, this, args, NOTHING.union(*(g.values for g in (*args.positional, *args.named.values()))))
+        interp.emit(
+            "set_item",
+            node,
+            this,
+            args,
+            NOTHING.union(*(g.values for g in (*args.positional, *args.named.values()))),
+        )
         sure = not interp.weak(this.made)
         for given in args.positional:
             for thing in ordered(given.values):
@@ -115,11 +134,17 @@ def dict_method(interp: Core, this: Dict, name: str, args: Arguments, node: ast.
         return values(Const(None))
     if name in ("clear", "popitem"):
         interp.drop_entry(this, ...)
-        return this.any() or values(Unknown("the dict is empty here")) if name == "popitem" else values(Const(None))
+        return (
+            this.any() or values(Unknown("the dict is empty here"))
+            if name == "popitem"
+            else values(Const(None))
+        )
     return _view(interp, this, name, node)
 
 
-def _looked_up(interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _looked_up(
+    interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     """``d.get(key, default)`` and its kin."""
     key = const(args.get(0, "key"))
     default = args.get(1, "default")
@@ -136,25 +161,37 @@ def _looked_up(interp: Core, this: Dict, name: str, args: Arguments, node: ast.A
         interp.drop_entry(this, key)
     if sure:
         return found
-    return found | (default or (values(Const(None)) if name in ("get", "setdefault") else NOTHING)) or values(
-        Unknown("the key is never set")
-    )
+    return found | (
+        default or (values(Const(None)) if name in ("get", "setdefault") else NOTHING)
+    ) or values(Unknown("the key is never set"))
 
 
 def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
-    keys = values(*(Const(k) for k in this.entries)) | (values(Num(), *([Unknown(this.open)])) if this.open or this.rest else NOTHING)
+    keys = values(*(Const(k) for k in this.entries)) | (
+        values(Num(), *([Unknown(this.open)])) if this.open or this.rest else NOTHING
+    )
     if name == "items":
         pairs = []
         for k in this.entries:
-            pairs.append(interp.intern(Seq, (id(node), this, k), lambda k=k: Seq(node, (values(Const(k)), NOTHING), NOTHING, "tuple")))
+            pairs.append(
+                interp.intern(
+                    Seq,
+                    (id(node), this, k),
+                    lambda k=k: Seq(node, (values(Const(k)), NOTHING), NOTHING, "tuple"),
+                )
+            )
             pairs[-1].items = (values(Const(k)), pairs[-1].items[1] | this.get(k))
         if this.rest or this.open:
-            rest = interp.intern(Seq, (id(node), this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple"))
+            rest = interp.intern(
+                Seq, (id(node), this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple")
+            )
             rest.items = (keys, this.any() or values(Unknown(this.open)))
             pairs.append(rest)
         return values(row_of(interp, (id(node), this, "items"), node, values(*pairs)))
     if name in ("values", "keys"):
-        return values(row_of(interp, (id(node), this, name), node, this.any() if name == "values" else keys))
+        return values(
+            row_of(interp, (id(node), this, name), node, this.any() if name == "values" else keys)
+        )
     if name == "copy":
         return values(copied(interp, this, node))
     return values(Num())
@@ -202,7 +239,13 @@ def extend(interp: Core, seq: Seq, found: Values) -> None:
 
     single = one(found)
     looped = any(isinstance(f, LoopFrame) for f in seq.made)
-    if isinstance(single, Seq) and single.exact is not None and seq.exact is not None and not looped and not interp.weak(seq.made):
+    if (
+        isinstance(single, Seq)
+        and single.exact is not None
+        and seq.exact is not None
+        and not looped
+        and not interp.weak(seq.made)
+    ):
         if single is not seq and len(seq.exact) < MOST_ITEMS:
             for part in single.exact:
                 interp.keep(part, seq)
@@ -226,7 +269,9 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
         return dict_of(interp, node, Arguments(node, [Given(values(thing), None)]), thing)
     if isinstance(thing, Seq):
         seq: Seq = interp.intern(
-            Seq, (id(node), thing, "copy"), lambda: Seq(node, thing.items, thing.elem, thing.kind, tuple(interp.stack))
+            Seq,
+            (id(node), thing, "copy"),
+            lambda: Seq(node, thing.items, thing.elem, thing.kind, tuple(interp.stack)),
         )
         if thing.items is not None and seq.items is not None and len(thing.items) == len(seq.items):
             seq.items = tuple(old | new for old, new in zip(seq.items, thing.items, strict=True))
@@ -236,14 +281,20 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
         return seq
     if isinstance(thing, Inst):
         inst: Inst = interp.intern(
-            Inst, (id(node), thing, "copy"), lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args)
+            Inst,
+            (id(node), thing, "copy"),
+            lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args),
         )
         for name, found in thing.attrs.items():
             inst.attrs[name] = join(inst.attrs.get(name, NOTHING), found)
         inst.open = inst.open or thing.open
         return inst
     if isinstance(thing, Ext) and thing.name == "argparse.Namespace":
-        space: Ext = interp.intern(Ext, (id(node), thing, "copy"), lambda: Ext(thing.name, thing.node, thing.args, {}, tuple(interp.stack)))
+        space: Ext = interp.intern(
+            Ext,
+            (id(node), thing, "copy"),
+            lambda: Ext(thing.name, thing.node, thing.args, {}, tuple(interp.stack)),
+        )
         for name, found in thing.attrs.items():
             space.attrs[name] = join(space.attrs.get(name, NOTHING), found)
         space.open = space.open or thing.open

@@ -71,7 +71,11 @@ class Expressions(Binding):
         base = self.expr(node.value, env)
         index = self.expr(node.slice, env)
         found: Values = NOTHING
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "data" and index == values(Const(0)):
+        if (
+            isinstance(node.value, ast.Attribute)
+            and node.value.attr == "data"
+            and index == values(Const(0))
+        ):
             if base and all(isinstance(t, Tensor) and t.rank == "0d" for t in base):
                 return self._old_item(base, node)
         for thing in ordered(base):
@@ -104,14 +108,23 @@ class Expressions(Binding):
         if isinstance(node, ast.Tuple) and known and items and all(v is not ... for v in plain):
             return values(Const(tuple(plain)))
         kind = type(node).__name__.lower()
-        seq: Seq = self.intern(Seq, (id(node),), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack)))
+        seq: Seq = self.intern(
+            Seq, (id(node),), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack))
+        )
         if not known:
             seq.items, seq.elem = None, join(seq.elem, seq.any(), rest, *items)
-        elif seq.items is None or (seq.items and len(seq.items) != len(items)) or (seq.elem and not items):
+        elif (
+            seq.items is None
+            or (seq.items and len(seq.items) != len(items))
+            or (seq.elem and not items)
+        ):
             seq.elem = join(seq.elem, seq.any(), *items)
             seq.items = None
         else:
-            seq.items = tuple(join(old, new) for old, new in zip(seq.items or ((NOTHING,) * len(items)), items, strict=True))
+            seq.items = tuple(
+                join(old, new)
+                for old, new in zip(seq.items or ((NOTHING,) * len(items)), items, strict=True)
+            )
         return values(seq)
 
     expr_List = expr_Tuple
@@ -135,7 +148,11 @@ class Expressions(Binding):
                 made.entries[name] = [Entry(found, value, node, True)]
         torchlib.revive(made, past)
         for name, entries in made.entries.items():
-            self.keep(NOTHING.union(*(e.values for e in entries)), made, name if isinstance(name, (str, int)) else None)
+            self.keep(
+                NOTHING.union(*(e.values for e in entries)),
+                made,
+                name if isinstance(name, (str, int)) else None,
+            )
         return values(made)
 
     def expr_JoinedStr(self, node: ast.JoinedStr, env: Env) -> Values:
@@ -227,7 +244,9 @@ class Expressions(Binding):
                     self.emit("format", node, thing)
         if isinstance(node.op, ast.Add) and (_text(left) or _text(right)):
             text = (_text(left) or "*") + (_text(right) or "*")
-            return values(Const(a + b) if isinstance(a, str) and isinstance(b, str) else Num(pattern=text))
+            return values(
+                Const(a + b) if isinstance(a, str) and isinstance(b, str) else Num(pattern=text)
+            )
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
         if type(a) in (int, float) and type(b) in (int, float):
@@ -251,13 +270,25 @@ class Expressions(Binding):
         every: Values = NOTHING
         for thing in (*left, *right):
             if _is_row(thing):
-                every |= torchlib.element(self, thing, None) if isinstance(thing, Seq) else values(*(Const(v) for v in thing.value))  # type: ignore[union-attr]
+                every |= (
+                    torchlib.element(self, thing, None)
+                    if isinstance(thing, Seq)
+                    else values(*(Const(v) for v in thing.value))  # type: ignore[union-attr]
+                )
             elif isinstance(thing, Unknown):
                 every |= {thing}
         kind = next((t.kind for t in (*left, *right) if isinstance(t, Seq)), "tuple")
         a, b = one(left), one(right)
-        seq: Seq = self.intern(Seq, (id(node), left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack)))
-        if isinstance(node.op, ast.Add) and isinstance(a, Seq) and isinstance(b, Seq) and a.exact is not None and b.exact is not None:
+        seq: Seq = self.intern(
+            Seq, (id(node), left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack))
+        )
+        if (
+            isinstance(node.op, ast.Add)
+            and isinstance(a, Seq)
+            and isinstance(b, Seq)
+            and a.exact is not None
+            and b.exact is not None
+        ):
             if seq.items is None and not seq.elem:
                 seq.items = (*a.exact, *b.exact)
                 return seq
@@ -275,7 +306,11 @@ class Expressions(Binding):
             except (KeyError, TypeError):
                 return values(Num())
         if len(rights) == 1 and b is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and left:
-            if all(isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls)) and getattr(t, "rank", "") != "?" for t in left):
+            if all(
+                isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
+                and getattr(t, "rank", "") != "?"
+                for t in left
+            ):
                 return values(Const(isinstance(node.ops[0], ast.IsNot)))
         if any(isinstance(t, Tensor) for side in (left, *rights) for t in side) and not isinstance(
             node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -286,11 +321,17 @@ class Expressions(Binding):
     def expr_Lambda(self, node: ast.Lambda, env: Env) -> Values:
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
-        given = [*zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True)]
-        given += [(p, d) for p, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None]
+        given = [
+            *zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True)
+        ]
+        given += [
+            (p, d) for p, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None
+        ]
         func: Func = self.intern(Func, (id(node), id(env)), lambda: Func(node, env))
         for param, default in given:
-            func.defaults[param.arg] = join(func.defaults.get(param.arg, NOTHING), self.expr(default, env))
+            func.defaults[param.arg] = join(
+                func.defaults.get(param.arg, NOTHING), self.expr(default, env)
+            )
         return values(func)
 
     def expr_Await(self, node: ast.Await, env: Env) -> Values:
@@ -307,10 +348,14 @@ class Expressions(Binding):
     def expr_YieldFrom(self, node: ast.YieldFrom, env: Env) -> Values:
         record = self.records[-1]
         record.is_generator = True
-        record.yields = join(record.yields, torchlib.iterate(self, self.expr(node.value, env), node))
+        record.yields = join(
+            record.yields, torchlib.iterate(self, self.expr(node.value, env), node)
+        )
         return values(Const(None))
 
-    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, env: Env) -> Env:
+    def comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, env: Env
+    ) -> Env:
         inner = Env("comprehension", {}, env, None)
         for generator in node.generators:
             over = self.expr(generator.iter, inner)
@@ -320,7 +365,9 @@ class Expressions(Binding):
                 self.expr(test, inner)
         return inner
 
-    def expr_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env) -> Values:
+    def expr_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env
+    ) -> Values:
         inner = self.comprehension(node, env)
         found = self.expr(node.elt, inner)
         del self.stack[len(self.stack) - len(node.generators) :]
@@ -376,7 +423,9 @@ def _binds(node: ast.expr) -> bool:
 
 
 def _is_row(thing: Thing) -> bool:
-    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (isinstance(thing, Const) and isinstance(thing.value, tuple))
+    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (
+        isinstance(thing, Const) and isinstance(thing.value, tuple)
+    )
 
 
 def _text(found: Values) -> str:

@@ -12,7 +12,23 @@ import ast
 
 from autofast.model.kinds import is_static
 from autofast.model.source import Source, source_of
-from autofast.model.values import NOTHING, Arguments, Bound, Cls, Const, Env, Func, Given, Inst, Module, Num, Ref, Thing, Unknown, Values
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Bound,
+    Cls,
+    Const,
+    Env,
+    Func,
+    Given,
+    Inst,
+    Module,
+    Num,
+    Ref,
+    Thing,
+    Unknown,
+    Values,
+)
 from autofast.read.interpreter.calls import Calls
 from autofast.read.interpreter.expressions import Expressions
 from autofast.read.interpreter.loops import Loops
@@ -34,12 +50,18 @@ class Interpreter(Loops, Expressions, Calls):
         if source in self.modules:
             return self.modules[source]
         name = "__main__" if main else source.path.stem
-        env = Env("module", {"__name__": values(Const(name)), "__file__": values(Num())}, None, source)
+        env = Env(
+            "module", {"__name__": values(Const(name)), "__file__": values(Num())}, None, source
+        )
         module = self.modules[source] = Module(source, env)
         stack, self.stack = self.stack, [] if main else self.stack
         kept, self.tries, self.left = (self.tries, self.left), [], [] if main else self.left
         self.records.append(Record())
-        self.limits.append(self.limits[-1] if main else self.steps + int((self.limits[-1] - self.steps) * IMPORT_SHARE))
+        self.limits.append(
+            self.limits[-1]
+            if main
+            else self.steps + int((self.limits[-1] - self.steps) * IMPORT_SHARE)
+        )
         try:
             self.block(source.tree.body, env)
         except TooDeep:
@@ -58,14 +80,20 @@ class Interpreter(Loops, Expressions, Calls):
             return
         for bound in list(module.env.vars.values()):
             for thing in bound:
-                if isinstance(thing, Func) and source_of(thing.node) is source and id(thing.node) not in self.called:
+                if (
+                    isinstance(thing, Func)
+                    and source_of(thing.node) is source
+                    and id(thing.node) not in self.called
+                ):
                     self.enter_unknown(thing)
                 elif isinstance(thing, Cls) and source_of(thing.node) is source:
                     self.run_class(thing)
 
     def run_class(self, cls: Cls) -> None:
         """Enter the methods of a class that nothing called, on an instance the script made or one with unknown arguments."""
-        methods = [f for v in cls.members.values() for f in v if isinstance(f, Func) and f.owner is cls]
+        methods = [
+            f for v in cls.members.values() for f in v if isinstance(f, Func) and f.owner is cls
+        ]
         if all(id(f.node) in self.called for f in methods):
             return
         mine = [t for t in self.made if isinstance(t, Inst) and t.cls is cls]
@@ -74,8 +102,17 @@ class Interpreter(Loops, Expressions, Calls):
         else:
             made = self.instantiate(cls, self.unknown_arguments(cls.find("__init__")), cls.node)
             inst = next(t for t in made if isinstance(t, Inst))
-        first = ("__init__", "setup", "prepare_data", "configure_optimizers", "train_dataloader", "val_dataloader")
-        for func in sorted(methods, key=lambda f: first.index(f.name) if f.name in first else len(first)):
+        first = (
+            "__init__",
+            "setup",
+            "prepare_data",
+            "configure_optimizers",
+            "train_dataloader",
+            "val_dataloader",
+        )
+        for func in sorted(
+            methods, key=lambda f: first.index(f.name) if f.name in first else len(first)
+        ):
             if id(func.node) not in self.called:
                 self.enter_unknown(func, inst)
 
@@ -85,7 +122,9 @@ class Interpreter(Loops, Expressions, Calls):
         target: Thing = Bound(func, this) if this is not None and not is_static(func) else func
         try:
             self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * 0.2))
-            self.call_thing(target, self.unknown_arguments(values(func), skip_self=this is not None), func.node)
+            self.call_thing(
+                target, self.unknown_arguments(values(func), skip_self=this is not None), func.node
+            )
         except TooDeep:
             self.cut_short(f"{func.name}()", func.env)
         finally:
@@ -98,10 +137,18 @@ class Interpreter(Loops, Expressions, Calls):
             if not isinstance(func, Func):
                 continue
             spec = func.node.args
-            params = [*spec.posonlyargs, *spec.args][1 if skip_self and func.owner is not None and not is_static(func) else 0 :]
+            params = [*spec.posonlyargs, *spec.args][
+                1 if skip_self and func.owner is not None and not is_static(func) else 0 :
+            ]
             for param in [*params, *spec.kwonlyargs]:
-                found = self.annotated(param.annotation, func.env) or frameworks.fed(self, func, param)
-                found = found or values(Unknown(f"`{param.arg}` is a parameter of {func.name}(), which nothing in this project calls"))
+                found = self.annotated(param.annotation, func.env) or frameworks.fed(
+                    self, func, param
+                )
+                found = found or values(
+                    Unknown(
+                        f"`{param.arg}` is a parameter of {func.name}(), which nothing in this project calls"
+                    )
+                )
                 args.named[param.arg] = Given(found, None)
             break
         return args

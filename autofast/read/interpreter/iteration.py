@@ -67,13 +67,23 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if isinstance(thing, Ext) and "over" in thing.attrs:
         inner = iterate(interp, thing.attrs["over"], node)
         if thing.name == "builtins.enumerate":
-            return values(interp.intern(Seq, (id(node), thing, inner), lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple")))
+            return values(
+                interp.intern(
+                    Seq,
+                    (id(node), thing, inner),
+                    lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple"),
+                )
+            )
         return inner
     if isinstance(thing, Seq):
         return thing.any() or values(Unknown("the list is empty here"))
     if isinstance(thing, Dict):
         keys = values(*(Const(k) for k in thing.entries))
-        return keys | values(Num(), Unknown(thing.open)) if thing.open or thing.rest or not keys else keys
+        return (
+            keys | values(Num(), Unknown(thing.open))
+            if thing.open or thing.rest or not keys
+            else keys
+        )
     if isinstance(thing, Inst):
         if thing.cls.find("__iter__") is not None:
             return iterate(interp, interp.call_method_of(thing, "__iter__", [], node), node)
@@ -93,30 +103,48 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Tensor):
         return values(replace(thing, fresh="", prob=thing.prob, rank=""))
     if isinstance(thing, Seq):
-        if thing.items is not None and index is not None and -len(thing.items) <= index < len(thing.items):
+        if (
+            thing.items is not None
+            and index is not None
+            and -len(thing.items) <= index < len(thing.items)
+        ):
             return thing.items[index] | thing.elem
         return thing.any()
     if isinstance(thing, Dict):
         return thing.any()
     if isinstance(thing, Const):
-        if isinstance(thing.value, (tuple, str)) and index is not None and -len(thing.value) <= index < len(thing.value):
+        if (
+            isinstance(thing.value, (tuple, str))
+            and index is not None
+            and -len(thing.value) <= index < len(thing.value)
+        ):
             return values(Const(thing.value[index]))
         return values(Num())
     if isinstance(thing, Ref) and thing.name.endswith(".__dict__"):
-        return values(Ref(thing.name[: -len("__dict__")] + "*"))  # models.__dict__[name]: one of them
+        return values(
+            Ref(thing.name[: -len("__dict__")] + "*")
+        )  # models.__dict__[name]: one of them
     if isinstance(thing, Ext):
         if thing.name == "torch.nn.ModuleDict":
             table = one(thing.args.get(0, "modules"))
             return table.any() if isinstance(table, Dict) else values(Unknown("a submodule"))
         if thing.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
-            parts = frozenset().union(*(g.values for g in thing.args.positional)) if thing.args.positional else NOTHING
-            return frozenset(x for t in parts for x in (t.any() if isinstance(t, Seq) else {t})) or values(Unknown("a submodule"))
+            parts = (
+                frozenset().union(*(g.values for g in thing.args.positional))
+                if thing.args.positional
+                else NOTHING
+            )
+            return frozenset(
+                x for t in parts for x in (t.any() if isinstance(t, Seq) else {t})
+            ) or values(Unknown("a submodule"))
         if is_dataset(thing):
             return sample_of(interp, thing)
         if "over" in thing.attrs:
             return _iterate(interp, thing, thing.node or ast.Pass())
         if thing.name == "argparse.parsed":
-            return thing.attrs["namespace"] if index == 0 else values(Seq(None, None, values(Num())))
+            return (
+                thing.attrs["namespace"] if index == 0 else values(Seq(None, None, values(Num())))
+            )
     if isinstance(thing, (Num, Arg)):
         return values(Num())
     if isinstance(thing, Unknown):
@@ -129,8 +157,14 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     cache: dict[int, Values] = interp.__dict__.setdefault("_batches", {})
     if id(loader) in cache:
         return cache[id(loader)]
-    cache[id(loader)] = values(Tensor(batch=frozenset({loader}), device="cpu"))  # for a dataset that iterates its own loader
-    args = loader.args if isinstance(loader, (Ext, Inst)) and loader.args is not None else Arguments(None)
+    cache[id(loader)] = values(
+        Tensor(batch=frozenset({loader}), device="cpu")
+    )  # for a dataset that iterates its own loader
+    args = (
+        loader.args
+        if isinstance(loader, (Ext, Inst)) and loader.args is not None
+        else Arguments(None)
+    )
     if isinstance(loader, Inst):
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args
@@ -140,7 +174,11 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         sample = sample_of(interp, *args.get(0, "dataset"))
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
         if collate:
-            made = interp.call_values(frozenset(collate), Arguments(None, [Given(values(Seq(None, None, sample)), None)]), None)
+            made = interp.call_values(
+                frozenset(collate),
+                Arguments(None, [Given(values(Seq(None, None, sample)), None)]),
+                None,
+            )
         else:
             made = sample
         found = frozenset(_collated(interp, t, loader) for t in made)
@@ -163,9 +201,15 @@ def sample_of(interp: Core, *datasets: Thing) -> Values:
             if thing.cls.find("__getitem__") is not None:
                 found |= interp.call_method_of(thing, "__getitem__", [values(Num())], None)
             elif thing.cls.find("__iter__") is not None:
-                found |= iterate(interp, interp.call_method_of(thing, "__iter__", [], None), ast.Pass())
+                found |= iterate(
+                    interp, interp.call_method_of(thing, "__iter__", [], None), ast.Pass()
+                )
             elif library := library_dataset(thing):
-                base = interp.intern(Ext, ("base", id(thing)), lambda n=library, t=thing: Ext(n, t.node, t.args or Arguments(None)))
+                base = interp.intern(
+                    Ext,
+                    ("base", id(thing)),
+                    lambda n=library, t=thing: Ext(n, t.node, t.args or Arguments(None)),
+                )
                 found |= _library_sample(interp, base)
             else:
                 found |= values(Unknown("its items are not known"))
@@ -188,18 +232,33 @@ def _library_sample(interp: Core, thing: Ext) -> Values:
                 Seq,
                 ("sample", id(thing)),
                 lambda: Seq(
-                    None, tuple(frozenset(tensors_in(g.values)) or values(Tensor()) for g in thing.args.positional), NOTHING, "tuple"
+                    None,
+                    tuple(
+                        frozenset(tensors_in(g.values)) or values(Tensor())
+                        for g in thing.args.positional
+                    ),
+                    NOTHING,
+                    "tuple",
                 ),
             )
         )
     if short in ("Subset", "ConcatDataset", "random_split"):
         inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
-        return sample_of(interp, *(x for t in inner for x in (t.any() if isinstance(t, Seq) else {t})))
+        return sample_of(
+            interp, *(x for t in inner for x in (t.any() if isinstance(t, Seq) else {t}))
+        )
     if thing.name.startswith("torchvision.datasets."):
         image = Tensor(device="cpu", dtype="f32", rank="4d")
         return values(
             interp.intern(
-                Seq, ("sample", id(thing)), lambda: Seq(None, (values(image), values(Tensor(device="cpu", dtype="int"))), NOTHING, "tuple")
+                Seq,
+                ("sample", id(thing)),
+                lambda: Seq(
+                    None,
+                    (values(image), values(Tensor(device="cpu", dtype="int"))),
+                    NOTHING,
+                    "tuple",
+                ),
             )
         )
     return values(Unknown(f"the items of {thing.name} are not known"))
@@ -209,20 +268,40 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
     """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their shape."""
     tag = frozenset({loader})
     if isinstance(thing, Tensor):
-        return replace(thing, batch=tag, fresh="", device="cpu" if thing.device == "?" else thing.device, made=None, param="")
+        return replace(
+            thing,
+            batch=tag,
+            fresh="",
+            device="cpu" if thing.device == "?" else thing.device,
+            made=None,
+            param="",
+        )
     if isinstance(thing, Const) and isinstance(thing.value, (int, float)):
-        return Tensor(batch=tag, device="cpu", dtype="int" if isinstance(thing.value, int) else "f64")
+        return Tensor(
+            batch=tag, device="cpu", dtype="int" if isinstance(thing.value, int) else "f64"
+        )
     if isinstance(thing, Const) and isinstance(thing.value, str):
         return Num()
     if isinstance(thing, (Num, Unknown, Ext)):
         return Tensor(batch=tag, device="cpu")
     if isinstance(thing, Seq):
-        items = None if thing.items is None else tuple(frozenset(_collated(interp, t, loader) for t in i) for i in thing.items)
+        items = (
+            None
+            if thing.items is None
+            else tuple(frozenset(_collated(interp, t, loader) for t in i) for i in thing.items)
+        )
         elem = frozenset(_collated(interp, t, loader) for t in thing.elem)
         return Seq(thing.node, items, elem, "tuple")  # cached by batch_of
     if isinstance(thing, Dict):
-        made = Dict(thing.node, rest=frozenset(_collated(interp, t, loader) for t in thing.rest), open=thing.open)
+        made = Dict(
+            thing.node,
+            rest=frozenset(_collated(interp, t, loader) for t in thing.rest),
+            open=thing.open,
+        )
         for key, entries in thing.entries.items():
-            made.entries[key] = [replace(e, values=frozenset(_collated(interp, t, loader) for t in e.values)) for e in entries]
+            made.entries[key] = [
+                replace(e, values=frozenset(_collated(interp, t, loader) for t in e.values))
+                for e in entries
+            ]
         return made
     return thing

@@ -7,7 +7,22 @@ import importlib
 
 from autofast.model import names
 from autofast.model.events import LoopFrame
-from autofast.model.values import NOTHING, Const, Env, Ext, Inst, Module, Num, Reason, Ref, Seq, Unknown, Values, const, one
+from autofast.model.values import (
+    NOTHING,
+    Const,
+    Env,
+    Ext,
+    Inst,
+    Module,
+    Num,
+    Reason,
+    Ref,
+    Seq,
+    Unknown,
+    Values,
+    const,
+    one,
+)
 from autofast.read.interpreter.state import Record, join, merge, values
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library import torch_library as torchlib
@@ -25,7 +40,9 @@ class Loops(Statements):
                 env.vars[alias.asname] = found
             else:
                 top = alias.name.split(".")[0]
-                env.vars[top] = found if "." not in alias.name else self.import_module(top, 0, env, node)
+                env.vars[top] = (
+                    found if "." not in alias.name else self.import_module(top, 0, env, node)
+                )
 
     def stmt_ImportFrom(self, node: ast.ImportFrom, env: Env) -> None:
         source = env.module.source
@@ -42,10 +59,18 @@ class Loops(Statements):
                 continue
             if target is not None and alias.name in module.env.vars:
                 found = module.env.vars[alias.name]
-            elif (sub := self.project.find(f"{node.module or ''}.{alias.name}".strip("."), node.level, source)) is not None:
+            elif (
+                sub := self.project.find(
+                    f"{node.module or ''}.{alias.name}".strip("."), node.level, source
+                )
+            ) is not None:
                 found = values(self.run_module(sub, False))
             elif target is not None:
-                found = values(Unknown(f"`{alias.name}` is not found in {target.rel}", Reason.FOREIGN, alias.name))
+                found = values(
+                    Unknown(
+                        f"`{alias.name}` is not found in {target.rel}", Reason.FOREIGN, alias.name
+                    )
+                )
             elif node.level:
                 why = f"`{alias.name}` comes from a module that is not in this project"
                 found = values(Unknown(why, Reason.FOREIGN, alias.name))
@@ -66,7 +91,9 @@ class Loops(Statements):
     def star(self, module: Module, env: Env) -> None:
         listed = const(module.env.vars.get("__all__", NOTHING))
         for name, found in list(module.env.vars.items()):
-            if (listed is ... and not name.startswith("_")) or (isinstance(listed, tuple) and name in listed):
+            if (listed is ... and not name.startswith("_")) or (
+                isinstance(listed, tuple) and name in listed
+            ):
                 env.vars[name] = found
 
     def star_of_library(self, name: str, env: Env) -> None:
@@ -89,7 +116,9 @@ class Loops(Statements):
 
     stmt_AsyncFor = stmt_For
 
-    def unroll(self, node: ast.For | ast.AsyncFor, items: list[Values], over: Values, env: Env) -> None:
+    def unroll(
+        self, node: ast.For | ast.AsyncFor, items: list[Values], over: Values, env: Env
+    ) -> None:
         """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
         left: list[dict[str, Values]] = []
         reached = True
@@ -134,25 +163,37 @@ class Loops(Statements):
             self.collect()
             left.update((id(end), end) for end in record.breaks)
             env.vars = merge([before, *record.continues, *([] if stopped else [env.vars])])
-            news = [name for name, found in env.vars.items() if name in before and not found <= before[name]]
+            news = [
+                name
+                for name, found in env.vars.items()
+                if name in before and not found <= before[name]
+            ]
             if not news and known == (len(self.made), self.changes, self.grad_default):
                 break
         else:
             for name in news:
-                env.vars[name] = join(env.vars[name], values(Unknown("it keeps changing in a loop")))
+                env.vars[name] = join(
+                    env.vars[name], values(Unknown("it keeps changing in a loop"))
+                )
         self.block(node.orelse, env)
         env.vars = merge([env.vars, *left.values()])
 
     def forget_counters(self, node: ast.For | ast.AsyncFor | ast.While, env: Env) -> None:
         """What a loop counts up (``step += 1``) is no constant in it, not even the first time."""
         for part in _augmented(node):
-            if isinstance(part, ast.Name) and isinstance(const(env.vars.get(part.id, NOTHING)), (int, float)):
+            if isinstance(part, ast.Name) and isinstance(
+                const(env.vars.get(part.id, NOTHING)), (int, float)
+            ):
                 env.vars[part.id] = values(Num())
-            elif isinstance(part, ast.Name) and isinstance(const(env.module.vars.get(part.id, NOTHING)), (int, float)):
+            elif isinstance(part, ast.Name) and isinstance(
+                const(env.module.vars.get(part.id, NOTHING)), (int, float)
+            ):
                 env.module.vars[part.id] = values(Num())
             elif isinstance(part, ast.Attribute):
                 for thing in self.expr(part.value, env):
-                    if isinstance(thing, (Inst, Ext)) and isinstance(const(thing.attrs.get(part.attr, NOTHING)), (int, float)):
+                    if isinstance(thing, (Inst, Ext)) and isinstance(
+                        const(thing.attrs.get(part.attr, NOTHING)), (int, float)
+                    ):
                         thing.attrs[part.attr] = values(Num())
 
     def collect(self) -> None:
@@ -177,7 +218,11 @@ def _few(over: Values) -> list[Values]:
         items = list(single.exact or ())
     else:
         return []
-    return items if len(items) <= 4 and all(isinstance(one(i), (Const, Ext, Inst)) for i in items) else []
+    return (
+        items
+        if len(items) <= 4 and all(isinstance(one(i), (Const, Ext, Inst)) for i in items)
+        else []
+    )
 
 
 def _augmented(node: ast.AST) -> list[ast.expr]:
@@ -189,7 +234,11 @@ def _augmented(node: ast.AST) -> list[ast.expr]:
     for part in ast.walk(node):
         if isinstance(part, ast.AugAssign):
             found.append(part.target)
-        elif isinstance(part, ast.Assign) and len(part.targets) == 1 and isinstance(part.targets[0], ast.Name):
+        elif (
+            isinstance(part, ast.Assign)
+            and len(part.targets) == 1
+            and isinstance(part.targets[0], ast.Name)
+        ):
             name = part.targets[0].id
             if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(part.value)):
                 found.append(part.targets[0])

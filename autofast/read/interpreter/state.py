@@ -9,7 +9,23 @@ from typing import Any
 from autofast.model import names
 from autofast.model.events import BranchFrame, CallFrame, Frame, Log, LoopFrame, TryFrame, WithFrame
 from autofast.model.source import Source
-from autofast.model.values import NOTHING, Arguments, Const, Dict, Entry, Env, Ext, Func, Inst, Module, Num, Thing, Unknown, Values, ordered
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Const,
+    Dict,
+    Entry,
+    Env,
+    Ext,
+    Func,
+    Inst,
+    Module,
+    Num,
+    Thing,
+    Unknown,
+    Values,
+    ordered,
+)
 from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
@@ -47,7 +63,9 @@ def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
 
 
 def _uncertain(frame: Frame) -> bool:
-    return isinstance(frame, (TryFrame, LoopFrame)) or (isinstance(frame, BranchFrame) and not frame.known)
+    return isinstance(frame, (TryFrame, LoopFrame)) or (
+        isinstance(frame, BranchFrame) and not frame.known
+    )
 
 
 class TooDeep(Exception):
@@ -92,13 +110,21 @@ class Core:
         self.limits: list[int] = [BUDGET]
         self.grad_default = "on"
         self.things: dict[tuple[Any, ...], Any] = {}
-        self.left: list[tuple[int, str]] = []  # ways out before this place: at which depth of the stack, and what they leave
-        self.tries: list[dict[str, Values] | None] = []  # for each ``try`` around in this function: the variables between its statements
+        self.left: list[
+            tuple[int, str]
+        ] = []  # ways out before this place: at which depth of the stack, and what they leave
+        self.tries: list[
+            dict[str, Values] | None
+        ] = []  # for each ``try`` around in this function: the variables between its statements
         self.registered: dict[int, int] = {}
-        self.model_changes = 0  # the same for attributes of modules: their forward may give something else then
+        self.model_changes = (
+            0  # the same for attributes of modules: their forward may give something else then
+        )
         self.cut = ""  # a function or file that was not followed to its end
         self.cuts = 0
-        self.changes = 0  # how often a thing got a value it did not have: loops run until there are no more
+        self.changes = (
+            0  # how often a thing got a value it did not have: loops run until there are no more
+        )
         self.ever: dict[tuple[Hashable, ...], Values] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
@@ -121,7 +147,9 @@ class Core:
     def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,
              result: Values = NOTHING, **data: Any) -> None:  # fmt: skip
         if node is not None:
-            self.log.add(kind, node, tuple(self.stack), this, args, result, self.grad_mode(), **data)
+            self.log.add(
+                kind, node, tuple(self.stack), this, args, result, self.grad_mode(), **data
+            )
 
     def grad_mode(self) -> str:
         """on | off | inference | maybe, from the contexts around this place."""
@@ -147,7 +175,11 @@ class Core:
         before = {id(f.node) for f in made}
         once = once and any(isinstance(f, LoopFrame) and f.loaders for f in self.stack)
         for frame in self.stack:
-            if _uncertain(frame) and id(frame.node) not in before and not (once and isinstance(frame, LoopFrame)):
+            if (
+                _uncertain(frame)
+                and id(frame.node) not in before
+                and not (once and isinstance(frame, LoopFrame))
+            ):
                 return True
         for frame in made:
             if isinstance(frame, LoopFrame) and all(f.node is not frame.node for f in self.stack):
@@ -157,7 +189,11 @@ class Core:
     def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: set[int]) -> bool:
         """Whether the way out noted at ``depth`` leads past this place while the thing lives on."""
         if kind == "choice":
-            return len(made) <= depth or len(self.stack) <= depth or made[depth].node is not self.stack[depth].node
+            return (
+                len(made) <= depth
+                or len(self.stack) <= depth
+                or made[depth].node is not self.stack[depth].node
+            )
         wanted = CallFrame if kind == "return" else LoopFrame
         frame = next((f for f in reversed(self.stack[:depth]) if isinstance(f, wanted)), None)
         return frame is not None and id(frame.node) not in before
@@ -177,8 +213,15 @@ class Core:
 
     def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
         """One object per place and way there: interpreting a place again gives the same thing again."""
-        turns = tuple(f.turn for f in self.stack if isinstance(f, LoopFrame) and (f.unrolled or kind is Dict))
-        full = (kind, key, turns, tuple(id(f.node) for f in self.stack if isinstance(f, CallFrame))[-4:])
+        turns = tuple(
+            f.turn for f in self.stack if isinstance(f, LoopFrame) and (f.unrolled or kind is Dict)
+        )
+        full = (
+            kind,
+            key,
+            turns,
+            tuple(id(f.node) for f in self.stack if isinstance(f, CallFrame))[-4:],
+        )
         if full not in self.things:
             self.things[full] = make()
         return self.things[full]
@@ -211,7 +254,9 @@ class Core:
     def choices(self, found: Values) -> Iterator[Thing]:
         raise NotImplementedError
 
-    def store_attribute(self, thing: Inst | Ext, name: str, found: Values, sure: bool = True) -> None:
+    def store_attribute(
+        self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
+    ) -> None:
         raise NotImplementedError
 
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
@@ -235,10 +280,14 @@ class Core:
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
         raise NotImplementedError
 
-    def call_method_of(self, thing: Inst, name: str, args: list[Values], node: ast.AST | None) -> Values:
+    def call_method_of(
+        self, thing: Inst, name: str, args: list[Values], node: ast.AST | None
+    ) -> Values:
         raise NotImplementedError
 
-    def call_function(self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None) -> Values:
+    def call_function(
+        self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
+    ) -> Values:
         raise NotImplementedError
 
     def annotated(self, annotation: ast.expr | None, env: Env) -> Values:

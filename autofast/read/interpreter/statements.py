@@ -80,7 +80,9 @@ class Statements(Binding):
     def stmt_AugAssign(self, node: ast.AugAssign, env: Env) -> None:
         old = self.expr(node.target, env)
         right = self.expr(node.value, env)
-        result = self.extended(node, old, right) or torchlib.binary(old, right, type(node.op).__name__)
+        result = self.extended(node, old, right) or torchlib.binary(
+            old, right, type(node.op).__name__
+        )
         self.emit("augment", node, None, None, right, old=old)
         self.assign(node.target, result, env, node.value)
 
@@ -124,35 +126,52 @@ class Statements(Binding):
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
         defaults = {}
-        for param, default in zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True):
+        for param, default in zip(
+            positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True
+        ):
             defaults[param.arg] = self.expr(default, env)
         for param, kw_default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
             if kw_default is not None:
                 defaults[param.arg] = self.expr(kw_default, env)
         home = env.outer if env.kind == "class" and env.outer is not None else env
-        func: Func = self.intern(Func, (id(node), id(home)), lambda: Func(node, home, env.owner, decorators))
+        func: Func = self.intern(
+            Func, (id(node), id(home)), lambda: Func(node, home, env.owner, decorators)
+        )
         for name, default_values in defaults.items():
             func.defaults[name] = join(func.defaults.get(name, NOTHING), default_values)
         name = node.name
-        if any(isinstance(t, Method) and t.name in ("setter", "deleter") for d in decorators for t in d):
-            name += ".setter" if any(isinstance(t, Method) and t.name == "setter" for d in decorators for t in d) else ".deleter"
+        if any(
+            isinstance(t, Method) and t.name in ("setter", "deleter") for d in decorators for t in d
+        ):
+            name += (
+                ".setter"
+                if any(isinstance(t, Method) and t.name == "setter" for d in decorators for t in d)
+                else ".deleter"
+            )
         self.bind(name, self.decorated(values(func), node, decorators), env)
 
     stmt_AsyncFunctionDef = stmt_FunctionDef
 
     def decorated(
-        self, found: Values, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, decorators: tuple[Values, ...]
+        self,
+        found: Values,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+        decorators: tuple[Values, ...],
     ) -> Values:
         """A function or class after its decorators of the project; those of libraries leave it as it is."""
         for decorator, written in reversed(list(zip(decorators, node.decorator_list, strict=True))):
-            own = frozenset(t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst)))
+            own = frozenset(
+                t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst))
+            )
             if own and all(self.only_registers(t) for t in own):
                 continue
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
                 found = made if len(own) == len(decorator) and made else made | found
             if any(isinstance(t, Unknown) for t in decorator) and isinstance(node, ast.FunctionDef):
-                found |= values(Unknown(f"`{node.name}` is decorated by something that is not known"))
+                found |= values(
+                    Unknown(f"`{node.name}` is decorated by something that is not known")
+                )
         return found
 
     def only_registers(self, decorator: Thing) -> bool:
@@ -162,7 +181,9 @@ class Statements(Binding):
             return False
         parameters = func.node.args.args
         returns = [n.value for n in ast.walk(func.node) if isinstance(n, ast.Return)]
-        if not parameters or not all(isinstance(r, ast.Name) and r.id == parameters[-1].arg for r in returns):
+        if not parameters or not all(
+            isinstance(r, ast.Name) and r.id == parameters[-1].arg for r in returns
+        ):
             return False
         self.registered[id(func.node)] = self.registered.get(id(func.node), 0) + 1
         if self.registered[id(func.node)] <= MOST_REGISTERED:
@@ -192,7 +213,10 @@ class Statements(Binding):
         decorators = tuple(self.expr(d, env) for d in node.decorator_list)
         for written in node.decorator_list:
             called = written.func if isinstance(written, ast.Call) else written
-            if any(isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in DATACLASSES for t in self.at.get(id(called), NOTHING)):
+            if any(
+                isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in DATACLASSES
+                for t in self.at.get(id(called), NOTHING)
+            ):
                 external.add("dataclass")
         for keyword in node.keywords:
             if self.expr(keyword.value, env) and keyword.arg == "metaclass":
@@ -204,7 +228,9 @@ class Statements(Binding):
         inner = Env("class", {}, home, None, owner=cls)
         self.block(node.body, inner)
         for name, found in inner.vars.items():
-            cls.members[name] = found | (cls.members.get(name, NOTHING) if self.in_loop() else NOTHING)
+            cls.members[name] = found | (
+                cls.members.get(name, NOTHING) if self.in_loop() else NOTHING
+            )
         self.bind(node.name, self.decorated(values(cls), node, decorators), env)
 
     def stmt_Return(self, node: ast.Return, env: Env) -> bool:
@@ -232,7 +258,9 @@ class Statements(Binding):
     def stmt_If(self, node: ast.If, env: Env) -> bool:
         test = self.truth(self.expr(node.test, env), node.test, env)
         if test is not None:
-            self.stack.append(GuardFrame(node) if _is_main_guard(node) else BranchFrame(node, test, True))
+            self.stack.append(
+                GuardFrame(node) if _is_main_guard(node) else BranchFrame(node, test, True)
+            )
             try:
                 return self.block(node.body if test else node.orelse, env)
             finally:
@@ -257,14 +285,25 @@ class Statements(Binding):
             test, negated = test.operand, not negated
         truth = arm is not negated
         if isinstance(test, ast.Name) and test.id in env.vars:
-            keep = frozenset(t for t in env.vars[test.id] if not isinstance(t, Const) or bool(t.value) is truth)
+            keep = frozenset(
+                t for t in env.vars[test.id] if not isinstance(t, Const) or bool(t.value) is truth
+            )
             env.vars[test.id] = keep or env.vars[test.id]
-        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name) and test.left.id in env.vars:
+        if (
+            isinstance(test, ast.Compare)
+            and len(test.ops) == 1
+            and isinstance(test.left, ast.Name)
+            and test.left.id in env.vars
+        ):
             right = test.comparators[0]
             if isinstance(right, ast.Constant) and right.value is None:
                 is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is truth
                 have = env.vars[test.left.id]
-                keep = frozenset(t for t in have if (t == Const(None)) is is_none or not isinstance(t, Const) and not is_none)
+                keep = frozenset(
+                    t
+                    for t in have
+                    if (t == Const(None)) is is_none or not isinstance(t, Const) and not is_none
+                )
                 env.vars[test.left.id] = keep or have
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if truth else ast.Or):
             for part in test.values:
@@ -282,7 +321,9 @@ class Statements(Binding):
         """Below ``if issubclass(name, parent)``."""
         parents = {t for t in self.at.get(id(parent), NOTHING) if isinstance(t, Cls)}
         if isinstance(name, ast.Name) and name.id in env.vars and parents:
-            keep = frozenset(t for t in env.vars[name.id] if isinstance(t, Cls) and parents & {t, *t.ancestors()})
+            keep = frozenset(
+                t for t in env.vars[name.id] if isinstance(t, Cls) and parents & {t, *t.ancestors()}
+            )
             env.vars[name.id] = keep or env.vars[name.id]
 
     def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
@@ -299,7 +340,11 @@ class Statements(Binding):
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, bound, env, None)
         before = dict(env.vars)
-        swallows = any(not isinstance(t, (Tensor, Seq, Num)) and self.swallows(t) for _, found in contexts for t in found)
+        swallows = any(
+            not isinstance(t, (Tensor, Seq, Num)) and self.swallows(t)
+            for _, found in contexts
+            for t in found
+        )
         self.stack.append(WithFrame(node, tuple(contexts)))
         if swallows:
             self.stack.append(TryFrame(node, "body"))
@@ -311,14 +356,21 @@ class Statements(Binding):
         for expr, found in reversed(contexts):
             for thing in ordered(found):
                 if isinstance(thing, Inst):
-                    self.call_method_of(thing, "__exit__", [values(Unknown("an exception, if there is one"))] * 3, expr)
+                    self.call_method_of(
+                        thing,
+                        "__exit__",
+                        [values(Unknown("an exception, if there is one"))] * 3,
+                        expr,
+                    )
         if swallows:
             env.vars = merge([before, env.vars])
         return stopped and not swallows
 
     def enter(self, found: Values, expr: ast.expr) -> Values:
         """What ``with found as x`` binds."""
-        bound = torchlib.entered(frozenset(t for t in found if not (isinstance(t, Inst) and t.cls.find("__enter__"))))
+        bound = torchlib.entered(
+            frozenset(t for t in found if not (isinstance(t, Inst) and t.cls.find("__enter__")))
+        )
         for thing in ordered(found):
             if isinstance(thing, Inst):
                 bound |= self.call_method_of(thing, "__enter__", [], expr)
@@ -328,8 +380,15 @@ class Statements(Binding):
         """Whether a context may end an exception, so that its block need not run to the end."""
         if isinstance(thing, Inst):
             exits = [f.node for f in thing.cls.find("__exit__") or () if isinstance(f, Func)]
-            return any(isinstance(n, ast.Return) and n.value is not None for f in exits for n in ast.walk(f))
-        return isinstance(thing, Ext) and thing.name in ("contextlib.suppress", "contextlib.ExitStack")
+            return any(
+                isinstance(n, ast.Return) and n.value is not None
+                for f in exits
+                for n in ast.walk(f)
+            )
+        return isinstance(thing, Ext) and thing.name in (
+            "contextlib.suppress",
+            "contextlib.ExitStack",
+        )
 
     stmt_AsyncWith = stmt_With
 
@@ -385,7 +444,11 @@ class Statements(Binding):
 
 DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))
 MOST_REGISTERED = 8  # applications of one decorator that only keeps what it decorates
-_WAYS_OUT: dict[type[ast.stmt], str] = {ast.Return: "return", ast.Break: "loop", ast.Continue: "loop"}
+_WAYS_OUT: dict[type[ast.stmt], str] = {
+    ast.Return: "return",
+    ast.Break: "loop",
+    ast.Continue: "loop",
+}
 
 
 def ways_out(stmt: ast.stmt) -> list[str]:
@@ -398,7 +461,9 @@ def ways_out(stmt: ast.stmt) -> list[str]:
             node, in_loop = todo.pop()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
                 continue
-            if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
+            if isinstance(node, ast.Return) or (
+                isinstance(node, (ast.Break, ast.Continue)) and not in_loop
+            ):
                 found.add(_WAYS_OUT[type(node)])
             inner = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
             todo.extend((child, inner) for child in ast.iter_child_nodes(node))
@@ -407,4 +472,8 @@ def ways_out(stmt: ast.stmt) -> list[str]:
 
 
 def _is_main_guard(node: ast.If) -> bool:
-    return isinstance(node.test, ast.Compare) and isinstance(node.test.left, ast.Name) and node.test.left.id == "__name__"
+    return (
+        isinstance(node.test, ast.Compare)
+        and isinstance(node.test.left, ast.Name)
+        and node.test.left.id == "__name__"
+    )

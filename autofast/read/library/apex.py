@@ -24,7 +24,13 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         made.args = args
         return values(made)
     if name == "apex.amp.master_params":
-        return values(interp.intern(Seq, (id(node), name), lambda: Seq(node, None, values(Tensor(param="param", grad=True)), "parameters")))
+        return values(
+            interp.intern(
+                Seq,
+                (id(node), name),
+                lambda: Seq(node, None, values(Tensor(param="param", grad=True)), "parameters"),
+            )
+        )
     return None
 
 
@@ -32,14 +38,31 @@ def _initialize(interp: Core, args: Arguments, node: ast.AST | None) -> Values |
     """The models and optimizers that it is given, where they stay what they are: O1 changes the functions of torch instead."""
     level = const(args.get(4, "opt_level")) if args.given(4, "opt_level") is not None else "O1"
     models, optimizers = args.get(0, "models"), args.get(1, "optimizers")
-    if level != "O1" or args.open or args.loose is not None or not models or any(isinstance(t, Unknown) for t in models):
+    if (
+        level != "O1"
+        or args.open
+        or args.loose is not None
+        or not models
+        or any(isinstance(t, Unknown) for t in models)
+    ):
         return None
     if not optimizers or optimizers == values(Const(None)):
         return models
-    return values(interp.intern(Seq, (id(node), "apex", models, optimizers), lambda: Seq(node, (models, optimizers), kind="tuple")))
+    return values(
+        interp.intern(
+            Seq,
+            (id(node), "apex", models, optimizers),
+            lambda: Seq(node, (models, optimizers), kind="tuple"),
+        )
+    )
 
 
 def scales(stack: Stack) -> bool:
     """Whether a place is below ``with amp.scale_loss(...)``."""
     frames = [f for f in stack if isinstance(f, WithFrame)]
-    return any(isinstance(t, Ext) and t.name == SCALE_LOSS for f in frames for _, found in f.contexts for t in found)
+    return any(
+        isinstance(t, Ext) and t.name == SCALE_LOSS
+        for f in frames
+        for _, found in f.contexts
+        for t in found
+    )

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
 COMMAND_LINE = "the command line gives them"
-PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
+PARSERS = (
+    "transformers.HfArgumentParser",
+    "transformers.hf_argparser.HfArgumentParser",
+    "trl.TrlParser",
+)
 HF_ARGUMENTS = (
     "transformers.TrainingArguments",
     "transformers.Seq2SeqTrainingArguments",
@@ -48,21 +52,36 @@ HF_TRAINERS = (
 )
 KINDS = {
     **dict.fromkeys(HF_TRAINERS, "hf-trainer"),
-    **dict.fromkeys(("lightning.Trainer", "lightning.trainer.Trainer", "lightning.trainer.trainer.Trainer"), "lightning"),
+    **dict.fromkeys(
+        ("lightning.Trainer", "lightning.trainer.Trainer", "lightning.trainer.trainer.Trainer"),
+        "lightning",
+    ),
     "lightning.cli.LightningCLI": "lightning-cli",
-    **dict.fromkeys(("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"), "fabric"),
+    **dict.fromkeys(
+        ("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"), "fabric"
+    ),
     "accelerate.Accelerator": "accelerate",
     "accelerate.accelerator.Accelerator": "accelerate",
 }
-POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}  # of transformers.Trainer
+POSITIONS = {
+    "model": 0,
+    "args": 1,
+    "data_collator": 2,
+    "train_dataset": 3,
+    "eval_dataset": 4,
+}  # of transformers.Trainer
 
-DATA_HOOKS = frozenset({"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"})
+DATA_HOOKS = frozenset(
+    {"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"}
+)
 
 
 def is_lightning(thing: Thing) -> bool:
     """A LightningModule or LightningDataModule of the project, or its class."""
     cls = thing.cls if isinstance(thing, Inst) else thing
-    return isinstance(cls, Cls) and any(n.startswith("lightning.") and n.endswith("Module") for n in cls.external)
+    return isinstance(cls, Cls) and any(
+        n.startswith("lightning.") and n.endswith("Module") for n in cls.external
+    )
 
 
 def name_of(thing: Thing) -> str:
@@ -78,18 +97,29 @@ def run_hooks(interp: Interpreter) -> None:
     """Enter what frameworks call, in all files, and the items of the data."""
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
-        if name_of(thing) in HF_TRAINERS and isinstance(thing, (Ext, Inst)) and thing.args is not None:
+        if (
+            name_of(thing) in HF_TRAINERS
+            and isinstance(thing, (Ext, Inst))
+            and thing.args is not None
+        ):
             models = [t for t in ordered(given(thing.args, "model")) if isinstance(t, Inst)]
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)
             _fetch(interp, thing.args)
     for module in list(interp.modules.values()):
         for bound in module.env.vars.values():
-            found.update((id(t), t) for t in bound if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source)
+            found.update(
+                (id(t), t)
+                for t in bound
+                if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source
+            )
     for cls in found.values():
         interp.run_class(cls)
     for thing in list(interp.made):
-        if is_loader(thing) and any(isinstance(f, CallFrame) and f.func.name in DATA_HOOKS for f in getattr(thing, "made", ())):
+        if is_loader(thing) and any(
+            isinstance(f, CallFrame) and f.func.name in DATA_HOOKS
+            for f in getattr(thing, "made", ())
+        ):
             batch_of(interp, thing)
 
 
@@ -101,8 +131,14 @@ def _fetch(interp: Interpreter, args: Arguments) -> None:
         for name in ("train_dataset", "eval_dataset"):
             if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
                 items = sample_of(interp, *datasets)
-                if collate := frozenset(t for t in given(args, "data_collator") if t != Const(None)):
-                    interp.call_values(collate, Arguments(None, [Given(values(Seq(None, None, items)), None)]), None)
+                if collate := frozenset(
+                    t for t in given(args, "data_collator") if t != Const(None)
+                ):
+                    interp.call_values(
+                        collate,
+                        Arguments(None, [Given(values(Seq(None, None, items)), None)]),
+                        None,
+                    )
     except Exception as error:
         if type(error).__name__ != "TooDeep":
             raise
@@ -116,9 +152,18 @@ def given(args: Arguments, name: str) -> Values:
     return args.get(POSITIONS.get(name, -1), name)
 
 
-STEPS = {"training_step": 0, "validation_step": 0, "test_step": 0, "predict_step": 0, "on_train_batch_start": 0, "on_train_batch_end": 1}
+STEPS = {
+    "training_step": 0,
+    "validation_step": 0,
+    "test_step": 0,
+    "predict_step": 0,
+    "on_train_batch_start": 0,
+    "on_train_batch_end": 1,
+}
 STEPS |= {"on_validation_batch_end": 1}
-BATCH = Tensor(device="dev", rank="?")  # or a tuple or dict of tensors, which has these for its elements
+BATCH = Tensor(
+    device="dev", rank="?"
+)  # or a tuple or dict of tensors, which has these for its elements
 
 
 def fed(interp: Core, func: Func, param: ast.arg) -> Values:
@@ -130,26 +175,40 @@ def fed(interp: Core, func: Func, param: ast.arg) -> Values:
     index = names.index(param.arg)
     if STEPS.get(func.name) == index and is_lightning(cls):
         return values(BATCH)
-    if func.name == "compute_loss" and index == 1 and any(name in cls.external for name in HF_TRAINERS):
+    if (
+        func.name == "compute_loss"
+        and index == 1
+        and any(name in cls.external for name in HF_TRAINERS)
+    ):
         return values(BATCH)
-    if func.name == "forward" and any(t.cls is cls for t in interp.__dict__.get("_given_models", ())):
+    if func.name == "forward" and any(
+        t.cls is cls for t in interp.__dict__.get("_given_models", ())
+    ):
         return values(BATCH) | func.defaults.get(param.arg, NOTHING)
     return NOTHING
 
 
 # ------------------------------------------------------------------------------------------------ options in dataclasses
-def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def method(
+    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+) -> Values | None:
     """What a parser of dataclasses returns: one object of each of its classes, in their order."""
     if not (isinstance(this, Ext) and this.name in PARSERS and name.startswith("parse_")):
         return None
     parts: list[Values] = []
     for thing in ordered(this.args.get(0, "dataclass_types")):
-        for cls in [thing] if not isinstance(thing, Seq) else [t for item in thing.items or () for t in ordered(item)]:
+        for cls in (
+            [thing]
+            if not isinstance(thing, Seq)
+            else [t for item in thing.items or () for t in ordered(item)]
+        ):
             if isinstance(cls, (Cls, Ref)):
                 parts.append(interp.call_thing(cls, Arguments(node, open=COMMAND_LINE), node))
             else:
                 return values(result_of(f".{name}"))
     if name == "parse_args_and_config" and parts:
         return values(result_of(f".{name}"))
-    made: Seq = interp.intern(Seq, (id(node), name, tuple(parts)), lambda: Seq(node, tuple(parts), NOTHING, "tuple"))
+    made: Seq = interp.intern(
+        Seq, (id(node), name, tuple(parts)), lambda: Seq(node, tuple(parts), NOTHING, "tuple")
+    )
     return values(made)

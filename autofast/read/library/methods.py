@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
 
-def call_method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def call_method(
+    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     """A method of a library object (or of a project object that inherits it)."""
     result = _method(interp, this, name, args, node)
     interp.emit("." + name, node, this, args, result)
@@ -66,7 +68,14 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
             return values(Num())
         tensors = tensors_in(*(g.values for g in args.positional))
         if tensors and any(t.batch or t.models for t in tensors):
-            return values(mixed(tensors, batch=frozenset(), models=frozenset().union(*(t.models for t in tensors)), grad=interp.grad_on()))
+            return values(
+                mixed(
+                    tensors,
+                    batch=frozenset(),
+                    models=frozenset().union(*(t.models for t in tensors)),
+                    grad=interp.grad_on(),
+                )
+            )
         return values(this)
     if is_scaler(this):
         if name == "scale":
@@ -83,7 +92,11 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return (
             parts[0]
             if len(parts) == 1
-            else values(interp.intern(Seq, (id(node), "prepare", parts), lambda: Seq(node, parts, NOTHING, "tuple")))
+            else values(
+                interp.intern(
+                    Seq, (id(node), "prepare", parts), lambda: Seq(node, parts, NOTHING, "tuple")
+                )
+            )
         )
     if isinstance(this, Inst) and is_dataset(this):
         return values(result_of(f".{name}"))
@@ -93,7 +106,9 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
     return values(Unknown(f"what .{name}() of {owner} returns", Reason.METHOD, f"{owner}.{name}"))
 
 
-def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def super_method(
+    interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     """``super().name(...)`` where the parent is a library class."""
     inst = one(this.attrs["__this__"])
     if inst is None:
@@ -107,7 +122,9 @@ def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.
                 inst.attrs.setdefault("dataset", args.positional[0].values)
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
-        batches: Seq = interp.intern(Seq, (id(node), "batches", inst), lambda: Seq(node, None, NOTHING, "generator"))
+        batches: Seq = interp.intern(
+            Seq, (id(node), "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
+        )
         batches.elem |= batch_of(interp, inst)
         return values(batches)
     if name in ("__call__", "forward") and is_module(inst):
@@ -115,7 +132,9 @@ def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.
     return _method(interp, inst, name, args, node)
 
 
-def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def tensor_method(
+    interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     given = [g.values for g in (*args.positional, *args.named.values())]
     if name in ("to", "cuda", "cpu", "type", "type_as", "xpu"):
         return values(moved(interp, this, name, args, node))
@@ -153,12 +172,18 @@ def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: 
         "sum",
         "flatten",
     ):
-        changes: dict[str, Any] = {} if name in ("clone", "contiguous", "requires_grad_") else {"fresh": ""}
+        changes: dict[str, Any] = (
+            {} if name in ("clone", "contiguous", "requires_grad_") else {"fresh": ""}
+        )
         if name in ("view", "reshape", "flatten", "squeeze", "unsqueeze", "mean", "sum"):
             changes["rank"] = ""
         if name in ("mean", "sum"):
             changes["prob"] = False
-            changes["rank"] = "0d" if this.rank != "?" and not given and args.loose is None and not args.open else ""
+            changes["rank"] = (
+                "0d"
+                if this.rank != "?" and not given and args.loose is None and not args.open
+                else ""
+            )
         return values(replace(this, **changes))
     if is_in_place(name):
         interp.emit("inplace", node, this, args, name=name)
@@ -171,11 +196,21 @@ def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: 
 def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Tensor:
     if name in ("type", "type_as"):
         given = args.given(0, "dtype")
-        cuda = given is not None and any(isinstance(t, Ref) and ".cuda." in t.name for t in given.values)
-        interp.emit(
-            "move", node, this, args, target=given, kinds={"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"}, how=name
+        cuda = given is not None and any(
+            isinstance(t, Ref) and ".cuda." in t.name for t in given.values
         )
-        return replace(this, device="dev" if cuda else this.device if name == "type" else "?", fresh="")
+        interp.emit(
+            "move",
+            node,
+            this,
+            args,
+            target=given,
+            kinds={"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"},
+            how=name,
+        )
+        return replace(
+            this, device="dev" if cuda else this.device if name == "type" else "?", fresh=""
+        )
     target, kinds, dtype = target_of(name, args)
     interp.emit("move", node, this, args, target=target, kinds=kinds, how=name)
     device = this.device if not kinds else "cpu" if kinds == {"cpu"} else "dev"

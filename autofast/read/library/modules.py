@@ -41,12 +41,18 @@ def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
     """A loss function: ``criterion(output, target)`` or ``F.cross_entropy(output, target)``."""
     tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
     reduction = (
-        const(args.get(-1, "reduction")) if isinstance(thing, Ref) else const(thing.arg("reduction")) if isinstance(thing, Ext) else ...
+        const(args.get(-1, "reduction"))
+        if isinstance(thing, Ref)
+        else const(thing.arg("reduction"))
+        if isinstance(thing, Ext)
+        else ...
     )
     interp.emit("loss", node, thing, args, values(*tensors))
     rank = "0d" if _reduces(thing, args) else ""
     made = (
-        mixed(tensors, loss=reduction != "none", prob=False, rank=rank) if tensors else Tensor(loss=True, grad=interp.grad_on(), rank=rank)
+        mixed(tensors, loss=reduction != "none", prob=False, rank=rank)
+        if tensors
+        else Tensor(loss=True, grad=interp.grad_on(), rank=rank)
     )
     return values(replace(made, grad=made.grad and interp.grad_on()))
 
@@ -55,15 +61,31 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
     """Whether a loss of torch certainly gives one number."""
     if isinstance(thing, Ref):
         given = args
-    elif isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and not thing.open and "reduction" not in thing.attrs:
+    elif (
+        isinstance(thing, Ext)
+        and thing.name.startswith("torch.nn.")
+        and not thing.open
+        and "reduction" not in thing.attrs
+    ):
         given = thing.args
     else:
         return False
-    fine = {"reduction": ("mean", "sum"), "reduce": (True, None), "size_average": (True, False, None)}
+    fine = {
+        "reduction": ("mean", "sum"),
+        "reduce": (True, None),
+        "size_average": (True, False, None),
+    }
     plain = all(
-        given.named[name].sure and const(given.named[name].values) in wanted for name, wanted in fine.items() if name in given.named
+        given.named[name].sure and const(given.named[name].values) in wanted
+        for name, wanted in fine.items()
+        if name in given.named
     )
-    return plain and not given.open and given.loose is None and len(given.positional) <= (3 if isinstance(thing, Ref) else 1)
+    return (
+        plain
+        and not given.open
+        and given.loose is None
+        and len(given.positional) <= (3 if isinstance(thing, Ref) else 1)
+    )
 
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
@@ -73,18 +95,32 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
     depth = interp.__dict__.setdefault("_forwards", [])
     interp.emit("forward", node, thing, args, outer=not depth, inputs=tensors)
     if any(t is thing for t in depth):
-        return values(mixed(tensors) if tensors else Tensor())  # a wrapper around itself, made in a loop
+        return values(
+            mixed(tensors) if tensors else Tensor()
+        )  # a wrapper around itself, made in a loop
     depth.append(thing)
     try:
         made = _forward(interp, thing, args, node, tensors)
     finally:
         depth.pop()
-    makers = frozenset() if depth else frozenset({thing})  # the layers inside a model are not told apart: their number would explode
+    makers = (
+        frozenset() if depth else frozenset({thing})
+    )  # the layers inside a model are not told apart: their number would explode
     passes = frozenset({node}) if makers else makers
-    return frozenset(_output(interp, t, makers, passes, interp.grad_on(), not isinstance(thing, Inst)) for t in made)
+    return frozenset(
+        _output(interp, t, makers, passes, interp.grad_on(), not isinstance(thing, Inst))
+        for t in made
+    )
 
 
-def _output(interp: Core, thing: Thing, makers: frozenset[Thing], passes: frozenset[Any], grad: bool, gathers: bool) -> Thing:
+def _output(
+    interp: Core,
+    thing: Thing,
+    makers: frozenset[Thing],
+    passes: frozenset[Any],
+    grad: bool,
+    gathers: bool,
+) -> Thing:
     """A result of a module: whatever it was made of, now it is the output of ``makers``, called at ``passes``.
 
     ``gathers``: the module may be one that puts the results of several devices into one tensor, as DataParallel does.
@@ -92,7 +128,16 @@ def _output(interp: Core, thing: Thing, makers: frozenset[Thing], passes: frozen
     if isinstance(thing, Tensor):
         rank = thing.rank if thing.rank == "?" or (thing.rank == "0d" and not gathers) else ""
         passes = passes | thing.passes
-        return replace(thing, batch=frozenset(), models=thing.models | makers, passes=passes, grad=grad, fresh="", rank=rank, made=None)
+        return replace(
+            thing,
+            batch=frozenset(),
+            models=thing.models | makers,
+            passes=passes,
+            grad=grad,
+            fresh="",
+            rank=rank,
+            made=None,
+        )
     if isinstance(thing, Unknown):
         return Tensor(models=makers, passes=passes, grad=grad, rank="?")
 
@@ -119,7 +164,9 @@ def _output(interp: Core, thing: Thing, makers: frozenset[Thing], passes: frozen
     return thing
 
 
-def _forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None, tensors: list[Tensor]) -> Values:
+def _forward(
+    interp: Core, thing: Thing, args: Arguments, node: ast.AST | None, tensors: list[Tensor]
+) -> Values:
     base = mixed(tensors) if tensors else Tensor()
     if isinstance(thing, Inst):
         method = thing.attrs.get("forward") or thing.cls.find("forward")
@@ -157,16 +204,28 @@ def _forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None, 
         if short == "Sigmoid":
             return values(replace(base, prob=True))
         if short in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
-            return values(interp.intern(Seq, ("rnn", id(node), base), lambda: Seq(None, (values(base), values(base)), NOTHING, "tuple")))
+            return values(
+                interp.intern(
+                    Seq,
+                    ("rnn", id(node), base),
+                    lambda: Seq(None, (values(base), values(base)), NOTHING, "tuple"),
+                )
+            )
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
-        return values(replace(base, prob=False, rank="" if names.gives_one_tensor(thing.name) else "?"))
+        return values(
+            replace(base, prob=False, rank="" if names.gives_one_tensor(thing.name) else "?")
+        )
     return values(base)
 
 
 def _parts_of_library(thing: Inst | Ext) -> Values:
     """The children of a library's model: each is taken for the whole, as that says what it is made of."""
-    return values(thing) if isinstance(thing, Ext) and thing.name.startswith("torchvision.models.") else values(Unknown("a submodule"))
+    return (
+        values(thing)
+        if isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
+        else values(Unknown("a submodule"))
+    )
 
 
 def _parts(thing: Ext) -> list[Values]:
@@ -182,7 +241,9 @@ def _parts(thing: Ext) -> list[Values]:
     return parts
 
 
-def module_method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def module_method(
+    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     assert isinstance(this, (Inst, Ext))
     if name in ("to", "cuda", "cpu"):
         target, kinds, dtype = target_of(name, args)
@@ -193,20 +254,53 @@ def module_method(interp: Core, this: Thing, name: str, args: Arguments, node: a
     if name in ("double", "half", "bfloat16"):
         this.attrs["__dtype__"] = values(Const("f64" if name == "double" else "half"))
         return values(this)
-    if name in ("train", "eval", "float", "requires_grad_", "share_memory", "apply", "compile", "to_empty", "type"):
+    if name in (
+        "train",
+        "eval",
+        "float",
+        "requires_grad_",
+        "share_memory",
+        "apply",
+        "compile",
+        "to_empty",
+        "type",
+    ):
         if name == "apply":
             for func in args.get(0, "fn"):
                 if isinstance(func, (Func, Bound)):
                     for part in submodules(this)[:4]:
-                        interp.call_values(values(func), Arguments(None, [Given(values(part), None)]), node)
+                        interp.call_values(
+                            values(func), Arguments(None, [Given(values(part), None)]), node
+                        )
         return values(this) if name != "compile" else values(Const(None))
-    if name in ("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children", "named_children"):
+    if name in (
+        "parameters",
+        "named_parameters",
+        "buffers",
+        "named_buffers",
+        "modules",
+        "named_modules",
+        "children",
+        "named_children",
+    ):
         inner: Values = (
-            values(Tensor(param="param", grad=True)) if "param" in name else values(*submodules(this)) or _parts_of_library(this)
+            values(Tensor(param="param", grad=True))
+            if "param" in name
+            else values(*submodules(this)) or _parts_of_library(this)
         )
         if name.startswith("named_"):
-            inner = values(interp.intern(Seq, (id(node), name, this, inner), lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple")))
-        return values(interp.intern(Seq, (id(node), this, inner), lambda: Seq(node, None, inner, "parameters")))
+            inner = values(
+                interp.intern(
+                    Seq,
+                    (id(node), name, this, inner),
+                    lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple"),
+                )
+            )
+        return values(
+            interp.intern(
+                Seq, (id(node), this, inner), lambda: Seq(node, None, inner, "parameters")
+            )
+        )
     if name == "register_buffer":
         key = const(args.get(0, "name"))
         if isinstance(key, str):
@@ -220,7 +314,9 @@ def module_method(interp: Core, this: Thing, name: str, args: Arguments, node: a
     if name in ("append", "extend", "insert", "add_module"):
         if isinstance(this, Ext):
             given = args.positional[-1] if args.positional else None
-            if given is not None and not any(given.values == g.values for g in this.args.positional):
+            if given is not None and not any(
+                given.values == g.values for g in this.args.positional
+            ):
                 this.args.positional.append(given)
         return values(this)
     if name == "state_dict":
@@ -229,6 +325,10 @@ def module_method(interp: Core, this: Thing, name: str, args: Arguments, node: a
         return values(Num())
     if name == "__call__" or name == "forward":
         return forward(interp, this, args, node)
-    if this_forward := (isinstance(this, Ext) and this.name not in WRAPPERS and tensors_in(*(g.values for g in args.positional))):
+    if this_forward := (
+        isinstance(this, Ext)
+        and this.name not in WRAPPERS
+        and tensors_in(*(g.values for g in args.positional))
+    ):
         return values(mixed(this_forward, models=frozenset({this}), grad=interp.grad_on()))
     return values(Unknown(f"what .{name}() of a module returns"))

@@ -31,7 +31,15 @@ from autofast.model.values import (
     ordered,
     result_of,
 )
-from autofast.read.interpreter.containers import copied, dict_method, dict_of, namespace_method, row_of, seq_method, shuffle
+from autofast.read.interpreter.containers import (
+    copied,
+    dict_method,
+    dict_of,
+    namespace_method,
+    row_of,
+    seq_method,
+    shuffle,
+)
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -62,14 +70,20 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
     if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
         found: list[Values] = []
         for n in range(lengths.pop()):
-            column: Seq = interp.intern(Seq, (id(node), "column", n), lambda: Seq(node, None, NOTHING, "tuple"))
+            column: Seq = interp.intern(
+                Seq, (id(node), "column", n), lambda: Seq(node, None, NOTHING, "tuple")
+            )
             column.elem = join(column.elem, *(items[n] for items in exact if items is not None))
             found.append(values(column))
-        whole: Seq = interp.intern(Seq, (id(node), "columns", len(found)), lambda: Seq(node, tuple(found), NOTHING, "zip"))
+        whole: Seq = interp.intern(
+            Seq, (id(node), "columns", len(found)), lambda: Seq(node, tuple(found), NOTHING, "zip")
+        )
         return values(whole)
     some: Seq = interp.intern(Seq, (id(node), "column"), lambda: Seq(node, None, NOTHING, "tuple"))
     some.elem = join(some.elem, torchlib.iterate(interp, rows, node or ast.Pass()))
-    return values(interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zip")))
+    return values(
+        interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zip"))
+    )
 
 
 def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
@@ -79,18 +93,32 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     first = args.positional[0].values if args.positional else NOTHING
     if name in WRAP:
         over = (
-            first if name != "itertools.chain" else frozenset().union(*(g.values for g in args.positional)) if args.positional else NOTHING
+            first
+            if name != "itertools.chain"
+            else frozenset().union(*(g.values for g in args.positional))
+            if args.positional
+            else NOTHING
         )
         over = over or args.get(0, "iterable")
-        made: Ext = interp.intern(Ext, (id(node), name, over), lambda: Ext(name, node, args, {"over": over}))
+        made: Ext = interp.intern(
+            Ext, (id(node), name, over), lambda: Ext(name, node, args, {"over": over})
+        )
         return values(made)
     if name == "builtins.zip" and args.loose == 0 and len(args.positional) == 1:
         return _transposed(interp, args.positional[0].values, node)
     if name == "builtins.zip":
-        parts = tuple(torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
-        row = interp.intern(Seq, (id(node), "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple"))
+        parts = tuple(
+            torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional
+        )
+        row = interp.intern(
+            Seq, (id(node), "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple")
+        )
         row.items = tuple(join(a, b) for a, b in zip(row.items, parts, strict=True))
-        loaders = frozenset().union(*(torchlib.loaders_in(g.values) for g in args.positional)) if args.positional else frozenset()
+        loaders = (
+            frozenset().union(*(torchlib.loaders_in(g.values) for g in args.positional))
+            if args.positional
+            else frozenset()
+        )
         if loaders:
             return values(
                 interp.intern(
@@ -100,30 +128,55 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                         "builtins.zip",
                         node,
                         args,
-                        {"over": values(interp.intern(Seq, (id(node), "rows"), lambda: Seq(node, None, values(row), "zip")))},
+                        {
+                            "over": values(
+                                interp.intern(
+                                    Seq,
+                                    (id(node), "rows"),
+                                    lambda: Seq(node, None, values(row), "zip"),
+                                )
+                            )
+                        },
                     ),
                 )
             )
-        return values(interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zip")))
+        return values(
+            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zip"))
+        )
     if name == "importlib.import_module":
         return imported(interp, args)
     if name == "builtins.next":
         loaders = torchlib.loaders_in(first)
         if loaders:
             interp.emit("next", node, None, args, first, loaders=loaders)
-        return torchlib.iterate(interp, first, node or ast.Pass()) | (args.positional[1].values if len(args.positional) > 1 else NOTHING)
+        return torchlib.iterate(interp, first, node or ast.Pass()) | (
+            args.positional[1].values if len(args.positional) > 1 else NOTHING
+        )
     if name in COPY:
         single = one(first)
         if isinstance(single, Seq) and single.exact is not None:
             return values(copied(interp, single, node))
         if any(isinstance(t, Tensor) for t in first):
             return first
-        return values(row_of(interp, (id(node), "list"), node, torchlib.iterate(interp, first, node or ast.Pass()) if first else NOTHING))
+        return values(
+            row_of(
+                interp,
+                (id(node), "list"),
+                node,
+                torchlib.iterate(interp, first, node or ast.Pass()) if first else NOTHING,
+            )
+        )
     if name == "builtins.map" and len(args.positional) >= 2:
-        elements = [Given(torchlib.iterate(interp, g.values, node or ast.Pass()), None) for g in args.positional[1:]]
+        elements = [
+            Given(torchlib.iterate(interp, g.values, node or ast.Pass()), None)
+            for g in args.positional[1:]
+        ]
         single = one(args.positional[1].values)
         if isinstance(single, Seq) and single.exact is not None and len(args.positional) == 2:
-            items = tuple(interp.call_values(first, Arguments(None, [Given(i, None)]), node) for i in single.exact)
+            items = tuple(
+                interp.call_values(first, Arguments(None, [Given(i, None)]), node)
+                for i in single.exact
+            )
             return values(interp.intern(Seq, (id(node), "map", items), lambda: Seq(node, items)))
         found = interp.call_values(first, Arguments(None, elements), node)
         return values(row_of(interp, (id(node), "map"), node, found))
@@ -149,7 +202,11 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         "builtins.hash",
     ):
         if name == "builtins.range":
-            return values(interp.intern(Seq, (id(node), "range"), lambda: Seq(node, None, values(Num()), "range")))
+            return values(
+                interp.intern(
+                    Seq, (id(node), "range"), lambda: Seq(node, None, values(Num()), "range")
+                )
+            )
         return values(Num())
     if name in ("builtins.print", "builtins.str", "builtins.repr", "builtins.format"):
         for given in args.positional:
@@ -167,10 +224,17 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         _setattr(interp, args, node)
         return values(Const(None))
     if name == "builtins.vars" and first:
-        return NOTHING.union(*(interp.attribute(thing, "__dict__", node) for thing in ordered(first)))
+        return NOTHING.union(
+            *(interp.attribute(thing, "__dict__", node) for thing in ordered(first))
+        )
     if name == "functools.partial":
         kept = Arguments(
-            node, args.positional[1:], dict(args.named), args.dicts, args.open, None if args.loose is None else max(args.loose - 1, 0)
+            node,
+            args.positional[1:],
+            dict(args.named),
+            args.dicts,
+            args.open,
+            None if args.loose is None else max(args.loose - 1, 0),
         )
         partial: Partial = interp.intern(Partial, (id(node), first), lambda: Partial(first, kept))
         partial.args = joined([partial.args, kept]) if partial.args is not kept else kept
@@ -180,11 +244,17 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name in ("collections.OrderedDict", "collections.defaultdict"):
         return values(dict_of(interp, node, args))
     if name == "argparse.ArgumentParser":
-        made = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args, {"__options__": NOTHING}))
+        made = interp.intern(
+            Ext, (id(node), name), lambda: Ext(name, node, args, {"__options__": NOTHING})
+        )
         return values(made)
     if name in ("random.choice", "random.choices", "random.sample"):
         drawn = torchlib.iterate(interp, first or args.get(0, "population"), node or ast.Pass())
-        return drawn if name == "random.choice" else values(row_of(interp, (id(node), "drawn"), node, drawn))
+        return (
+            drawn
+            if name == "random.choice"
+            else values(row_of(interp, (id(node), "drawn"), node, drawn))
+        )
     if name in ("random.shuffle", "numpy.random.shuffle"):
         for thing in expand(first, Seq):
             shuffle(interp, thing)
@@ -194,19 +264,34 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name == "os.listdir":
         return values(row_of(interp, (id(node), "files"), node, values(Num())))
     if name == "logging.getLogger":
-        return values(interp.intern(Ext, (id(node), name), lambda: Ext("logging.Logger", node, args)))
+        return values(
+            interp.intern(Ext, (id(node), name), lambda: Ext("logging.Logger", node, args))
+        )
     if name in ("math.isnan", "math.isfinite", "math.isinf") or name.startswith(
         ("math.", "time.", "random.", "os.", "sys.", "datetime.", "json.", "logging.")
     ):
         return values(Num()) if not name.startswith("json.") else values(result_of(name))
-    if name in ("itertools.product", "itertools.combinations", "itertools.permutations", "itertools.combinations_with_replacement"):
-        parts = tuple(torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
+    if name in (
+        "itertools.product",
+        "itertools.combinations",
+        "itertools.permutations",
+        "itertools.combinations_with_replacement",
+    ):
+        parts = tuple(
+            torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional
+        )
         plain = name == "itertools.product" and not args.named and args.loose is None
-        made_of: tuple[tuple[Values, ...] | None, Values] = (parts, NOTHING) if plain else (None, join(*parts))
-        row = interp.intern(Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple"))
+        made_of: tuple[tuple[Values, ...] | None, Values] = (
+            (parts, NOTHING) if plain else (None, join(*parts))
+        )
+        row = interp.intern(
+            Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
+        )
         return values(row_of(interp, (id(node), "rows"), node, values(row)))
     if name == "types.SimpleNamespace":
-        space: Ext = interp.intern(Ext, (id(node), name), lambda: Ext("argparse.Namespace", node, args))
+        space: Ext = interp.intern(
+            Ext, (id(node), name), lambda: Ext("argparse.Namespace", node, args)
+        )
         for key, given in args.named.items():
             space.attrs[key] = join(space.attrs.get(key, NOTHING), given.values)
         space.open = space.open or args.open
@@ -226,10 +311,16 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     if tensors := torchlib.tensors_in(*given):
         return values(torchlib.mixed(tensors))
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
-    parts = torchlib.iterate(interp, given[0], node or ast.Pass()) if given and alone else join(*given)
+    parts = (
+        torchlib.iterate(interp, given[0], node or ast.Pass()) if given and alone else join(*given)
+    )
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
     if name in ("builtins.max", "builtins.min"):
-        return things | args.get(-1, "default") | (values(Num()) if things != parts or not parts else NOTHING)
+        return (
+            things
+            | args.get(-1, "default")
+            | (values(Num()) if things != parts or not parts else NOTHING)
+        )
     return values(Num(), *expand(things, Unknown))
 
 
@@ -241,7 +332,11 @@ def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
             else:
-                found |= values(Ref(f"{thing.name}.*") if isinstance(thing, Ref) else Unknown("the attribute's name is computed"))
+                found |= values(
+                    Ref(f"{thing.name}.*")
+                    if isinstance(thing, Ref)
+                    else Unknown("the attribute's name is computed")
+                )
     return found
 
 
@@ -249,9 +344,15 @@ def _setattr(interp: Core, args: Arguments, node: ast.AST | None) -> None:
     names = args.get(1, "name")
     for thing in interp.choices(args.get(0, "object")):
         for key in ordered(names):
-            if isinstance(key, Const) and isinstance(key.value, str) and isinstance(thing, (Inst, Ext)):
+            if (
+                isinstance(key, Const)
+                and isinstance(key.value, str)
+                and isinstance(thing, (Inst, Ext))
+            ):
                 interp.store_attribute(thing, key.value, args.get(2, "value"), sure=len(names) == 1)
-                interp.emit("set_attribute", node, thing, args, args.get(2, "value"), name=key.value)
+                interp.emit(
+                    "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
+                )
             else:
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
 
@@ -259,12 +360,20 @@ def _setattr(interp: Core, args: Arguments, node: ast.AST | None) -> None:
 def imported(interp: Core, args: Arguments) -> Values:
     """``importlib.import_module("models." + name)``: every module of the project that it may be."""
     thing = one(args.get(0, "name"))
-    pattern = thing.value if isinstance(thing, Const) and isinstance(thing.value, str) else thing.pattern if isinstance(thing, Num) else ""
+    pattern = (
+        thing.value
+        if isinstance(thing, Const) and isinstance(thing.value, str)
+        else thing.pattern
+        if isinstance(thing, Num)
+        else ""
+    )
     found = [interp.run_module(source, False) for source in interp.project.matching(pattern)]
     return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
 
 
-def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def method(
+    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+) -> Values | None:
     """A method of a container, a number, a string or an argument parser; None where ``this`` is none of them."""
     if isinstance(this, Dict):
         return dict_method(interp, this, name, args, node)
@@ -293,7 +402,9 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST 
     return None
 
 
-def parser_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def parser_method(
+    interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
     """argparse: ``add_argument`` declares an option, ``parse_args`` gives an object with all of them."""
     if name == "add_argument" and isinstance(node, ast.Call):
         flags = [v for g in args.positional if isinstance(v := const(g.values), str)]
@@ -304,26 +415,56 @@ def parser_method(interp: Core, this: Ext, name: str, args: Arguments, node: ast
         default = (
             args.named["default"].values
             if "default" in args.named
-            else values(Const(False if action == "store_true" else True if action == "store_false" else None))
+            else values(
+                Const(
+                    False if action == "store_true" else True if action == "store_false" else None
+                )
+            )
         )
-        arg = Arg(key, default, node, "flag" if isinstance(action, str) and action.startswith("store_") else "")
+        arg = Arg(
+            key,
+            default,
+            node,
+            "flag" if isinstance(action, str) and action.startswith("store_") else "",
+        )
         this.attrs[f"option {key}"] = values(arg)
         return values(Num())
-    if name in ("add_argument_group", "add_mutually_exclusive_group", "add_subparsers", "add_parser"):
+    if name in (
+        "add_argument_group",
+        "add_mutually_exclusive_group",
+        "add_subparsers",
+        "add_parser",
+    ):
         return values(this)
     if name in ("parse_args", "parse_known_args"):
         options = {k[len("option ") :]: v for k, v in this.attrs.items() if k.startswith("option ")}
-        space: Ext = interp.intern(Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args))
+        space: Ext = interp.intern(
+            Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
+        )
         space.attrs.update({k: v for k, v in options.items() if k not in space.attrs})
-        space.open = space.open or this.open or ("it is filled from another object" if "namespace" in args.named else "")
+        space.open = (
+            space.open
+            or this.open
+            or ("it is filled from another object" if "namespace" in args.named else "")
+        )
         if name == "parse_args":
             return values(space)
-        return values(interp.intern(Seq, (id(node), "parsed"), lambda: Seq(node, (values(space), values(Num())), NOTHING, "tuple")))
+        return values(
+            interp.intern(
+                Seq,
+                (id(node), "parsed"),
+                lambda: Seq(node, (values(space), values(Num())), NOTHING, "tuple"),
+            )
+        )
     if name == "set_defaults":
         for key, given in args.named.items():
             for option in this.attrs.get(f"option {key}", NOTHING):
                 if isinstance(option, Arg):
-                    default = option.default | given.values if interp.weak(this.made) or not given.sure else given.values
+                    default = (
+                        option.default | given.values
+                        if interp.weak(this.made) or not given.sure
+                        else given.values
+                    )
                     this.attrs[f"option {key}"] = values(replace(option, default=default))
         if args.open:
             interp.open_attributes(this, "defaults of options are set that are not known")

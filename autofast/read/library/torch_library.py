@@ -22,9 +22,25 @@ from autofast.model.kinds import (
     of_type,
     star,
 )
-from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD, WRAPPERS, canonical
+from autofast.model.names import (
+    AUTOCAST,
+    FACTORIES,
+    FUNCTIONAL_LOSSES,
+    NO_GRAD,
+    WRAPPERS,
+    canonical,
+)
 from autofast.model.source import parent_of
-from autofast.model.tensors import binary, device_kinds, dtype_of, is_device, is_dtype, mixed, target_of, tensors_in
+from autofast.model.tensors import (
+    binary,
+    device_kinds,
+    dtype_of,
+    is_device,
+    is_dtype,
+    mixed,
+    target_of,
+    tensors_in,
+)
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -51,7 +67,14 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.containers import begun, dict_of, extend, revive, shuffle
-from autofast.read.interpreter.iteration import batch_of, element, iterate, loaders_in, sample_of, submodules
+from autofast.read.interpreter.iteration import (
+    batch_of,
+    element,
+    iterate,
+    loaders_in,
+    sample_of,
+    submodules,
+)
 from autofast.read.library import apex
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
@@ -124,14 +147,20 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                         "torch.device",
                         None,
                         Arguments(None),
-                        {"kind": values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))},
+                        {
+                            "kind": values(
+                                Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?"))
+                            )
+                        },
                     ),
                 )
             )
         if name in ("shape", "ndim", "dtype", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
         call = parent_of(node) if node is not None and name in ("values", "indices") else None
-        if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):  # of `x.max(1)`, which is read as `x`
+        if name in ("values", "indices") and not (
+            isinstance(call, ast.Call) and call.func is node
+        ):  # of `x.max(1)`, which is read as `x`
             return values(thing if name == "values" else replace(thing, grad=False, dtype="int"))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
@@ -156,13 +185,25 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if is_loader(thing) or is_dataset(thing):
             if name in ("dataset", "datasets"):
                 return thing.args.get(0, "dataset") or values(Unknown("its dataset is not known"))
-            if name in ("batch_size", "num_workers", "sampler", "batch_sampler", "collate_fn") and thing.arg(name):
+            if name in (
+                "batch_size",
+                "num_workers",
+                "sampler",
+                "batch_sampler",
+                "collate_fn",
+            ) and thing.arg(name):
                 return thing.arg(name)
         if is_module(thing) and name in ("weight", "bias"):
             return values(Tensor(param="param", grad=True))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
             return values(
-                Seq(None, None, frozenset().union(*(g.values for g in thing.args.positional)) if thing.args.positional else NOTHING)
+                Seq(
+                    None,
+                    None,
+                    frozenset().union(*(g.values for g in thing.args.positional))
+                    if thing.args.positional
+                    else NOTHING,
+                )
             )
     return values(Method(thing, name))
 
@@ -175,7 +216,9 @@ def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) 
     if found and isinstance(this, Inst):
         return interp.bind_members(found, this, node)
     if found and isinstance(this, Cls):
-        return frozenset(Bound(t, this) if isinstance(t, Func) and is_classmethod(t) else t for t in found)
+        return frozenset(
+            Bound(t, this) if isinstance(t, Func) and is_classmethod(t) else t for t in found
+        )
     return values(Method(thing, name))
 
 
@@ -227,23 +270,49 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if name.startswith("apex.amp.") and (done := apex.call(interp, name, args, node)) is not None:
         return done
     root, _, short = name.rpartition(".")
-    if short in ("Process", "Thread", "spawn", "start_processes") and "target" in args.named | dict.fromkeys(
+    if short in (
+        "Process",
+        "Thread",
+        "spawn",
+        "start_processes",
+    ) and "target" in args.named | dict.fromkeys(
         ["target"] if short in ("spawn", "start_processes") else []
     ):
         return _other_process(interp, short, args, node)
-    if root in ("torch", "torch.nn.functional", "torch.Tensor", "torch.nn.init", "torch.cuda", "torch.cuda.FloatTensor"):
+    if root in (
+        "torch",
+        "torch.nn.functional",
+        "torch.Tensor",
+        "torch.nn.init",
+        "torch.cuda",
+        "torch.cuda.FloatTensor",
+    ):
         return torch_function(interp, name, short, args, node)
     if name == "torch.autograd.Variable":
-        return frozenset(replace(t, grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data"))
+        return frozenset(
+            replace(t, grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data")
+        )
     if name in ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad"):
-        return values(Seq(node, None, values(mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True))))
+        return values(
+            Seq(
+                node,
+                None,
+                values(mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True)),
+            )
+        )
     if name == "torch.autograd.backward":
         roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
         for t in roots:
             interp.emit(".backward", node, t, args)
         return values(Const(None))
     if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        return values(Tensor(param="param", grad=True, dtype=next((t.dtype for t in tensors_in(args.get(0, "data"))), "?")))
+        return values(
+            Tensor(
+                param="param",
+                grad=True,
+                dtype=next((t.dtype for t in tensors_in(args.get(0, "data"))), "?"),
+            )
+        )
     if name == "torch.compile" and not args.positional and "model" not in args.named:
         return values(Ext("torch.compile.decorator", node, args))
     if name == "torch.utils.data.random_split":
@@ -251,7 +320,13 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return values(interp.intern(Seq, (id(node), "split"), lambda: Seq(node, None, made)))
     if name == "torch.accelerator.current_accelerator":
         return values(
-            interp.intern(Ext, (id(node), "accel"), lambda: Ext("torch.device", node, Arguments(None), {"kind": values(Const("accel"))}))
+            interp.intern(
+                Ext,
+                (id(node), "accel"),
+                lambda: Ext(
+                    "torch.device", node, Arguments(None), {"kind": values(Const("accel"))}
+                ),
+            )
         )
     if name == "torch.nn.utils.rnn.pack_padded_sequence" or name.startswith("torch.nn.utils.rnn."):
         tensors = tensors_in(*(g.values for g in args.positional))
@@ -269,7 +344,9 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     ):
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
             flag = const(args.get(0, "mode"))
-            interp.grad_default = "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
+            interp.grad_default = (
+                "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
+            )
         return make(interp, name, args, node)
     tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
     if tensors and root.startswith(("torch", "einops", "torchvision", "kornia", "torchmetrics")):
@@ -312,14 +389,21 @@ def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     return values(ext)
 
 
-def torch_function(interp: Core, name: str, short: str, args: Arguments, node: ast.AST | None) -> Values:
+def torch_function(
+    interp: Core, name: str, short: str, args: Arguments, node: ast.AST | None
+) -> Values:
     given = [g.values for g in (*args.positional, *args.named.values())]
     tensors = tensors_in(*given)
     if short in FACTORIES and name == f"torch.{short}":
         return values(_factory(short, args, node))
     if short in names.LEGACY_TENSORS:
         return values(
-            Tensor(device="dev" if "cuda" in name else "cpu", dtype="f64" if short == "DoubleTensor" else "?", fresh=short, made=node)
+            Tensor(
+                device="dev" if "cuda" in name else "cpu",
+                dtype="f64" if short == "DoubleTensor" else "?",
+                fresh=short,
+                made=node,
+            )
         )
     if short in ("from_numpy", "as_tensor"):
         return values(mixed(tensors) if tensors else Tensor(device="cpu", fresh=short, made=node))
@@ -334,7 +418,9 @@ def torch_function(interp: Core, name: str, short: str, args: Arguments, node: a
             return values(Ext("torch.compile.decorator", node, args))
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
             flag = const(args.get(0, "mode"))
-            interp.grad_default = "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
+            interp.grad_default = (
+                "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
+            )
         if name in ("torch.no_grad",) and any(isinstance(t, Func) for t in args.get(0, "func")):
             return args.get(0, "func")
         if name == "torch.compile" and not any(is_module(t) for t in args.get(0, "model")):
@@ -342,15 +428,28 @@ def torch_function(interp: Core, name: str, short: str, args: Arguments, node: a
         return make(interp, name, args, node)
     if short == "load":
         return values(Unknown("it is loaded from a file"))
-    if short in ("mean", "sum") and len(given) == 1 and given[0] and all(isinstance(t, Tensor) and t.rank != "?" for t in given[0]):
+    if (
+        short in ("mean", "sum")
+        and len(given) == 1
+        and given[0]
+        and all(isinstance(t, Tensor) and t.rank != "?" for t in given[0])
+    ):
         return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
     if tensors:
-        return values(mixed(tensors, dtype="int") if short in ("argmax", "argmin", "eq", "argsort") else mixed(tensors))
+        return values(
+            mixed(tensors, dtype="int")
+            if short in ("argmax", "argmin", "eq", "argsort")
+            else mixed(tensors)
+        )
     if short[:1].isupper():
         return make(interp, name, args, node)
     if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
         return values(Num())
-    return values(result_of(name)) if any(isinstance(t, Unknown) for v in given for t in v) else values(Num())
+    return (
+        values(result_of(name))
+        if any(isinstance(t, Unknown) for v in given for t in v)
+        else values(Num())
+    )
 
 
 def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
@@ -359,5 +458,9 @@ def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
     device = like[0].device if like else "cpu"
     if where is not None:
         device = "cpu" if device_kinds(where.values) == {"cpu"} else "dev"
-    dtype = next((dtype_of(t) for t in args.named["dtype"].values if isinstance(t, Ref)), "?") if "dtype" in args.named else "f32"
+    dtype = (
+        next((dtype_of(t) for t in args.named["dtype"].values if isinstance(t, Ref)), "?")
+        if "dtype" in args.named
+        else "f32"
+    )
     return Tensor(device=device, dtype=dtype or "?", fresh=short, made=node)

@@ -6,7 +6,18 @@ import ast
 from pathlib import Path
 
 from autofast.model import names
-from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Site, Stack, below, inside, loops
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    GuardFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    Stack,
+    below,
+    inside,
+    loops,
+)
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
 from autofast.model.values import (
@@ -101,7 +112,9 @@ def build(interp: Interpreter, source: object) -> Script:
     script.loaders = _loaders(interp, script)
     script.optimizers = _optimizers(interp, script)
     script.schedulers = build_schedulers(script, interp.made)
-    script.unread = f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
+    script.unread = (
+        f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
+    )
     script.evaluations = evaluations(script)
     script.trainers = build_trainers(interp, script)
     for evaluation in script.evaluations if script.unread else ():
@@ -126,13 +139,19 @@ def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
                     continue
                 if any(n.startswith("lightning.") for n in thing.external):
                     found.setdefault("lightning", thing.node)
-                if any(n.startswith("transformers.") and n.endswith("Trainer") for n in thing.external):
+                if any(
+                    n.startswith("transformers.") and n.endswith("Trainer") for n in thing.external
+                ):
                     found.setdefault("hf-trainer", thing.node)
     return found
 
 
 def _deterministic(script: Script) -> list[ast.AST]:
-    found = [s.node for s in script.flags("torch.backends.cudnn.deterministic") if any(t != Const(False) for o in s for t in o.result)]
+    found = [
+        s.node
+        for s in script.flags("torch.backends.cudnn.deterministic")
+        if any(t != Const(False) for o in s for t in o.result)
+    ]
     found += [
         s.node
         for s in script.calls("torch.use_deterministic_algorithms")
@@ -148,7 +167,9 @@ def _guarded(stack: Stack, entry: object) -> bool:
     if any(isinstance(f, GuardFrame) for f in stack):
         return True
     first = next((f for f in stack if isinstance(f, CallFrame)), None)
-    return first is not None and isinstance(first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
+    return first is not None and isinstance(
+        first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ models
@@ -185,10 +206,25 @@ def _models(interp: Interpreter, script: Script) -> list[Model]:
                 model = found.get(id(thing))
                 if model is None:
                     layers, unknown, classes = layers_of(thing)
-                    name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
-                    dtype = str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
+                    name = (
+                        thing.cls.node.name
+                        if isinstance(thing, Inst)
+                        else thing.name.rsplit(".", 1)[-1]
+                    )
+                    dtype = (
+                        str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
+                    )
                     model = found[id(thing)] = Model(
-                        thing, thing.node, name, [], [], wraps.get(id(thing), []), layers, unknown, classes, dtype
+                        thing,
+                        thing.node,
+                        name,
+                        [],
+                        [],
+                        wraps.get(id(thing), []),
+                        layers,
+                        unknown,
+                        classes,
+                        dtype,
                     )
                 if site not in model.forwards:
                     model.forwards.append(site)
@@ -217,20 +253,37 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
             for base in part.cls.bases:
                 classes[id(base.node)] = base.node
             for found in part.attrs.values():
-                todo.extend(t for t in found if torchlib.is_module(t) or (isinstance(t, Seq) and any(map(torchlib.is_module, t.any()))))
-            if any(n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external):
+                todo.extend(
+                    t
+                    for t in found
+                    if torchlib.is_module(t)
+                    or (isinstance(t, Seq) and any(map(torchlib.is_module, t.any())))
+                )
+            if any(
+                n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
+            ):
                 layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
             if "?" in part.cls.external:
                 unknown = f"class {part.cls.node.name} has a base that is not in this project"
         elif isinstance(part, (Seq, Dict)):
-            todo.extend(t for t in part.any() if torchlib.is_module(t) or isinstance(t, (Seq, Dict, Unknown)))
+            todo.extend(
+                t
+                for t in part.any()
+                if torchlib.is_module(t) or isinstance(t, (Seq, Dict, Unknown))
+            )
         elif isinstance(part, Ext):
             if part.name in names.MODULE_BASES:
                 unknown = unknown or "it is a parameter of which only the type is known"
-            layers.add(part.name if part.name.startswith("torchvision.models.") else part.name.rsplit(".", 1)[-1])
+            layers.add(
+                part.name
+                if part.name.startswith("torchvision.models.")
+                else part.name.rsplit(".", 1)[-1]
+            )
             given = [*part.args.positional, *part.args.named.values()]
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
-            todo.extend(t for g in given for t in g.values if torchlib.is_module(t) or isinstance(t, parts))
+            todo.extend(
+                t for g in given for t in g.values if torchlib.is_module(t) or isinstance(t, parts)
+            )
             todo.extend(t for v in part.attrs.values() for t in v if torchlib.is_module(t))
         elif isinstance(part, Unknown):
             unknown = unknown or part.why
@@ -255,22 +308,44 @@ def _loaders(interp: Interpreter, script: Script) -> list[Loader]:
     return [_loader(interp, script, nodes[key], group) for key, group in made.items()]
 
 
-def _loader(interp: Interpreter, script: Script, node: ast.Call, group: list[tuple[Ext | Inst, Arguments]]) -> Loader:
+def _loader(
+    interp: Interpreter, script: Script, node: ast.Call, group: list[tuple[Ext | Inst, Arguments]]
+) -> Loader:
     things: list[Thing] = [t for t, _ in group]
     args = joined([a for _, a in group])
-    loader = Loader(things, node, args, describe(interp, args.get(0, "dataset")), _uses(script, things))
+    loader = Loader(
+        things, node, args, describe(interp, args.get(0, "dataset")), _uses(script, things)
+    )
     collate = collating(interp, args.get(6, "collate_fn"))
     loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
     starts = {id(site.node) for site in script.processes}
     for thing, _ in group:
-        begin = max((n for n, f in enumerate(thing.made) if isinstance(f, CallFrame) and id(f.node) in starts), default=0)
-        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, (ast.For, ast.While, ast.AsyncFor))]
+        begin = max(
+            (
+                n
+                for n, f in enumerate(thing.made)
+                if isinstance(f, CallFrame) and id(f.node) in starts
+            ),
+            default=0,
+        )
+        outer = [
+            f
+            for f in loops(thing.made[begin:])
+            if isinstance(f.node, (ast.For, ast.While, ast.AsyncFor))
+        ]
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [_guarded(t.made, script.entry) for t, _ in group]
-    loader.guarded = all(_guarded(u.stack, script.entry) for u in loader.uses) if loader.uses else all(made_at)
+    loader.guarded = (
+        all(_guarded(u.stack, script.entry) for u in loader.uses) if loader.uses else all(made_at)
+    )
     loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
-    loader.framework = next((n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks), "")
-    loader.batch = NOTHING.union(*(interp.__dict__.get("_batches", {}).get(id(t), NOTHING) for t in things))
+    loader.framework = next(
+        (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
+        "",
+    )
+    loader.batch = NOTHING.union(
+        *(interp.__dict__.get("_batches", {}).get(id(t), NOTHING) for t in things)
+    )
     return loader
 
 
@@ -283,14 +358,20 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
             if is_next:
                 if not any(t in occurrence.data.get("loaders", ()) for t in things):
                     continue
-                outer = [f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))]
+                outer = [
+                    f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))
+                ]
                 trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)
                 repeated = bool(outer)
             else:
                 frame = occurrence.stack[-1]
                 if not isinstance(frame, LoopFrame) or not any(t in frame.loaders for t in things):
                     continue
-                outer = [f for f in loops(occurrence.stack[:-1]) if isinstance(f.node, (ast.For, ast.While))]
+                outer = [
+                    f
+                    for f in loops(occurrence.stack[:-1])
+                    if isinstance(f.node, (ast.For, ast.While))
+                ]
                 trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
                 repeated = bool(outer)
             old = uses.get(id(site.node))
@@ -304,7 +385,10 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
 
 def _through(stack: Stack, frame: LoopFrame) -> bool:
     """Whether a backward's way leads through this loop over these very loaders (one function may train and evaluate)."""
-    return any(isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders for f in stack)
+    return any(
+        isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders
+        for f in stack
+    )
 
 
 # ------------------------------------------------------------------------------------------------ optimizers
@@ -312,7 +396,11 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
     found: dict[int, Optimizer] = {}
     updates = [u for step in script.steps for u in step.updates]
     for made in interp.made:
-        if not torchlib.is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
+        if (
+            not torchlib.is_optimizer(made)
+            or not isinstance(made.node, ast.Call)
+            or made.args is None
+        ):
             continue
         name = made.name.rsplit(".", 1)[-1] if isinstance(made, Ext) else made.cls.node.name
         mine = [u for u in updates if any(t is made for t in u.things)]
@@ -340,7 +428,11 @@ def _owners(script: Script, given: object) -> list[Thing]:
             continue
         seen.add(id(thing))
         if isinstance(thing, Seq):
-            if thing.kind == "parameters" and isinstance(thing.node, ast.Call) and isinstance(thing.node.func, ast.Attribute):
+            if (
+                thing.kind == "parameters"
+                and isinstance(thing.node, ast.Call)
+                and isinstance(thing.node.func, ast.Attribute)
+            ):
                 for model in script.values(thing.node.func.value):
                     for inner in unwrapped(model):
                         owners[id(inner)] = inner
@@ -351,7 +443,11 @@ def _owners(script: Script, given: object) -> list[Thing]:
             todo.extend(thing.attrs["over"])
             todo.extend(t for g in thing.args.positional for t in g.values)
     for node in ast.walk(expr) if isinstance(expr, ast.AST) else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("parameters", "named_parameters"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("parameters", "named_parameters")
+        ):
             for model in script.values(node.func.value):
                 if torchlib.is_module(model):
                     for inner in unwrapped(model):
@@ -375,7 +471,16 @@ def _transfers(script: Script) -> list[Transfer]:
         around = max((tuple(f for f in loops(o.stack)) for o in site), key=len)
         found.append(
             Transfer(
-                site.node, last.data.get("how", "to"), tensors, loaders, kinds, last.data.get("target"), last.args, around, site, unknown
+                site.node,
+                last.data.get("how", "to"),
+                tensors,
+                loaders,
+                kinds,
+                last.data.get("target"),
+                last.args,
+                around,
+                site,
+                unknown,
             )
         )
     return found
@@ -389,7 +494,11 @@ def _syncs(script: Script) -> list[Sync]:
             batch_loops[id(evaluation.node)] = evaluation.node
         for site in evaluation.forwards:
             for occurrence in site:
-                inner = [f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While)) and f.loaders]
+                inner = [
+                    f
+                    for f in loops(occurrence.stack)
+                    if isinstance(f.node, (ast.For, ast.While)) and f.loaders
+                ]
                 if inner:
                     batch_loops[id(inner[-1].node)] = inner[-1].node
     found = []
@@ -399,7 +508,10 @@ def _syncs(script: Script) -> list[Sync]:
         loop, gated, trains = None, False, False
         for occurrence in site:
             around = [
-                f for f in loops(occurrence.stack) if id(f.node) in batch_loops or (f.loaders and isinstance(f.node, (ast.For, ast.While)))
+                f
+                for f in loops(occurrence.stack)
+                if id(f.node) in batch_loops
+                or (f.loaders and isinstance(f.node, (ast.For, ast.While)))
             ]
             if not around:
                 continue
@@ -410,7 +522,16 @@ def _syncs(script: Script) -> list[Sync]:
         tensors = [o.this for o in site if isinstance(o.this, Tensor)]
         how = site.occurrences[-1].data.get("how", "item")
         found.append(
-            Sync(site.node, how, loop, gated, trains, list(dict.fromkeys(tensors)), any(isinstance(o.this, Unknown) for o in site), site)
+            Sync(
+                site.node,
+                how,
+                loop,
+                gated,
+                trains,
+                list(dict.fromkeys(tensors)),
+                any(isinstance(o.this, Unknown) for o in site),
+                site,
+            )
         )
     return found
 
@@ -420,7 +541,9 @@ def _gates(frame: BranchFrame) -> bool:
     test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
     if test is None:
         return True
-    return any(isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test))
+    return any(
+        isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test)
+    )
 
 
 _ = (Occurrence, Site, Ref)

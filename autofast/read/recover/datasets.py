@@ -55,73 +55,82 @@ FILES = (
     "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
 ).split()
 GENERATORS = names.GENERATORS
-DRAWS = frozenset(f"torch.{name}" for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax"))
-SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")  # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom
-WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
-    {
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "numpy",
-        "random",
-        "builtins",
-        "math",
-        "os",
-        "sys",
-        "io",
-        "json",
-        "re",
-        "csv",
-        "copy",
-        "time",
-        "pickle",
-    }
-    | {
-        "pathlib",
-        "glob",
-        "itertools",
-        "functools",
-        "collections",
-        "struct",
-        "string",
-        "typing",
-        "datetime",
-        "operator",
-        "warnings",
-        "logging",
-    }
-    | {
-        "PIL",
-        "cv2",
-        "skimage",
-        "scipy",
-        "librosa",
-        "soundfile",
-        "pandas",
-        "h5py",
-        "zipfile",
-        "gzip",
-        "tarfile",
-        "lmdb",
-        "tifffile",
-        "pydicom",
-        "matplotlib",
-    }
-    | {
-        "nibabel",
-        "SimpleITK",
-        "imageio",
-        "rasterio",
-        "einops",
-        "transformers",
-        "tokenizers",
-        "nltk",
-        "albumentations",
-        "imgaug",
-        "contextlib",
-    }
+DRAWS = frozenset(
+    f"torch.{name}"
+    for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax")
 )
-IN_MEMORY_LIBRARY = frozenset("MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split())
+SOME_DICE = re.compile(
+    r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)"
+)  # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom
+WITHOUT_DICE = (
+    frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
+        {
+            "torch",
+            "torchvision",
+            "torchaudio",
+            "numpy",
+            "random",
+            "builtins",
+            "math",
+            "os",
+            "sys",
+            "io",
+            "json",
+            "re",
+            "csv",
+            "copy",
+            "time",
+            "pickle",
+        }
+        | {
+            "pathlib",
+            "glob",
+            "itertools",
+            "functools",
+            "collections",
+            "struct",
+            "string",
+            "typing",
+            "datetime",
+            "operator",
+            "warnings",
+            "logging",
+        }
+        | {
+            "PIL",
+            "cv2",
+            "skimage",
+            "scipy",
+            "librosa",
+            "soundfile",
+            "pandas",
+            "h5py",
+            "zipfile",
+            "gzip",
+            "tarfile",
+            "lmdb",
+            "tifffile",
+            "pydicom",
+            "matplotlib",
+        }
+        | {
+            "nibabel",
+            "SimpleITK",
+            "imageio",
+            "rasterio",
+            "einops",
+            "transformers",
+            "tokenizers",
+            "nltk",
+            "albumentations",
+            "imgaug",
+            "contextlib",
+        }
+    )
+)
+IN_MEMORY_LIBRARY = frozenset(
+    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
+)
 SHOWN = ("builtins.print", "logging.", "warnings.")  # what an item says costs nothing
 CHEAP = frozenset(
     "size dim view reshape float long clone contiguous unsqueeze squeeze item numpy append len int str range tensor from_numpy as_tensor "
@@ -157,7 +166,13 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
         return _of_library(interp, thing)
     if isinstance(thing, (Seq, Tensor)):
         kind = "tensors" if isinstance(thing, Tensor) else "list"
-        return Dataset(thing, kind, getattr(thing, "node", None), "a list" if kind == "list" else "a tensor", in_memory=True)
+        return Dataset(
+            thing,
+            kind,
+            getattr(thing, "node", None),
+            "a list" if kind == "list" else "a tensor",
+            in_memory=True,
+        )
     reason = thing.why if isinstance(thing, Unknown) else "its dataset is not resolved"
     return Dataset(thing, "unknown", None, "?", unknown=reason, random=frozenset({"unknown"}))
 
@@ -165,18 +180,40 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
 def _of_library(interp: Core, thing: Ext) -> Dataset:
     short = thing.name.rsplit(".", 1)[-1]
     if thing.name == "torch.utils.data.TensorDataset":
-        device = any(t.device == "dev" for g in thing.args.positional for t in g.values if isinstance(t, Tensor))
-        return Dataset(thing, "tensors", thing.node, short, in_memory=True, on_device="its tensors are on the device" if device else "")
+        device = any(
+            t.device == "dev"
+            for g in thing.args.positional
+            for t in g.values
+            if isinstance(t, Tensor)
+        )
+        return Dataset(
+            thing,
+            "tensors",
+            thing.node,
+            short,
+            in_memory=True,
+            on_device="its tensors are on the device" if device else "",
+        )
     if thing.name.startswith(("torchvision.datasets.", "torchaudio.datasets.")):
         transforms = frozenset(
-            t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values if not isinstance(t, (Num, Unknown, Arg))
+            t
+            for g in (*thing.args.positional, *thing.args.named.values())
+            for t in g.values
+            if not isinstance(t, (Num, Unknown, Arg))
         )
         draws, unknown = transform_randomness(interp, transforms)
         if not unknown and (why := _unknown_transform(thing, short)):
             draws, unknown = draws | {"unknown"}, why
         reads = {"compute"} if short in IN_MEMORY_LIBRARY else {"file", "decode"}
         return Dataset(
-            thing, "library", thing.node, short, random=draws, reads=frozenset(reads), in_memory=short in IN_MEMORY_LIBRARY, unknown=unknown
+            thing,
+            "library",
+            thing.node,
+            short,
+            random=draws,
+            reads=frozenset(reads),
+            in_memory=short in IN_MEMORY_LIBRARY,
+            unknown=unknown,
         )
     iterable = thing.name == "torch.utils.data.IterableDataset" or "streaming" in thing.arg_names()
     return Dataset(
@@ -193,8 +230,19 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
 def _unknown_transform(thing: Ext, short: str) -> str:
     """Why one of the transforms is not known."""
     first = 1 if short in ("ImageFolder", "DatasetFolder") else 2
-    named = [given for name, given in thing.args.named.items() if name.endswith(("transform", "transforms"))]
-    return next((why for given in (*thing.args.positional[first : first + 2], *named) if (why := why_unknown(given.values))), "")
+    named = [
+        given
+        for name, given in thing.args.named.items()
+        if name.endswith(("transform", "transforms"))
+    ]
+    return next(
+        (
+            why
+            for given in (*thing.args.positional[first : first + 2], *named)
+            if (why := why_unknown(given.values))
+        ),
+        "",
+    )
 
 
 def collating(interp: Core, found: Values) -> Walk:
@@ -251,10 +299,18 @@ def _objects(found: Values) -> Iterator[Thing]:
         seen.add(id(thing))
         if isinstance(thing, Seq):
             todo.extend(thing.any())
-        elif isinstance(thing, Ext) and thing.name.rsplit(".", 1)[-1] in ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice"):
+        elif isinstance(thing, Ext) and thing.name.rsplit(".", 1)[-1] in (
+            "Compose",
+            "RandomApply",
+            "Lambda",
+            "Sequential",
+            "RandomChoice",
+        ):
             if thing.name.endswith(("RandomApply", "RandomChoice")):
                 yield thing
-            todo.extend(t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values)
+            todo.extend(
+                t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values
+            )
         else:
             yield thing
 
@@ -262,23 +318,51 @@ def _objects(found: Values) -> Iterator[Thing]:
 def _of_project(interp: Core, thing: Inst) -> Dataset:
     cls = thing.cls
     library = library_dataset(thing)
-    base = _of_library(interp, Ext(library, thing.node, thing.args or Arguments(None))) if library else None
+    base = (
+        _of_library(interp, Ext(library, thing.node, thing.args or Arguments(None)))
+        if library
+        else None
+    )
     if base is not None and cls.find("__getitem__") is None and cls.find("__iter__") is None:
-        return replace(base, thing=thing, name=cls.node.name, set_outside=tuple(_set_outside(interp, thing)))
-    getters = [f for name in ("__getitem__", "__getitems__", "__iter__") for f in cls.find(name) or () if isinstance(f, Func)]
+        return replace(
+            base, thing=thing, name=cls.node.name, set_outside=tuple(_set_outside(interp, thing))
+        )
+    getters = [
+        f
+        for name in ("__getitem__", "__getitems__", "__iter__")
+        for f in cls.find(name) or ()
+        if isinstance(f, Func)
+    ]
     iterable = "torch.utils.data.IterableDataset" in cls.external
     walk = Walk(interp, getters)
     walk.follow_attributes(thing)
     handles = [f"{name} holds {what}" for name, what in _handles(thing)]
     tensors = [t for v in thing.attrs.values() for t in v if isinstance(t, Tensor)]
     on_device = next(
-        (f"its attribute `{n}` is on the device" for n, v in thing.attrs.items() for t in v if isinstance(t, Tensor) and t.device == "dev"),
+        (
+            f"its attribute `{n}` is on the device"
+            for n, v in thing.attrs.items()
+            for t in v
+            if isinstance(t, Tensor) and t.device == "dev"
+        ),
         "",
     )
     if walk.device:
         on_device = on_device or "its items are moved to the device where they are fetched"
-    item = next((f.node for f in getters if isinstance(f.node, ast.FunctionDef) and f.name == "__getitem__"), None)
-    own = [f"`{n}`" for n, v in thing.attrs.items() for t in v if isinstance(t, Ext) and t.name in GENERATORS]
+    item = next(
+        (
+            f.node
+            for f in getters
+            if isinstance(f.node, ast.FunctionDef) and f.name == "__getitem__"
+        ),
+        None,
+    )
+    own = [
+        f"`{n}`"
+        for n, v in thing.attrs.items()
+        for t in v
+        if isinstance(t, Ext) and t.name in GENERATORS
+    ]
     random = walk.random | ({"own"} if own else set())
     if base is not None:  # its items come from the library's class
         random, walk.reads = random | base.random, walk.reads | base.reads
@@ -299,9 +383,22 @@ def _handles(thing: Inst) -> Iterator[tuple[str, str]]:
     for func in init:
         if isinstance(func, Func):
             for node in ast.walk(func.node):
-                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and isinstance(node.value, ast.Call):
+                if (
+                    isinstance(node, ast.Assign)
+                    and isinstance(node.targets[0], ast.Attribute)
+                    and isinstance(node.value, ast.Call)
+                ):
                     written = ast.unparse(node.value.func)
-                    if written == "open" or written.endswith((".File", "lmdb.open", "sqlite3.connect", "ZipFile", "VideoCapture", ".Lock")):
+                    if written == "open" or written.endswith(
+                        (
+                            ".File",
+                            "lmdb.open",
+                            "sqlite3.connect",
+                            "ZipFile",
+                            "VideoCapture",
+                            ".Lock",
+                        )
+                    ):
                         yield f"`{node.targets[0].attr}`", f"an open {written}"
 
 
@@ -311,7 +408,13 @@ def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
         if id(site.node) not in inside and any(o.this is thing for o in site):
             yield site.node
     for name, found in thing.cls.members.items():
-        if name.startswith("set_") or name in ("next_epoch", "shuffle", "mixup_off", "reset", "update"):
+        if name.startswith("set_") or name in (
+            "next_epoch",
+            "shuffle",
+            "mixup_off",
+            "reset",
+            "update",
+        ):
             for func in found:
                 if isinstance(func, Func) and id(func.node) in interp.called:
                     yield func.node
@@ -346,7 +449,11 @@ class Walk:
     def target(self, target: ast.expr) -> None:
         while isinstance(target, ast.Subscript):
             target = target.value
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
+        ):
             self.writes.add(target.attr)
 
     def call(self, node: ast.Call) -> None:
@@ -387,7 +494,9 @@ class Walk:
             for thing in self.interp.at.get(id(target), frozenset()):
                 if isinstance(thing, Ext) and thing.node is None:
                     continue  # `tensor.device`: where the others are
-                unknown = isinstance(thing, (Arg, Num)) or (target in named and isinstance(thing, Unknown))
+                unknown = isinstance(thing, (Arg, Num)) or (
+                    target in named and isinstance(thing, Unknown)
+                )
                 if unknown or (is_device(thing) and device_kinds(frozenset({thing})) != {"cpu"}):
                     return True
         return False
@@ -403,15 +512,31 @@ class Walk:
             self.random.add("numpy")
         elif name.startswith("random."):
             self.random.add("python")
-        elif name in DRAWS or (name.startswith("torch.") and names.FACTORIES.get(name.rsplit(".", 1)[-1])):
+        elif name in DRAWS or (
+            name.startswith("torch.") and names.FACTORIES.get(name.rsplit(".", 1)[-1])
+        ):
             self.random.add("torch")
         elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
             self.random.add("unknown")
-        elif name.startswith(("torchvision.transforms", "albumentations", "imgaug")) and "functional" not in name:
+        elif (
+            name.startswith(("torchvision.transforms", "albumentations", "imgaug"))
+            and "functional" not in name
+        ):
             self.reads.add("compute")
         if name.startswith(tuple(FILES)):
             self.reads.add("file")
-            if name.startswith(("PIL.", "cv2.", "torchvision.io", "torchaudio", "imageio", "skimage", "librosa", "soundfile")):
+            if name.startswith(
+                (
+                    "PIL.",
+                    "cv2.",
+                    "torchvision.io",
+                    "torchaudio",
+                    "imageio",
+                    "skimage",
+                    "librosa",
+                    "soundfile",
+                )
+            ):
                 self.reads.add("decode")
         elif name.rsplit(".", 1)[-1] not in CHEAP:
             self.reads.add("compute")
@@ -422,7 +547,12 @@ class Walk:
         if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
             local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
             self.random.add("numpy" if local else "own")
-        if isinstance(thing.this, Tensor) and thing.name in ("random_", "normal_", "uniform_", "bernoulli_"):
+        if isinstance(thing.this, Tensor) and thing.name in (
+            "random_",
+            "normal_",
+            "uniform_",
+            "bernoulli_",
+        ):
             self.random.add("torch")
         if thing.name not in CHEAP:
             self.reads.add("compute")

@@ -13,12 +13,39 @@ from collections.abc import Iterable, Iterator
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.flow.scopes import COMPREHENSIONS, FUNCTIONS, declared, is_generator, is_local, is_parameter, owner, parameters, variables_of
+from autofast.flow.scopes import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    declared,
+    is_generator,
+    is_local,
+    is_parameter,
+    owner,
+    parameters,
+    variables_of,
+)
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import function_of, line_of, parent_of, source_of, statement_of
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Method, Num, Partial, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Partial,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+)
 from autofast.ops import is_in_place
 
 # fmt: off
@@ -42,8 +69,28 @@ FRESH = frozenset({  # a tensor of their own, made where they run
 COUNTED = frozenset({"is_inference", "_version"})
 KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault"})
 # fmt: on
-CLIMB = (ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Slice, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, *COMPREHENSIONS)
-ENDS = (ast.FormattedValue, ast.Expr, ast.If, ast.While, ast.Assert, ast.Raise, ast.Delete, ast.comprehension)
+CLIMB = (
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.IfExp,
+    ast.Slice,
+    ast.Tuple,
+    ast.List,
+    ast.Set,
+    ast.Dict,
+    ast.Starred,
+    *COMPREHENSIONS,
+)
+ENDS = (
+    ast.FormattedValue,
+    ast.Expr,
+    ast.If,
+    ast.While,
+    ast.Assert,
+    ast.Raise,
+    ast.Delete,
+    ast.comprehension,
+)
 YIELDS = "it yields in between: what the caller does then would run in the same mode"
 
 
@@ -57,7 +104,11 @@ class Region:
 
     @property
     def yields(self) -> bool:
-        return any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in self.statements for n in ast.walk(s))
+        return any(
+            isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
+            for s in self.statements
+            for n in ast.walk(s)
+        )
 
     def holds(self, node: ast.AST) -> bool:
         return id(node) in self.inner
@@ -105,29 +156,47 @@ class _Leaks:
         self.script, self.region = script, region
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
         self.seen: set[int] = set()
-        self.keepers: set[int] = set()  # objects that only keep numbers, as far as they have been followed
+        self.keepers: set[int] = (
+            set()
+        )  # objects that only keep numbers, as far as they have been followed
 
     def reasons(self) -> Iterator[str]:
         region = self.region
         if region.yields:
             yield YIELDS
-        for site in self.script.methods("register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"):
+        for site in self.script.methods(
+            "register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"
+        ):
             yield f"the hook of line {line_of(site.node)} may keep it"
         yield from self.kept()
         yield from (self.read(name) for name in self.tainted())
         for statement in region.statements:
             for part in ast.walk(statement):
-                if isinstance(part, ast.Return) and part.value is not None and function_of(part) is region.scope:
+                if (
+                    isinstance(part, ast.Return)
+                    and part.value is not None
+                    and function_of(part) is region.scope
+                ):
                     yield self.returned(part)
 
     # ------------------------------------------------------------------------------------------------ what is kept
     def kept(self) -> Iterator[str]:
         """Stores other than in local variables, here and in the functions called here."""
         for site, occurrence in self.region.sites(self.script, "set_attribute", "set_elsewhere"):
-            if carries(occurrence.result) and not self.born_inside(occurrence.this) and (why := self.keeper(occurrence.this)):
+            if (
+                carries(occurrence.result)
+                and not self.born_inside(occurrence.this)
+                and (why := self.keeper(occurrence.this))
+            ):
                 yield f"`{ast.unparse(site.node)}` keeps a tensor made here (line {line_of(site.node)}){why}"
-        for site, occurrence in self.region.sites(self.script, "append", "set_item", "tensor_write", "inplace"):
-            if site.kind != "inplace" and not carries(occurrence.result) or self.born_inside(occurrence.this):
+        for site, occurrence in self.region.sites(
+            self.script, "append", "set_item", "tensor_write", "inplace"
+        ):
+            if (
+                site.kind != "inplace"
+                and not carries(occurrence.result)
+                or self.born_inside(occurrence.this)
+            ):
                 continue
             root = root_of(site.node)
             if site.kind == "inplace" and _is_computed(site.node):
@@ -137,7 +206,11 @@ class _Leaks:
             yield f"line {line_of(site.node)} changes something that outlives this place"
         for function in self.functions():
             for part in ast.walk(function):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in declared(function_of(part)):
+                if (
+                    isinstance(part, ast.Name)
+                    and isinstance(part.ctx, ast.Store)
+                    and part.id in declared(function_of(part))
+                ):
                     value = getattr(statement_of(part), "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
@@ -145,23 +218,41 @@ class _Leaks:
 
     def keeper(self, thing: Thing | None) -> str:
         """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read."""
-        if not isinstance(thing, Inst) or is_module(thing) or thing.open or thing.cls.external - {"builtins.object"}:
+        if (
+            not isinstance(thing, Inst)
+            or is_module(thing)
+            or thing.open
+            or thing.cls.external - {"builtins.object"}
+        ):
             return ": what is done with it is not followed"
         if id(thing) in self.keepers:
             return ""
         self.keepers.add(id(thing))
         for site in self.script.log.of("set_attribute", "set_elsewhere"):
             for occurrence in site:
-                in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(occurrence.result)
-                if in_place and occurrence.this is thing and not self.region.meets(site, occurrence):
+                in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(
+                    occurrence.result
+                )
+                if (
+                    in_place
+                    and occurrence.this is thing
+                    and not self.region.meets(site, occurrence)
+                ):
                     return f", and it is changed on line {line_of(site.node)} too"
         for site in self.script.log.of("call_unknown"):
             for occurrence in site:
-                if occurrence.args is not None and any(thing in given for given in occurrence.args.all()):
+                if occurrence.args is not None and any(
+                    thing in given for given in occurrence.args.all()
+                ):
                     return f": line {line_of(site.node)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
         for node in (n for source in self.script.sources for n in ast.walk(source.tree)):
-            if isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load) and not self.region.holds(node):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in names
+                and isinstance(node.ctx, ast.Load)
+                and not self.region.holds(node)
+            ):
                 if thing in self.script.values(node.value) and (why := self.use(node)):
                     return f": {why}"
         return ""
@@ -182,14 +273,20 @@ class _Leaks:
     def born_inside(self, thing: Thing | None) -> bool:
         made = getattr(thing, "made", None)
         node = getattr(thing, "node", None)
-        return (isinstance(node, ast.AST) and self.region.holds(node)) or (isinstance(made, tuple) and self.region.reaches(made))
+        return (isinstance(node, ast.AST) and self.region.holds(node)) or (
+            isinstance(made, tuple) and self.region.reaches(made)
+        )
 
     def local_names(self, thing: Thing | None) -> list[ast.Name]:
         """The variables of the scope (no parameters) that hold this container."""
         if not isinstance(thing, (Seq, Dict)):
             return []
         scope = self.region.scope
-        names = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))]
+        names = [
+            n
+            for n in ast.walk(scope)
+            if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))
+        ]
         return [n for n in names if function_of(n) is scope and is_local(n)]
 
     # ------------------------------------------------------------------------------------------------ names
@@ -199,9 +296,15 @@ class _Leaks:
         if region.whole:
             return
         for part in (n for statement in region.statements for n in ast.walk(statement)):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and function_of(part) is region.scope:
+            if (
+                isinstance(part, ast.Name)
+                and isinstance(part.ctx, ast.Store)
+                and function_of(part) is region.scope
+            ):
                 yield from self.bound(part)
-        for site, occurrence in region.sites(self.script, "append", "set_item", "tensor_write", "inplace", "set_attribute"):
+        for site, occurrence in region.sites(
+            self.script, "append", "set_item", "tensor_write", "inplace", "set_attribute"
+        ):
             root = root_of(site.node) if region.holds(site.node) else None
             for name in [root] if root is not None else self.local_names(occurrence.this):
                 if function_of(name) is region.scope and is_local(name):
@@ -223,7 +326,9 @@ class _Leaks:
             return ""
         if isinstance(name.ctx, ast.Load):
             return self.use(name)
-        return f"`{name.id}` is changed in place on line {name.lineno}" if self.is_tensor(name) else ""
+        return (
+            f"`{name.id}` is changed in place on line {name.lineno}" if self.is_tensor(name) else ""
+        )
 
     def is_tensor(self, node: ast.expr) -> bool:
         return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
@@ -238,7 +343,9 @@ class _Leaks:
         if values and not carries(values):
             return ""
         if not values and not isinstance(expr, (ast.Starred, ast.Slice)):
-            return "" if self.is_dead(expr) else f"line {line_of(expr)} is not followed by the reader"
+            return (
+                "" if self.is_dead(expr) else f"line {line_of(expr)} is not followed by the reader"
+            )
         parent = parent_of(expr)
         match parent:
             case ast.Attribute():
@@ -246,10 +353,18 @@ class _Leaks:
             case ast.Subscript():
                 if isinstance(parent.ctx, ast.Store):
                     added = isinstance(parent_of(parent), ast.AugAssign) and self.is_tensor(parent)
-                    return f"`{_text(expr)}` is changed in place on line {line_of(expr)}" if added or self.is_tensor(expr) else ""
-                return self.operand(parent, [p for p in (parent.value, parent.slice) if p is not expr]) or self.use(parent)
+                    return (
+                        f"`{_text(expr)}` is changed in place on line {line_of(expr)}"
+                        if added or self.is_tensor(expr)
+                        else ""
+                    )
+                return self.operand(
+                    parent, [p for p in (parent.value, parent.slice) if p is not expr]
+                ) or self.use(parent)
             case ast.BinOp():
-                why = self.operand(parent, [p for p in (parent.left, parent.right) if p is not expr])
+                why = self.operand(
+                    parent, [p for p in (parent.left, parent.right) if p is not expr]
+                )
                 return why or ("" if self.is_plain(expr) else self.use(parent))
             case ast.Compare():
                 return ""
@@ -259,7 +374,11 @@ class _Leaks:
                 return self.use(parent) or self.target(parent.target, parent)
             case ast.keyword():
                 call = parent_of(parent)
-                return self.argument(expr, call) if isinstance(call, ast.Call) else f"line {line_of(expr)} is not understood"
+                return (
+                    self.argument(expr, call)
+                    if isinstance(call, ast.Call)
+                    else f"line {line_of(expr)} is not understood"
+                )
             case ast.Call():
                 return self.argument(expr, parent)
             case ast.Assign():
@@ -289,8 +408,14 @@ class _Leaks:
             for tensor in self.script.values(part):
                 if isinstance(tensor, Unknown) and function_of(parent) is not self.region.scope:
                     return f"line {line_of(parent)} combines it with something that is not known"
-                if isinstance(tensor, Tensor) and tensor.dtype != "int" and (tensor.grad or tensor.models or tensor.param):
-                    return f"line {line_of(parent)} combines it with a tensor that may need gradients"
+                if (
+                    isinstance(tensor, Tensor)
+                    and tensor.dtype != "int"
+                    and (tensor.grad or tensor.models or tensor.param)
+                ):
+                    return (
+                        f"line {line_of(parent)} combines it with a tensor that may need gradients"
+                    )
         return ""
 
     def attribute(self, expr: ast.expr, parent: ast.Attribute) -> str:
@@ -329,11 +454,16 @@ class _Leaks:
         """``expr`` is an argument of a call of ``thing``."""
         text = _text(call.func)
         if isinstance(thing, Ref):
-            if thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer", "from_pretrained") or thing.name == "builtins.setattr":
+            if (
+                thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer", "from_pretrained")
+                or thing.name == "builtins.setattr"
+            ):
                 return f"line {line_of(expr)} makes it a part of an object"
             if thing.name.startswith("torch.") and _writes(thing.name, call):
                 return f"`{text}` changes it in place (line {line_of(expr)})"
-            if thing.name.startswith("torch.") and any(isinstance(t, Ext) for t in self.script.values(call)):
+            if thing.name.startswith("torch.") and any(
+                isinstance(t, Ext) for t in self.script.values(call)
+            ):
                 return f"`{text}` keeps it (line {line_of(expr)})"
             if thing.name.split(".")[0] in PASS_ON:
                 return f"`{text}` passes it on (line {line_of(expr)})"
@@ -345,17 +475,27 @@ class _Leaks:
             if isinstance(thing.this, (Seq, Dict)):
                 return self.stored(call)
             if isinstance(thing.this, Tensor):
-                return self.operand(call, [*others, call.func.value]) if isinstance(call.func, ast.Attribute) else ""
+                return (
+                    self.operand(call, [*others, call.func.value])
+                    if isinstance(call.func, ast.Attribute)
+                    else ""
+                )
             if is_module(thing.this):
                 return f"`{text}` gets it on line {line_of(expr)}"
             if isinstance(thing.this, Unknown):
-                return f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.this.why}"
+                return (
+                    f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.this.why}"
+                )
             return self.use(call)
         if isinstance(thing, (Func, Bound)):
             found = [self.parameter(callee, expr, call) for callee in code_of(thing)]
             plain = [p for p in found if p is not None]
             gets = f"{text}() gets it on line {line_of(expr)}"
-            return gets if len(plain) < len(found) else self.first(n for p in plain for n in self.bound(p))
+            return (
+                gets
+                if len(plain) < len(found)
+                else self.first(n for p in plain for n in self.bound(p))
+            )
         if is_loss(thing):
             return self.operand(call, others)
         if isinstance(thing, Unknown):
@@ -387,8 +527,14 @@ class _Leaks:
         keeps = f"`{_text(target)}` keeps it (line {line_of(target)})"
         if isinstance(target, ast.Subscript):
             return self.put(root_of(target), at, keeps)
-        owners = self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
-        return "" if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners) else keeps
+        owners = (
+            self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
+        )
+        return (
+            ""
+            if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners)
+            else keeps
+        )
 
     def returned(self, node: ast.Return) -> str:
         """A result that holds a tensor is followed to the places that call the function."""
@@ -397,16 +543,34 @@ class _Leaks:
             return ""
         function = function_of(node)
         leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
-        if not isinstance(function, ast.FunctionDef) or is_generator(function) or self.calls.complete(function):
+        if (
+            not isinstance(function, ast.FunctionDef)
+            or is_generator(function)
+            or self.calls.complete(function)
+        ):
             return leaves
-        return next((f"{leaves}: {why}" for c in self.calls.sites(function) if not self.region.holds(c) and (why := self.use(c))), "")
+        return next(
+            (
+                f"{leaves}: {why}"
+                for c in self.calls.sites(function)
+                if not self.region.holds(c) and (why := self.use(c))
+            ),
+            "",
+        )
 
     def parameter(self, callee: Callee, expr: ast.expr, call: ast.Call) -> ast.arg | None:
         """The parameter that gets ``expr``; None where that is not plain."""
         function = callee.function
-        if not isinstance(function, ast.FunctionDef) or is_generator(function) or self.calls.is_decorated(function):
+        if (
+            not isinstance(function, ast.FunctionDef)
+            or is_generator(function)
+            or self.calls.is_decorated(function)
+        ):
             return None
-        return next((p for p in parameters(function) if self.calls.argument(call, callee, p.arg) is expr), None)
+        return next(
+            (p for p in parameters(function) if self.calls.argument(call, callee, p.arg) is expr),
+            None,
+        )
 
 
 # ------------------------------------------------------------------------------------------------ small questions
@@ -422,14 +586,31 @@ def root_of(node: ast.AST) -> ast.Name | None:
 def _writes(name: str, call: ast.Call) -> bool:
     """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
     flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
-    placed = name.startswith("torch.nn.functional.") and len(call.args) > 1 and bool(flags) and "dropout" in name
-    return is_in_place(name, flags=True) or placed or any(k.arg in ("inplace", "out", None) for k in call.keywords)
+    placed = (
+        name.startswith("torch.nn.functional.")
+        and len(call.args) > 1
+        and bool(flags)
+        and "dropout" in name
+    )
+    return (
+        is_in_place(name, flags=True)
+        or placed
+        or any(k.arg in ("inplace", "out", None) for k in call.keywords)
+    )
 
 
 def _is_computed(node: ast.AST) -> bool:
     """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
-    made = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-    return isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in FRESH
+    made = (
+        node.func.value
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        else None
+    )
+    return (
+        isinstance(made, ast.Call)
+        and isinstance(made.func, ast.Attribute)
+        and made.func.attr in FRESH
+    )
 
 
 def _text(node: ast.AST) -> str:

@@ -17,7 +17,13 @@ from autofast.read.library import torch_library as torchlib
 from autofast.read.recover.escapes import YIELDS, Region, carries, leak, root_of
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
-BACKWARDS = (".backward", ".manual_backward", "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional.jacobian")
+BACKWARDS = (
+    ".backward",
+    ".manual_backward",
+    "torch.autograd.grad",
+    "torch.autograd.backward",
+    "torch.autograd.functional.jacobian",
+)
 # libraries that are given tensors to show, save or score them, never to train with them
 # fmt: off
 HARMLESS = frozenset({
@@ -45,11 +51,17 @@ def evaluations(script: Script) -> list[Evaluation]:
         for occurrence in site:
             if not occurrence.data["outer"]:
                 continue
-            made = _switched_off(occurrence) if occurrence.grad in ("off", "inference") else _plain(site, occurrence, training)
+            made = (
+                _switched_off(occurrence)
+                if occurrence.grad in ("off", "inference")
+                else _plain(site, occurrence, training)
+            )
             if made is None:
                 continue
             node, kind, context = made
-            evaluation = found.setdefault(id(node), Evaluation(node, kind, occurrence.grad, [], context))
+            evaluation = found.setdefault(
+                id(node), Evaluation(node, kind, occurrence.grad, [], context)
+            )
             if evaluation.mode != occurrence.grad:
                 evaluation.mode = "maybe"
             if site not in evaluation.forwards:
@@ -61,18 +73,38 @@ def evaluations(script: Script) -> list[Evaluation]:
     for evaluation in found.values():
         region = _region(evaluation)
         evaluation.escapes = _hazard(script, evaluation, region) or leak(script, region)
-        evaluation.unknown = _needs_gradients(script, evaluation, region, training) if evaluation.context is None else ""
+        evaluation.unknown = (
+            _needs_gradients(script, evaluation, region, training)
+            if evaluation.context is None
+            else ""
+        )
     return list(found.values())
 
 
-HOOKS = frozenset({"on_train_start", "on_train_epoch_start", "on_train_batch_end", "on_train_epoch_end", "on_train_end"})  # of Lightning
+HOOKS = frozenset(
+    {
+        "on_train_start",
+        "on_train_epoch_start",
+        "on_train_batch_end",
+        "on_train_epoch_end",
+        "on_train_end",
+    }
+)  # of Lightning
 
 
 def _region(evaluation: Evaluation) -> Region:
     node = evaluation.node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return Region(node, node.body, True)
-    return Region(node, node.body if isinstance(node, (ast.With, ast.AsyncWith)) else [node] if isinstance(node, ast.stmt) else [], False)
+    return Region(
+        node,
+        node.body
+        if isinstance(node, (ast.With, ast.AsyncWith))
+        else [node]
+        if isinstance(node, ast.stmt)
+        else [],
+        False,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what trains
@@ -106,19 +138,35 @@ class _Training:
 def _differentiated(occurrence: Occurrence) -> Values:
     if isinstance(occurrence.this, Tensor):
         return frozenset({occurrence.this})
-    return occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+    return (
+        occurrence.args.positional[0].values
+        if occurrence.args is not None and occurrence.args.positional
+        else frozenset()
+    )
 
 
 def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     """The tensors that leave the project here for code that may train with them."""
     if kind == "return":
         frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
-        return occurrence.result if frame is not None and not isinstance(frame.node, ast.Call) else frozenset()
+        return (
+            occurrence.result
+            if frame is not None and not isinstance(frame.node, ast.Call)
+            else frozenset()
+        )
     known = isinstance(occurrence.this, Ref) and occurrence.this.name.split(".")[0] in HARMLESS
     foreign = isinstance(occurrence.this, Ref) and kind == occurrence.this.name and not known
-    if kind in ("call_unknown", "call_object") or foreign or (kind.startswith(".") and isinstance(occurrence.this, Unknown)):
+    if (
+        kind in ("call_unknown", "call_object")
+        or foreign
+        or (kind.startswith(".") and isinstance(occurrence.this, Unknown))
+    ):
         given = occurrence.args
-        return frozenset().union(*(g.values for g in (*given.positional, *given.named.values()))) if given is not None else frozenset()
+        return (
+            frozenset().union(*(g.values for g in (*given.positional, *given.named.values())))
+            if given is not None
+            else frozenset()
+        )
     return frozenset()
 
 
@@ -128,13 +176,25 @@ def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None
         if isinstance(frame, WithFrame):
             for expr, found in reversed(frame.contexts):
                 if torchlib.grad_mode_of(found) is not None:
-                    return frame.node, "with" if isinstance(frame.node, (ast.With, ast.AsyncWith)) else "decorator", expr
+                    return (
+                        frame.node,
+                        "with"
+                        if isinstance(frame.node, (ast.With, ast.AsyncWith))
+                        else "decorator",
+                        expr,
+                    )
     return None
 
 
-def _plain(site: Site, occurrence: Occurrence, training: _Training) -> tuple[ast.AST, str, ast.expr | None] | None:
+def _plain(
+    site: Site, occurrence: Occurrence, training: _Training
+) -> tuple[ast.AST, str, ast.expr | None] | None:
     """The outermost loop over batches, else the function, else the statement around this forward that no backward happens in."""
-    if occurrence.grad != "on" or site.node in training.passes or not isinstance(site.node, ast.expr):
+    if (
+        occurrence.grad != "on"
+        or site.node in training.passes
+        or not isinstance(site.node, ast.expr)
+    ):
         return None
     best: tuple[ast.AST, str, ast.expr | None] | None = None
     for i in range(len(occurrence.stack) - 1, -1, -1):
@@ -143,7 +203,11 @@ def _plain(site: Site, occurrence: Occurrence, training: _Training) -> tuple[ast
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
             if _has_backward(prefix, training.all):
                 break
-            best = (frame.node, "loop", None) if frame.loaders or best is None or best[1] == "function" else best
+            best = (
+                (frame.node, "loop", None)
+                if frame.loaders or best is None or best[1] == "function"
+                else best
+            )
             if frame.loaders:
                 return best
         elif isinstance(frame, CallFrame):
@@ -163,7 +227,9 @@ def _plain(site: Site, occurrence: Occurrence, training: _Training) -> tuple[ast
 def is_hook(frame: CallFrame) -> bool:
     """A method of a LightningModule that Lightning calls beside training, with gradients on."""
     owner = frame.func.owner
-    known = owner is not None and any(n.startswith("lightning.") and n.endswith("LightningModule") for n in owner.external)
+    known = owner is not None and any(
+        n.startswith("lightning.") and n.endswith("LightningModule") for n in owner.external
+    )
     return known and frame.func.name in HOOKS and not isinstance(frame.node, ast.Call)
 
 
@@ -177,27 +243,40 @@ def _has_backward(prefix: Stack, backs: list[Stack]) -> bool:
     loaders = prefix[-1].loaders if isinstance(prefix[-1], LoopFrame) else frozenset()
     for stack in backs:
         for frame in stack:
-            if frame.node is node and isinstance(frame, LoopFrame) and (not loaders or not frame.loaders or frame.loaders & loaders):
+            if (
+                frame.node is node
+                and isinstance(frame, LoopFrame)
+                and (not loaders or not frame.loaders or frame.loaders & loaders)
+            ):
                 return True
     return False
 
 
 def _blind(stack: Stack, backs: list[Stack]) -> bool:
     """Whether a backward of something that is not known runs in a loop or function around this place."""
-    return any(inside(b, f.func.node if isinstance(f, CallFrame) else f.node) for f in stack for b in backs) or any(not b for b in backs)
+    return any(
+        inside(b, f.func.node if isinstance(f, CallFrame) else f.node) for f in stack for b in backs
+    ) or any(not b for b in backs)
 
 
 # ------------------------------------------------------------------------------------------------ what speaks against
 def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
     """What happens here that ``inference_mode`` does not bear, besides tensors that leave."""
-    for site, _ in region.sites(script, *BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_"):
+    for site, _ in region.sites(
+        script, *BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_"
+    ):
         if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
             return f"line {line_of(site.node)} computes gradients here"
     for site, occurrence in region.sites(script, "new", ".step"):
         thing = occurrence.this
         if thing is not None and is_optimizer(thing):
             return f"an optimizer is used here (line {line_of(site.node)})"
-        if site.kind == "new" and isinstance(thing, (Inst, Ext)) and torchlib.is_module(thing) and not torchlib.is_loss(thing):
+        if (
+            site.kind == "new"
+            and isinstance(thing, (Inst, Ext))
+            and torchlib.is_module(thing)
+            and not torchlib.is_loss(thing)
+        ):
             return f"a module is made here (line {line_of(site.node)}): its parameters could not be trained"
     for site, occurrence in region.sites(script, "builtins.setattr"):
         if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
@@ -225,10 +304,20 @@ def _compiled(script: Script, region: Region) -> str:
 def _in_place(call: ast.AST) -> bool:
     """``model.forward = torch.compile(model.forward)``, without a mode: as ``model.compile()``, for a container of torch."""
     assign = statement_of(call)
-    if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not isinstance(assign, ast.Assign):
+    if (
+        not isinstance(call, ast.Call)
+        or len(call.args) != 1
+        or call.keywords
+        or not isinstance(assign, ast.Assign)
+    ):
         return False
     (target, *others), given = assign.targets, call.args[0]
-    return assign.value is call and not others and ast.unparse(target) == ast.unparse(given) and ast.unparse(given).endswith(".forward")
+    return (
+        assign.value is call
+        and not others
+        and ast.unparse(target) == ast.unparse(given)
+        and ast.unparse(given).endswith(".forward")
+    )
 
 
 def _foreign_model(evaluation: Evaluation) -> str:
@@ -236,7 +325,9 @@ def _foreign_model(evaluation: Evaluation) -> str:
     for site in evaluation.forwards:
         for occurrence in site:
             for thing in _inner(occurrence.this):
-                if isinstance(thing, Ext) and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS)):
+                if isinstance(thing, Ext) and not thing.name.startswith(
+                    ("torch.nn.", "torchvision.", "timm.", *WRAPPERS)
+                ):
                     return f"{thing.name} may keep tensors that it computes here (line {line_of(site.node)})"
                 if not isinstance(thing, (Ext, Inst)):
                     return f"the model of line {line_of(site.node)} is not known"
@@ -245,7 +336,9 @@ def _foreign_model(evaluation: Evaluation) -> str:
 
 def _inner(thing: Thing | None) -> list[Thing]:
     if isinstance(thing, Ext) and thing.name in WRAPPERS:
-        return [x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)]
+        return [
+            x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
+        ]
     return [thing] if thing is not None else []
 
 
@@ -258,7 +351,11 @@ def _caches(script: Script, region: Region) -> str:
                     for decorator in frame.func.decorators:
                         if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
                             return f"{frame.func.name}() remembers its results, which may be tensors made here (line {line_of(frame.node)})"
-    read = {x for _, o in region.sites(script, "iterate") for x in getattr(o.stack[-1] if o.stack else None, "loaders", ())}
+    read = {
+        x
+        for _, o in region.sites(script, "iterate")
+        for x in getattr(o.stack[-1] if o.stack else None, "loaders", ())
+    }
     read |= {x for _, o in region.sites(script, "next") for x in o.data.get("loaders", ())}
     for loader in script.loaders:
         if any(t in read for t in loader.things):
@@ -273,21 +370,36 @@ def _shared_objects(script: Script, region: Region) -> str:
     for _, site in script.log.each():
         for occurrence in site:
             thing = occurrence.this
-            if not isinstance(thing, (Ext, Ref, Unknown)) or occurrence.args is None or not region.meets(site, occurrence):
+            if (
+                not isinstance(thing, (Ext, Ref, Unknown))
+                or occurrence.args is None
+                or not region.meets(site, occurrence)
+            ):
                 continue
             if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
                 continue
-            if isinstance(thing, Ext) and (thing.name.startswith(SHOWS) or torchlib.is_module(thing) or "over" in thing.attrs):
+            if isinstance(thing, Ext) and (
+                thing.name.startswith(SHOWS) or torchlib.is_module(thing) or "over" in thing.attrs
+            ):
                 continue
-            given = [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())]
+            given = [
+                g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())
+            ]
             if not tensors_in(*given):
                 continue
             if isinstance(thing, Ref):
                 return f"line {line_of(site.node)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
-                if script.log.at("forward", site.node) is None:  # there it is another form of the model
+                if (
+                    script.log.at("forward", site.node) is None
+                ):  # there it is another form of the model
                     return f"line {line_of(site.node)} gives a tensor to something that is not known: {thing.why}"
-            elif any(o.this is thing and not region.meets(s, o) for (k, _), s in script.log.each() for o in s if k != "new"):
+            elif any(
+                o.this is thing and not region.meets(s, o)
+                for (k, _), s in script.log.each()
+                for o in s
+                if k != "new"
+            ):
                 return f"{thing.name} gets tensors on line {line_of(site.node)}, and is used elsewhere too"
     return ""
 
@@ -295,22 +407,33 @@ def _shared_objects(script: Script, region: Region) -> str:
 def _cast_outside(evaluation: Evaluation, region: Region) -> str:
     """The cast weights that autocast keeps until its block ends would be used by a training pass in the same block."""
     for site in evaluation.forwards:
-        for occurrence in site if region.holds(site.node) else [o for o in site if region.reaches(o.stack)]:
+        for occurrence in (
+            site if region.holds(site.node) else [o for o in site if region.reaches(o.stack)]
+        ):
             for frame in occurrence.stack:
                 if frame.node is evaluation.node or region.holds(frame.node):
                     break
-                if isinstance(frame, WithFrame) and any(is_autocast(found) for _, found in frame.contexts):
-                    return (
-                        f"the autocast block around it (line {line_of(frame.node)}) keeps the weights that are cast here, also for training"
-                    )
+                if isinstance(frame, WithFrame) and any(
+                    is_autocast(found) for _, found in frame.contexts
+                ):
+                    return f"the autocast block around it (line {line_of(frame.node)}) keeps the weights that are cast here, also for training"
     return ""
 
 
-def _needs_gradients(script: Script, evaluation: Evaluation, region: Region, training: _Training) -> str:
+def _needs_gradients(
+    script: Script, evaluation: Evaluation, region: Region, training: _Training
+) -> str:
     """Why gradients must not be switched off here, where they are on now."""
     if region.yields:
         return YIELDS
-    users = (*BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_", "torch.func.grad", ".step")
+    users = (
+        *BACKWARDS,
+        "torch.enable_grad",
+        "torch.set_grad_enabled",
+        ".requires_grad_",
+        "torch.func.grad",
+        ".step",
+    )
     for site, _ in region.sites(script, *users):
         if site.kind != ".step" or evaluation.kind != "statement":
             return f"line {line_of(site.node)} uses gradients"
@@ -338,10 +461,17 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
     forwards = {id(s.node) for s in evaluation.forwards}
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr in GRAPH and isinstance(node.ctx, ast.Load):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in GRAPH
+                and isinstance(node.ctx, ast.Load)
+            ):
                 receiver: ast.expr = node.value
             elif (
-                isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.args[1].value in GRAPH
+                isinstance(node, ast.Call)
+                and len(node.args) > 1
+                and isinstance(node.args[1], ast.Constant)
+                and node.args[1].value in GRAPH
             ):
                 receiver = node.args[0]  # getattr(x, "requires_grad")
             else:
@@ -349,7 +479,9 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
             found = script.values(receiver)
             if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
                 return node
-            if any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not t.param) for t in found):
+            if any(
+                isinstance(t, Unknown) or (isinstance(t, Tensor) and not t.param) for t in found
+            ):
                 if region.holds(node) or _runs_in(script, function_of(node), region):
                     return node
     return None
@@ -360,7 +492,9 @@ def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
     for _, site in script.log.each():
         for o in site:
             start = next((n for n, f in enumerate(o.stack) if region.holds(f.node)), None)
-            if start is not None and any(isinstance(f, CallFrame) and f.func.node is function for f in o.stack[start:]):
+            if start is not None and any(
+                isinstance(f, CallFrame) and f.func.node is function for f in o.stack[start:]
+            ):
                 return True
     return False
 
@@ -368,22 +502,40 @@ def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
 def _trainable(args: Arguments) -> bool:
     """Whether something that can be trained with is among the arguments."""
     given = [g.values for g in (*args.positional, *args.named.values())]
-    return any(t.grad for t in tensors_in(*given)) or any(torchlib.is_module(t) or is_optimizer(t) for v in given for t in v)
+    return any(t.grad for t in tensors_in(*given)) or any(
+        torchlib.is_module(t) or is_optimizer(t) for v in given for t in v
+    )
 
 
 def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]]:
     """What the region computes and may hand on: to variables, objects, containers and callers."""
     for statement in region.statements:
         for part in ast.walk(statement):
-            here = not region.whole if isinstance(part, ast.Assign) else isinstance(part, ast.Return) and function_of(part) is region.scope
+            here = (
+                not region.whole
+                if isinstance(part, ast.Assign)
+                else isinstance(part, ast.Return) and function_of(part) is region.scope
+            )
             if here and isinstance(part, (ast.Assign, ast.Return)) and part.value is not None:
                 yield part.value, script.values(part.value)
-    for site, occurrence in region.sites(script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"):
-        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not _ends_with_call(site.node, region):
-            yield site.node.target if isinstance(site.node, ast.AugAssign) else site.node, occurrence.result
+    for site, occurrence in region.sites(
+        script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"
+    ):
+        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not _ends_with_call(
+            site.node, region
+        ):
+            yield (
+                site.node.target if isinstance(site.node, ast.AugAssign) else site.node,
+                occurrence.result,
+            )
 
 
 def _ends_with_call(node: ast.expr | ast.AugAssign, region: Region) -> bool:
     """It goes into a variable of a function that the region calls, which can hand it on by its result only."""
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
-    return root is not None and not region.holds(node) and not isinstance(function_of(root), ast.Module) and is_local(root)
+    return (
+        root is not None
+        and not region.holds(node)
+        and not isinstance(function_of(root), ast.Module)
+        and is_local(root)
+    )

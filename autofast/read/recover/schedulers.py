@@ -24,7 +24,9 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
         old = found.get(id(thing.node))
         if old is None:
             name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
-            found[id(thing.node)] = Scheduler([thing], thing.node, name, thing.args, isinstance(thing, Inst), [], [], [])
+            found[id(thing.node)] = Scheduler(
+                [thing], thing.node, name, thing.args, isinstance(thing, Inst), [], [], []
+            )
         else:
             old.things.append(thing)
             old.args = joined([old.args, thing.args])
@@ -32,19 +34,25 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
         mine = {id(t) for t in scheduler.things}
         scheduler.ticks = [t for t in ticks if any(id(x) in mine for x in t.things)]
         if scheduler.name in SEVERAL and not scheduler.own:
-            scheduler.inner = list(_schedulers_in(scheduler.args.get(SEVERAL[scheduler.name], "schedulers")))
+            scheduler.inner = list(
+                _schedulers_in(scheduler.args.get(SEVERAL[scheduler.name], "schedulers"))
+            )
     for scheduler in found.values():
         scheduler.optimizers = _optimizers(scheduler, found)
         wanted = {id(t) for t in scheduler.optimizers}
         scheduler.updates = [u for u in updates if any(id(t) in wanted for t in u.things)]
-        scheduler.outer = any(x is t for other in found.values() for x in other.inner for t in scheduler.things)
+        scheduler.outer = any(
+            x is t for other in found.values() for x in other.inner for t in scheduler.things
+        )
     return list(found.values())
 
 
 def _optimizers(scheduler: Scheduler, every: dict[int, Scheduler]) -> list[Thing]:
     given = scheduler.args.get(0, "optimizer")
     if scheduler.name == "ChainedScheduler" and not scheduler.own:
-        inner = [s for s in every.values() if any(t is x for t in s.things for x in scheduler.inner)]
+        inner = [
+            s for s in every.values() if any(t is x for t in s.things for x in scheduler.inner)
+        ]
         given = frozenset().union(*(s.args.get(0, "optimizer") for s in inner))
     return [t for t in ordered(given) if is_optimizer(t)]
 
@@ -62,9 +70,13 @@ def _ticks(script: Script) -> list[Tick]:
     for site in script.methods("step"):
         node = site.node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            things = {id(o.this): o.this for o in site if o.this is not None and is_scheduler(o.this)}
+            things = {
+                id(o.this): o.this for o in site if o.this is not None and is_scheduler(o.this)
+            }
             if things:
-                found.append(Tick(node, node.func.value, list(things.values()), site, _unit(script, site)))
+                found.append(
+                    Tick(node, node.func.value, list(things.values()), site, _unit(script, site))
+                )
     return found
 
 

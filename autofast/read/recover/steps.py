@@ -77,26 +77,56 @@ def _backwards(script: Script) -> list[Backward]:
         if not isinstance(node, ast.Call):
             continue
         receivers = [o.this for o in site]
-        if not any(isinstance(t, (Tensor, Unknown)) or _is_framework(t) for t in receivers if t is not None):
+        if not any(
+            isinstance(t, (Tensor, Unknown)) or _is_framework(t) for t in receivers if t is not None
+        ):
             continue
-        framework = any(_is_framework(t) for t in receivers) or site.kind == ".manual_backward" or any(apex.scales(o.stack) for o in site)
-        expr: ast.expr = node.args[0] if framework and node.args else node.func.value if isinstance(node.func, ast.Attribute) else node.func
-        backward = Backward(node, expr, site, framework=framework, tensors=[t for t in receivers if isinstance(t, Tensor)])
+        framework = (
+            any(_is_framework(t) for t in receivers)
+            or site.kind == ".manual_backward"
+            or any(apex.scales(o.stack) for o in site)
+        )
+        expr: ast.expr = (
+            node.args[0]
+            if framework and node.args
+            else node.func.value
+            if isinstance(node.func, ast.Attribute)
+            else node.func
+        )
+        backward = Backward(
+            node,
+            expr,
+            site,
+            framework=framework,
+            tensors=[t for t in receivers if isinstance(t, Tensor)],
+        )
         _peel(script, backward)
-        backward.double = any(k.arg == "create_graph" and const(script.values(k.value)) is not False for k in node.keywords)
+        backward.double = any(
+            k.arg == "create_graph" and const(script.values(k.value)) is not False
+            for k in node.keywords
+        )
         found.append(backward)
     return found
 
 
 def _is_framework(thing: Thing | None) -> bool:
-    return isinstance(thing, Ext) and thing.name.startswith(("accelerate.", "lightning.", "deepspeed."))
+    return isinstance(thing, Ext) and thing.name.startswith(
+        ("accelerate.", "lightning.", "deepspeed.")
+    )
 
 
 def _peel(script: Script, backward: Backward) -> None:
     """``scaler.scale(loss / 4).backward()`` is the backward of ``loss``, with a scaler and a divisor."""
     expr = backward.expr
-    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "scale" and expr.args:
-        if any(torchlib.is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)):
+    if (
+        isinstance(expr, ast.Call)
+        and isinstance(expr.func, ast.Attribute)
+        and expr.func.attr == "scale"
+        and expr.args
+    ):
+        if any(
+            torchlib.is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)
+        ):
             backward.scaled = True
             expr = expr.args[0]
     if isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Div):
@@ -120,21 +150,37 @@ def all_updates(script: Script) -> list[Update]:
                     continue
                 if scaled and torchlib.is_scaler(this) and occurrence.args is not None:
                     things.update((id(t), t) for t in occurrence.args.get(0, "optimizer"))
-                elif not scaled and torchlib.is_optimizer(this) or not scaled and isinstance(this, Unknown) and not node.args:
+                elif (
+                    not scaled
+                    and torchlib.is_optimizer(this)
+                    or not scaled
+                    and isinstance(this, Unknown)
+                    and not node.args
+                ):
                     things[id(this)] = this
             if things:
                 expr = node.args[0] if scaled and node.args else node.func.value
-                closure = script.log.at("closure", node) is not None or (not scaled and bool(node.args or node.keywords))
+                closure = script.log.at("closure", node) is not None or (
+                    not scaled and bool(node.args or node.keywords)
+                )
                 found.append(Update(node, expr, list(things.values()), site, scaled, closure))
     return found
 
 
-def _step(script: Script, home: ast.AST, backwards: list[Backward], updates: list[Update], stack: Stack) -> Step:
+def _step(
+    script: Script, home: ast.AST, backwards: list[Backward], updates: list[Update], stack: Stack
+) -> Step:
     def here(site: Site) -> bool:
-        return any(inside(o.stack, home) for o in site) or (isinstance(home, ast.Module) and function_of(site.node) is home)
+        return any(inside(o.stack, home) for o in site) or (
+            isinstance(home, ast.Module) and function_of(site.node) is home
+        )
 
     inner = _foreign_loops(script, home, backwards)
-    mine = [s for s in script.log.of("forward") if any(o.data["outer"] for o in s) and here(s) and _trains(s, home, inner)]
+    mine = [
+        s
+        for s in script.log.of("forward")
+        if any(o.data["outer"] for o in s) and here(s) and _trains(s, home, inner)
+    ]
     losses = [s for s in script.log.of("loss") if here(s) and _trains(s, home, inner)]
     loaders: dict[int, Thing] = {}
     for backward in backwards:
@@ -178,7 +224,10 @@ def _may_autocast(found: frozenset[Thing]) -> bool:
 
 
 def _creates_graph(site: Site) -> bool:
-    return any(o.args is not None and any(t != Const(False) for t in o.args.get(4, "create_graph")) for o in site)
+    return any(
+        o.args is not None and any(t != Const(False) for t in o.args.get(4, "create_graph"))
+        for o in site
+    )
 
 
 def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[int]:

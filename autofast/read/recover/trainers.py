@@ -20,7 +20,12 @@ def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
     found: dict[int, Trainer] = {}
     for thing in interp.made:
         name = name_of(thing)
-        if name not in KINDS or not isinstance(thing, (Ext, Inst)) or not isinstance(thing.node, ast.Call) or thing.args is None:
+        if (
+            name not in KINDS
+            or not isinstance(thing, (Ext, Inst))
+            or not isinstance(thing.node, ast.Call)
+            or thing.args is None
+        ):
             continue
         old = found.get(id(thing.node))
         if old is None:
@@ -36,7 +41,9 @@ def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
 
 def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None:
     settings = ordered(given(trainer.args, "args"))
-    trainer.settings = [t for t in settings if isinstance(t, (Ext, Inst)) and name_of(t) in HF_ARGUMENTS]
+    trainer.settings = [
+        t for t in settings if isinstance(t, (Ext, Inst)) and name_of(t) in HF_ARGUMENTS
+    ]
     trainer.unknown = next((t.why for t in settings if isinstance(t, Unknown)), "")
     trainer.models = [t for t in ordered(given(trainer.args, "model")) if t != Const(None)]
     both = given(trainer.args, "train_dataset") | given(trainer.args, "eval_dataset")
@@ -47,9 +54,16 @@ def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None
     collate = given(trainer.args, "data_collator")
     if any(t != Const(None) for t in collate):
         args.named["collate_fn"] = Given(collate, None)
-    starts = [(s, o) for s in script.methods("train") for o in s if any(o.this is t for t in trainer.things)]
+    starts = [
+        (s, o)
+        for s in script.methods("train")
+        for o in s
+        if any(o.this is t for t in trainer.things)
+    ]
     uses = [Use(site.node, occurrence.stack, True, True) for site, occurrence in starts]
-    loader = Loader([], trainer.node, args, describe(interp, datasets), uses[:1], framework="hf-trainer")
+    loader = Loader(
+        [], trainer.node, args, describe(interp, datasets), uses[:1], framework="hf-trainer"
+    )
     loader.guarded = bool(starts) and all(_guarded(o.stack) for _, o in starts)
     trainer.loader = loader
 
@@ -59,4 +73,6 @@ def _guarded(stack: Stack) -> bool:
     if any(isinstance(f, GuardFrame) for f in stack):
         return True
     first = next((f for f in stack if isinstance(f, CallFrame)), None)
-    return first is not None and isinstance(first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
+    return first is not None and isinstance(
+        first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    )

@@ -41,13 +41,18 @@ class Accumulated:
     refusal: str = ""
     window: Window | None = None
     iteration: Iteration | None = None
-    inside: frozenset[int] = frozenset()  # ids of the nodes that are under the condition of the last batch
+    inside: frozenset[int] = (
+        frozenset()
+    )  # ids of the nodes that are under the condition of the last batch
 
     def guards(self, statement: ast.stmt, paths: Iterable[Stack]) -> bool:
         """Whether a statement, on these paths to it, is come to once for each window."""
         if id(statement) in self.inside:
             return True
-        return all(any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in path) for path in paths)
+        return all(
+            any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in path)
+            for path in paths
+        )
 
 
 class _All:
@@ -59,7 +64,9 @@ class _All:
 
     def of(self, steps: int, keep: bool) -> list[Accumulated]:
         if (steps, keep) not in self._known:
-            self._known[steps, keep] = [_of(self.script, step, steps, keep) for step in self.script.steps]
+            self._known[steps, keep] = [
+                _of(self.script, step, steps, keep) for step in self.script.steps
+            ]
         return self._known[steps, keep]
 
 
@@ -79,7 +86,9 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
     node = step.backwards[0].node
     try:
         if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
-            raise Refusal(f"{framework} has windows of its own: {OTHERS.get(framework, 'see its documentation')}")
+            raise Refusal(
+                f"{framework} has windows of its own: {OTHERS.get(framework, 'see its documentation')}"
+            )
         if script.unread:
             raise Refusal(f"not all of the script is followed: {script.unread}")
         present = existing(script, step)
@@ -93,9 +102,7 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
 def _message(steps: int, keep: bool) -> str:
     if keep:
         return f"makes an update of every batch; of {steps} batches of a part of the size, an update needs less memory"
-    return (
-        f"makes an update of every batch; one of {steps} batches is as one of a batch {steps} times as large, in the memory of a small one"
-    )
+    return f"makes an update of every batch; one of {steps} batches is as one of a batch {steps} times as large, in the memory of a small one"
 
 
 def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accumulated:
@@ -112,7 +119,9 @@ def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accum
 
 def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> Accumulated:
     if not isinstance(step.loop, ast.For):
-        raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
+        raise Refusal(
+            "it is no loop over the batches of a DataLoader, so that its last window is not known"
+        )
     if step.double_backward:
         raise Refusal(f"gradients of gradients are computed on {at(step.double_backward[0])}")
     loader_of(script, step, step.loop)
@@ -133,18 +142,36 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         message += "; BatchNorm takes its statistics from the single batches"
     if note := communicates(script, iteration, window, edits):
         message += f"; {note}"
-    return Accumulated(step, node, message, tuple(edits), window=window, iteration=iteration, inside=frozenset(body.inside))
+    return Accumulated(
+        step,
+        node,
+        message,
+        tuple(edits),
+        window=window,
+        iteration=iteration,
+        inside=frozenset(body.inside),
+    )
 
 
 def _kinds(script: Script, iteration: Iteration, window: Window, keep: bool) -> dict[int, Kind]:
     losses = Losses(script, keep)
     counters = {window.counter} if not window.made else set()
-    batch = frozenset(n.id for n in ast.walk(iteration.loop.target) if isinstance(n, ast.Name)) - counters
+    batch = (
+        frozenset(n.id for n in ast.walk(iteration.loop.target) if isinstance(n, ast.Name))
+        - counters
+    )
     kinds: dict[int, Kind] = {}
     for event in iteration.of("backward"):
         run = Activation(function_of(iteration.loop), {}, iteration.loop, batch)
         for call in event.calls:
-            run = Activation(call.func.node, {n: _given(losses, g.expr, run) for n, g in call.given.items() if g.expr is not None})
+            run = Activation(
+                call.func.node,
+                {
+                    n: _given(losses, g.expr, run)
+                    for n, g in call.given.items()
+                    if g.expr is not None
+                },
+            )
         assert event.backward is not None
         kinds[id(event)] = losses.of(whole(event.backward), run)
     return kinds
@@ -155,4 +182,9 @@ def _given(losses: Losses, expr: ast.expr, run: Activation) -> Callable[[], Shap
 
 
 def _has_batch_norm(script: Script, step: Step) -> bool:
-    return any("BatchNorm" in layer for m in script.models if any(m.thing is t for t in step.models) for layer in m.layers)
+    return any(
+        "BatchNorm" in layer
+        for m in script.models
+        if any(m.thing is t for t in step.models)
+        for layer in m.layers
+    )

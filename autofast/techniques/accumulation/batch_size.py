@@ -18,8 +18,21 @@ from autofast.rule import Refusal, at
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
 
-SHOWS = ("print", "info", "debug", "warning", "log", "write", "format", "set_description", "set_postfix", "update")
-SHAPES = frozenset("view reshape expand repeat zeros ones randn rand full empty randint arange init_hidden new_zeros new_ones".split())
+SHOWS = (
+    "print",
+    "info",
+    "debug",
+    "warning",
+    "log",
+    "write",
+    "format",
+    "set_description",
+    "set_postfix",
+    "update",
+)
+SHAPES = frozenset(
+    "view reshape expand repeat zeros ones randn rand full empty randint arange init_hidden new_zeros new_ones".split()
+)
 
 
 def drops_last(script: Script, loaders: list[Thing]) -> bool:
@@ -29,7 +42,13 @@ def drops_last(script: Script, loaders: list[Thing]) -> bool:
         args, _ = _arguments(loader)
         index = 8 if args is loader.args else 2
         given = args.given(index, "drop_last")
-        found.add(False if given is None and args is loader.args else const(given.values) if given is not None and given.sure else ...)
+        found.add(
+            False
+            if given is None and args is loader.args
+            else const(given.values)
+            if given is not None and given.sure
+            else ...
+        )
     if len(found) != 1 or not isinstance(drop := found.pop(), bool):
         raise Refusal("whether the loader leaves out its last batch is not known")
     return drop
@@ -45,7 +64,9 @@ def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
         if given is not None and expr is None and len(given.via) == 1:
             expr = given.via[0][1].expr  # ``DataLoader(data, **options)``
         if given is None or expr is None:
-            raise Refusal(f"the batch size of the loader on {at(loader.node)} does not stand in its call")
+            raise Refusal(
+                f"the batch size of the loader on {at(loader.node)} does not stand in its call"
+            )
         _check_whole(expr, given.values, window.steps, loader)
         _check_others(script, expr, given.values, iteration, loader)
         # a Rewrite: whoever else replaces the size, as a sampler of batches does, contradicts it
@@ -66,37 +87,60 @@ def _arguments(loader: Loader) -> tuple[Arguments, ast.Call]:
     """The arguments that say how large batches are: those of the loader, or of its BatchSampler."""
     if const(loader.args.get(1, "batch_size")) is None:
         for thing in loader.args.get(3, "sampler"):
-            if isinstance(thing, Ext) and thing.name.endswith(".BatchSampler") and isinstance(thing.node, ast.Call):
+            if (
+                isinstance(thing, Ext)
+                and thing.name.endswith(".BatchSampler")
+                and isinstance(thing.node, ast.Call)
+            ):
                 return thing.args, thing.node
     return loader.args, loader.node
 
 
 def _check_whole(expr: ast.expr, values: frozenset[Thing], steps: int, loader: Loader) -> None:
-    sizes = [const(t.default) if isinstance(t, Arg) else t.value if isinstance(t, Const) else ... for t in values]
+    sizes = [
+        const(t.default) if isinstance(t, Arg) else t.value if isinstance(t, Const) else ...
+        for t in values
+    ]
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool):
             raise Refusal(
                 f"the batch size of the loader on {at(loader.node)} (`{ast.unparse(expr)}`) is not known, nor whether {steps} divides it"
             )
         if size % steps:
-            raise Refusal(f"batches of {size} ({at(loader.node)}) cannot be divided into {steps} equal parts")
+            raise Refusal(
+                f"batches of {size} ({at(loader.node)}) cannot be divided into {steps} equal parts"
+            )
     if not sizes:
         raise Refusal(f"the batch size of the loader on {at(loader.node)} is not known")
 
 
-def _check_others(script: Script, expr: ast.expr, values: frozenset[Thing], iteration: Iteration, loader: Loader) -> None:
+def _check_others(
+    script: Script, expr: ast.expr, values: frozenset[Thing], iteration: Iteration, loader: Loader
+) -> None:
     """Nothing else in the training goes by the size of a batch."""
     options = {t for t in values if isinstance(t, Arg)}
     words = ast.dump(expr)
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr in ("batch_size", "batch_sampler") and isinstance(node.ctx, ast.Load):
-                if any(t is x for t in script.values(node.value) for x in loader.things) and not _is_shown(node):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in ("batch_size", "batch_sampler")
+                and isinstance(node.ctx, ast.Load)
+            ):
+                if any(
+                    t is x for t in script.values(node.value) for x in loader.things
+                ) and not _is_shown(node):
                     raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
-            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load) or not script.reached(node):
+            if (
+                not isinstance(node, (ast.Name, ast.Attribute))
+                or not isinstance(node.ctx, ast.Load)
+                or not script.reached(node)
+            ):
                 continue
             same = (options and bool(script.values(node) & options)) or (
-                not isinstance(expr, ast.Constant) and ast.dump(node) == words and script.values(node) == values
+                not isinstance(expr, ast.Constant)
+                and ast.dump(node) == words
+                and script.values(node) == values
             )
             if (
                 same
@@ -105,20 +149,37 @@ def _check_others(script: Script, expr: ast.expr, values: frozenset[Thing], iter
                 and not _is_shown(node)
                 and not _is_passed_on(script, node)
             ):
-                raise Refusal(f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too")
-    numbers = {const(t.default) if isinstance(t, Arg) else t.value for t in values if isinstance(t, (Arg, Const))}
+                raise Refusal(
+                    f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too"
+                )
+    numbers = {
+        const(t.default) if isinstance(t, Arg) else t.value
+        for t in values
+        if isinstance(t, (Arg, Const))
+    }
     for node in _code(script, iteration):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in SHAPES:
+        if (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) in SHAPES
+        ):
             for part in ast.walk(node):
-                if isinstance(part, ast.Constant) and part.value in numbers and not isinstance(part.value, bool):
-                    raise Refusal(f"{part.value!r} on {at(part)} may mean the size of the loader's batches, too")
+                if (
+                    isinstance(part, ast.Constant)
+                    and part.value in numbers
+                    and not isinstance(part.value, bool)
+                ):
+                    raise Refusal(
+                        f"{part.value!r} on {at(part)} may mean the size of the loader's batches, too"
+                    )
 
 
 def _in_a_loader(script: Script, node: ast.AST) -> bool:
     for outer in ancestors(node):
         if isinstance(outer, ast.Call) and any(outer is x.node for x in script.loaders):
             return True
-        if isinstance(outer, ast.Call) and any(isinstance(t, Ext) and t.name.endswith("BatchSampler") for t in script.values(outer)):
+        if isinstance(outer, ast.Call) and any(
+            isinstance(t, Ext) and t.name.endswith("BatchSampler") for t in script.values(outer)
+        ):
             return True
     return False
 
@@ -129,7 +190,9 @@ def _is_passed_on(script: Script, node: ast.AST) -> bool:
     if isinstance(outer, ast.keyword):
         outer = parent_of(outer)
     if isinstance(outer, ast.Call) and outer.func is not node:
-        return bool(script.values(outer.func)) and all(isinstance(t, (Func, Bound)) for t in script.values(outer.func))
+        return bool(script.values(outer.func)) and all(
+            isinstance(t, (Func, Bound)) for t in script.values(outer.func)
+        )
     if isinstance(outer, ast.Attribute):
         return False
     return isinstance(outer, ast.Assign) and outer.value is node
@@ -139,7 +202,10 @@ def _is_shown(node: ast.AST) -> bool:
     for outer in ancestors(node):
         if isinstance(outer, ast.FormattedValue):
             return True
-        if isinstance(outer, ast.Call) and getattr(outer.func, "attr", getattr(outer.func, "id", "")) in SHOWS:
+        if (
+            isinstance(outer, ast.Call)
+            and getattr(outer.func, "attr", getattr(outer.func, "id", "")) in SHOWS
+        ):
             return True
     return False
 
@@ -147,7 +213,9 @@ def _is_shown(node: ast.AST) -> bool:
 def _code(script: Script, iteration: Iteration) -> Iterator[ast.AST]:
     """What runs in an iteration."""
     graph = script.analysis(CallGraph)
-    functions = {id(f): f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)}
+    functions = {
+        id(f): f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)
+    }
     for code in (iteration.loop, *functions.values()):
         yield from ast.walk(code)
 
@@ -158,7 +226,9 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
         if isinstance(node, ast.If) and rare(node) and within(node, iteration.loop):
             for part in (n for s in node.body for n in ast.walk(s)):
                 if isinstance(part, ast.Call) and _does_more(script, part):
-                    raise Refusal(f"{at(part)} is done every so many batches, of which there are {steps} times as many then")
+                    raise Refusal(
+                        f"{at(part)} is done every so many batches, of which there are {steps} times as many then"
+                    )
         if (
             isinstance(node, (ast.Subscript,))
             and isinstance(node.ctx, ast.Store)
@@ -172,4 +242,9 @@ def _does_more(script: Script, call: ast.Call) -> bool:
     if any(isinstance(t, (Func, Bound)) for t in script.values(call.func)):
         return True
     given = [call.func, *call.args, *(k.value for k in call.keywords)]
-    return any(is_module(t) or is_optimizer(t) for g in given for n in ast.walk(g) for t in script.values(n))
+    return any(
+        is_module(t) or is_optimizer(t)
+        for g in given
+        for n in ast.walk(g)
+        for t in script.values(n)
+    )

@@ -23,7 +23,14 @@ from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.rule import Refusal, at
-from autofast.techniques.accumulation.statements import Unit, again, closed, code_of, outermost, top_of
+from autofast.techniques.accumulation.statements import (
+    Unit,
+    again,
+    closed,
+    code_of,
+    outermost,
+    top_of,
+)
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 
@@ -31,7 +38,9 @@ from autofast.write.plumbing import Way
 class Body:
     """``kinds`` tells of each backward what its loss is of the samples."""
 
-    def __init__(self, script: Script, iteration: Iteration, window: Window, kinds: dict[int, Kind]):
+    def __init__(
+        self, script: Script, iteration: Iteration, window: Window, kinds: dict[int, Kind]
+    ):
         self.script, self.iteration, self.window, self.kinds = script, iteration, window, kinds
         self.loop = iteration.loop
         self.home = function_of(self.loop)
@@ -42,14 +51,20 @@ class Body:
 
     def build(self) -> list[Edit]:
         ends = self._units([e for e in self.iteration.events if e.at_end or self._comes_after(e)])
-        starts = self._units([e for e in self.iteration.events if e.kind == "zero" and not self._comes_after(e)])
+        starts = self._units(
+            [e for e in self.iteration.events if e.kind == "zero" and not self._comes_after(e)]
+        )
         ends = closed(ends, self.iteration)
         self._check_exits([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
-        for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):  # those in other functions first: they name the condition
+        for run in sorted(
+            runs, key=lambda r: function_of(r[0]) is self.home
+        ):  # those in other functions first: they name the condition
             self.inside |= nodes_of(run)
-            self.edits.append(Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD))
+            self.edits.append(
+                Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD)
+            )
         for start in starts:
             self._move(start, ends, runs)
         if self.window.drop and not starts:
@@ -66,7 +81,9 @@ class Body:
 
     def _comes_after(self, event: Event) -> bool:
         """Gradients that are cleared after the update, not before the backward."""
-        return event.kind == "zero" and all(event.order > e.order for e in self.iteration.of("backward"))
+        return event.kind == "zero" and all(
+            event.order > e.order for e in self.iteration.of("backward")
+        )
 
     # ------------------------------------------------------------------------------------------------ statements
     def _units(self, events: Iterable[Event]) -> list[Unit]:
@@ -82,18 +99,27 @@ class Body:
         for level, call in enumerate(event.calls):
             way = [c.node for c in event.calls[: level + 1]]
             inside = [
-                e for e in self.iteration.events if len(e.calls) > level and all(c.node is w for c, w in zip(e.calls, way, strict=False))
+                e
+                for e in self.iteration.events
+                if len(e.calls) > level
+                and all(c.node is w for c, w in zip(e.calls, way, strict=False))
             ]
-            if all(any(e is w for w in wanted) for e in inside) and self._does_only(call.func.node, inside, level + 1):
+            if all(any(e is w for w in wanted) for e in inside) and self._does_only(
+                call.func.node, inside, level + 1
+            ):
                 statement = statement_of(call.node)
                 if isinstance(statement, (ast.Expr, ast.Assign)) and statement.value is call.node:
                     return statement
         statement = statement_of(event.node)
         if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
-            raise Refusal(f"what belongs to the update on {at(event.node)} is part of another statement")
+            raise Refusal(
+                f"what belongs to the update on {at(event.node)} is part of another statement"
+            )
         if event.condition is not None:
             if not nodes_of([event.condition]) & {id(event.node)} or len(event.condition.body) > 1:
-                raise Refusal(f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.condition)})")
+                raise Refusal(
+                    f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.condition)})"
+                )
             return event.condition
         if event.kind in ("average", "zero") and any(e is event for e in wanted):
             return outermost(statement, self.loop, self.iteration, event.kind)
@@ -106,11 +132,16 @@ class Body:
         if not isinstance(body, list):
             return False
         for statement in body:
-            if isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            if isinstance(statement, ast.Pass) or (
+                isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            ):
                 continue
             if isinstance(statement, ast.Return) and statement.value is None:
                 continue
-            if not isinstance(statement, (ast.Expr, ast.Assign, ast.If, ast.With, ast.For)) or not nodes_of([statement]) & places:
+            if (
+                not isinstance(statement, (ast.Expr, ast.Assign, ast.If, ast.With, ast.For))
+                or not nodes_of([statement]) & places
+            ):
                 return False
             if isinstance(statement, (ast.If, ast.With)) and not _all_of(statement, places):
                 return False
@@ -122,7 +153,11 @@ class Body:
         while True:
             for statement in list(chosen.values()):
                 outer = parent_of(statement)
-                if outer is self.loop or not isinstance(outer, (ast.If, ast.With)) or not within(outer, function_of(statement)):
+                if (
+                    outer is self.loop
+                    or not isinstance(outer, (ast.If, ast.With))
+                    or not within(outer, function_of(statement))
+                ):
                     continue
                 inner = [*outer.body, *getattr(outer, "orelse", [])]
                 if (
@@ -137,7 +172,9 @@ class Body:
             else:
                 break
         runs: list[list[ast.stmt]] = []
-        for statement in sorted(chosen.values(), key=lambda s: (source_of(s).rel, s.lineno, s.col_offset)):
+        for statement in sorted(
+            chosen.values(), key=lambda s: (source_of(s).rel, s.lineno, s.col_offset)
+        ):
             here = block(statement)
             if not here:
                 raise Refusal(f"what belongs to the update stands on {at(statement)}, in no block")
@@ -162,16 +199,27 @@ class Body:
             if any(e is s for e in unit.events for s in steps):
                 top = self._holder(here, unit)
                 if top <= place:
-                    raise Refusal(f"gradients are cleared on {at(statement)}, in another place than those of the update")
+                    raise Refusal(
+                        f"gradients are cleared on {at(statement)}, in another place than those of the update"
+                    )
                 last = max(last, top)
         after = here[last]
         code, holes = again(statement)
         self.edits.append(Remove(statement))
-        run = next((r for r in runs if any(s is after for s in r)), None) or self._only_run(ends, runs)
+        run = next((r for r in runs if any(s is after for s in r)), None) or self._only_run(
+            ends, runs
+        )
         if run is not None:
             self.edits.append(After(run[-1], code, holes, rank=Rank.ZERO))
         else:
-            self.edits.append(After(after, f"if {code_of(self._last(after))}:\n{indent(code, '    ')}", holes, rank=Rank.ZERO))
+            self.edits.append(
+                After(
+                    after,
+                    f"if {code_of(self._last(after))}:\n{indent(code, '    ')}",
+                    holes,
+                    rank=Rank.ZERO,
+                )
+            )
         self._clear_first(statement)
 
     def _steps_after(self, start: Unit) -> list[Event]:
@@ -184,11 +232,16 @@ class Body:
     def _only_run(self, ends: list[Unit], runs: list[list[ast.stmt]]) -> list[ast.stmt] | None:
         """The one place of all updates, where the backwards stand beside it: without it there are no gradients."""
         steps = [u for u in ends if any(e.kind == "step" for e in u.events)]
-        run = next((r for r in runs if all(any(within(u.statement, s) for s in r) for u in steps)), None)
+        run = next(
+            (r for r in runs if all(any(within(u.statement, s) for s in r) for u in steps)), None
+        )
         if run is None or any(e.calls for u in steps for e in u.events):
             return None
         here = block(run[0])
-        beside = all(self._holder(here, Unit(statement_of(b.node), [b])) >= 0 for b in self.iteration.of("backward"))
+        beside = all(
+            self._holder(here, Unit(statement_of(b.node), [b])) >= 0
+            for b in self.iteration.of("backward")
+        )
         return run if beside else None
 
     def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
@@ -209,9 +262,13 @@ class Body:
                 code, holes = again(statement)
                 self.edits.append(Before(self.loop, code, holes, rank=Rank.ZERO))
         elif self.window.drop:
-            raise Refusal(f"what a last window that is not whole has gathered is not cleared before the next one ({at(statement)})")
+            raise Refusal(
+                f"what a last window that is not whole has gathered is not cleared before the next one ({at(statement)})"
+            )
         elif other := self._other_backward():
-            raise Refusal(f"gradients of the backward on {at(other)} may be left when the first window begins")
+            raise Refusal(
+                f"gradients of the backward on {at(other)} may be left when the first window begins"
+            )
 
     def _is_cleared_before(self, statement: ast.stmt) -> bool:
         here = block(self.loop)
@@ -234,9 +291,17 @@ class Body:
             if self.kinds[id(event)] is Kind.SUM:
                 continue
             if self.kinds[id(event)] is Kind.FREE:
-                raise Refusal(f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen")
-            weight = self.window.weight if function_of(backward.node) is self.home else self._in(backward.node, "share", self.window.weight)
-            self.edits.append(Wrap(whole(backward), f"{{}} * {code_of(weight)}", rank=Rank.LOSS_DIVIDE))
+                raise Refusal(
+                    f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen"
+                )
+            weight = (
+                self.window.weight
+                if function_of(backward.node) is self.home
+                else self._in(backward.node, "share", self.window.weight)
+            )
+            self.edits.append(
+                Wrap(whole(backward), f"{{}} * {code_of(weight)}", rank=Rank.LOSS_DIVIDE)
+            )
 
     # ------------------------------------------------------------------------------------------------ other functions
     def _last(self, statement: ast.stmt) -> str:
@@ -244,7 +309,12 @@ class Body:
             return self._in(statement, "is_update", self.window.is_last)
         if "is_update" in self._carried:
             here = next(
-                (n for s in (statement, *ancestors(statement)) if isinstance(s, ast.stmt) and (n := index(self.loop.body, s)) >= 0), -1
+                (
+                    n
+                    for s in (statement, *ancestors(statement))
+                    if isinstance(s, ast.stmt) and (n := index(self.loop.body, s)) >= 0
+                ),
+                -1,
             )
             if here >= index(self.loop.body, self._first_call()):
                 return self._names["is_update"]
@@ -253,14 +323,21 @@ class Body:
     def _first_call(self) -> ast.stmt:
         """The first statement of the loop's body that calls a function with something of the iteration in it."""
         called = [Unit(self.loop, [e]) for e in self.iteration.events if e.calls]
-        return min((top_of(self.loop, unit, self.iteration) for unit in called), key=lambda s: index(self.loop.body, s))
+        return min(
+            (top_of(self.loop, unit, self.iteration) for unit in called),
+            key=lambda s: index(self.loop.body, s),
+        )
 
     def _in(self, node: ast.AST, name: str, value: str) -> str:
         """What to write for a value of the loop in the code of a function that it calls."""
         if name not in self._carried:
             self._check_callers()
             taken = frozenset().union(*(s.names for s in self.script.sources))
-            self._names[name] = name if name not in taken else next(f"{name}_{k}" for k in range(2, 99) if f"{name}_{k}" not in taken)
+            self._names[name] = (
+                name
+                if name not in taken
+                else next(f"{name}_{k}" for k in range(2, 99) if f"{name}_{k}" not in taken)
+            )
             assert isinstance(self.home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))
             self._carried[name] = Way(self.script, Variable(self._names[name], self.home))
         way = self._carried[name]
@@ -283,27 +360,48 @@ class Body:
         functions = self._outer_functions()
         for function in functions:
             for call in self.script.analysis(CallGraph).sites(function):
-                if not (function_of(call) is self.home and within(call, self.loop)) and not any(function_of(call) is f for f in functions):
-                    raise Refusal(f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop")
+                if not (function_of(call) is self.home and within(call, self.loop)) and not any(
+                    function_of(call) is f for f in functions
+                ):
+                    raise Refusal(
+                        f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop"
+                    )
 
     def _outer_functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
-        return list({id(c.func.node): c.func.node for e in self.iteration.events for c in e.calls}.values())
+        return list(
+            {id(c.func.node): c.func.node for e in self.iteration.events for c in e.calls}.values()
+        )
 
     # ------------------------------------------------------------------------------------------------ what must hold
     def _check_exits(self, units: list[Unit]) -> None:
         """Nothing ends the iteration of a batch, or a function on the way, before one of its units."""
         calls = [c.node for e in self.iteration.events for c in e.calls]
-        for node in [*(u.statement for u in units), *(e.node for e in self.iteration.of("backward")), *calls]:
-            if (leaving := cut_short(self.script, node, self.loop if within(node, self.loop) else None)) is not None:
+        for node in [
+            *(u.statement for u in units),
+            *(e.node for e in self.iteration.of("backward")),
+            *calls,
+        ]:
+            if (
+                leaving := cut_short(
+                    self.script, node, self.loop if within(node, self.loop) else None
+                )
+            ) is not None:
                 raise Refusal(f"{at(leaving)} may end the turn of a batch before its update")
 
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""
-        inside, graph = nodes_of([u.statement for u in units]), self.script.analysis(Flow).graph(self.loop)
+        inside, graph = (
+            nodes_of([u.statement for u in units]),
+            self.script.analysis(Flow).graph(self.loop),
+        )
         for condition in (e.condition for u in units for e in u.events if e.condition is not None):
             for asked in (n for n in ast.walk(condition.test) if isinstance(n, ast.Name)):
                 for node in mentions(function_of(condition), asked.id):
-                    if isinstance(node.ctx, ast.Store) and within(node, self.loop) and id(node) not in inside:
+                    if (
+                        isinstance(node.ctx, ast.Store)
+                        and within(node, self.loop)
+                        and id(node) not in inside
+                    ):
                         raise Refusal(f"a scheduler is stepped under a condition ({at(condition)})")
         for unit in units:
             scope = function_of(unit.statement)
@@ -311,12 +409,25 @@ class Body:
                 for node in mentions(scope, name):
                     if not isinstance(node.ctx, ast.Load) or id(node) in inside:
                         continue
-                    if scope is self.home and not within(node, self.loop) and not self.window.drop and graph.may_follow(node, self.loop):
+                    if (
+                        scope is self.home
+                        and not within(node, self.loop)
+                        and not self.window.drop
+                        and graph.may_follow(node, self.loop)
+                    ):
                         continue
-                    raise Refusal(f"`{name}` is asked for on {at(node)}, and known only after an update")
-            for target in (n for n in ast.walk(unit.statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)):
+                    raise Refusal(
+                        f"`{name}` is asked for on {at(node)}, and known only after an update"
+                    )
+            for target in (
+                n
+                for n in ast.walk(unit.statement)
+                if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+            ):
                 if not any(e.kind == "average" for e in unit.events):
-                    raise Refusal(f"`{ast.unparse(target)}` is set on {at(target)}, and would be known only after an update")
+                    raise Refusal(
+                        f"`{ast.unparse(target)}` is set on {at(target)}, and would be known only after an update"
+                    )
 
 
 # ------------------------------------------------------------------------------------------------ small things
@@ -325,12 +436,21 @@ def whole(backward: Backward) -> ast.expr:
     func = backward.node.func
     assert isinstance(func, ast.Attribute)
     receiver = func.value
-    return receiver.args[0] if backward.scaled and isinstance(receiver, ast.Call) and receiver.args else receiver
+    return (
+        receiver.args[0]
+        if backward.scaled and isinstance(receiver, ast.Call) and receiver.args
+        else receiver
+    )
 
 
 def _is_elif(node: ast.AST) -> bool:
     parent = parent_of(node)
-    return isinstance(node, ast.If) and isinstance(parent, ast.If) and parent.orelse == [node] and node.col_offset == parent.col_offset
+    return (
+        isinstance(node, ast.If)
+        and isinstance(parent, ast.If)
+        and parent.orelse == [node]
+        and node.col_offset == parent.col_offset
+    )
 
 
 def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:

@@ -13,13 +13,17 @@ from autofast.techniques.accumulation import accumulated, existing, no_sync
 EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
 
 
-def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: object) -> Iterator[Finding]:
+def quiet(
+    script: Script, options: Options, wrapped: dict[int, str], beside: object
+) -> Iterator[Finding]:
     """Where the gradients of several batches are gathered, the processes exchange them once a window.
 
     ``wrapped`` are the names by which the calls of models call them now, ``beside`` the key of the finding that names them so.
     """
     for step in script.steps:
-        calls = [s.node for s in step.forwards if isinstance(s.node, ast.Call) and id(s.node) in wrapped]
+        calls = [
+            s.node for s in step.forwards if isinstance(s.node, ast.Call) and id(s.node) in wrapped
+        ]
         if not calls:
             continue
         name = wrapped[id(calls[0])]
@@ -30,17 +34,40 @@ def quiet(script: Script, options: Options, wrapped: dict[int, str], beside: obj
             if planned is not None and planned.window is not None and planned.iteration is not None:
                 condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
                 backwards = [e.node for e in planned.iteration.of("backward")]
-                edits = no_sync.no_sync(planned.iteration.loop, backwards, condition, planned.edits, calls, name, always=False)
+                edits = no_sync.no_sync(
+                    planned.iteration.loop,
+                    backwards,
+                    condition,
+                    planned.edits,
+                    calls,
+                    name,
+                    always=False,
+                )
                 needs = ((None, beside), (accumulated.Accumulated, step.loop))
             elif (test := no_sync.last_of_window(script, step)) is not None:
                 assert isinstance(step.loop, ast.For)
                 backwards = [b.node for b in step.backwards]
-                edits = no_sync.no_sync(step.loop, backwards, "{test}", (), calls, name, always=False, holes={"test": test})
+                edits = no_sync.no_sync(
+                    step.loop,
+                    backwards,
+                    "{test}",
+                    (),
+                    calls,
+                    name,
+                    always=False,
+                    holes={"test": test},
+                )
             elif existing.existing(script, step) is None:
                 continue
         except Refusal:
             pass
         if edits and all(wrapped[id(c)] == name for c in calls):
-            yield Finding(calls[0], EXCHANGE, edits=tuple(edits), key=("no_sync", step.loop), needs=needs)
+            yield Finding(
+                calls[0], EXCHANGE, edits=tuple(edits), key=("no_sync", step.loop), needs=needs
+            )
         else:
-            yield Finding(calls[0], EXCHANGE, refusal=f"where {name}.no_sync() would go is not understood; it is slower so, not wrong")
+            yield Finding(
+                calls[0],
+                EXCHANGE,
+                refusal=f"where {name}.no_sync() would go is not understood; it is slower so, not wrong",
+            )

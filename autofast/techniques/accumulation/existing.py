@@ -37,26 +37,46 @@ def existing(script: Script, step: Step) -> Existing | None:
             if not inside(occurrence.stack, step.loop):
                 continue
             rest = below(occurrence.stack, step.loop)
-            windows = [w for f in rest if isinstance(f, BranchFrame) and (w := _window(script, step, f, rest)) is not None]
+            windows = [
+                w
+                for f in rest
+                if isinstance(f, BranchFrame) and (w := _window(script, step, f, rest)) is not None
+            ]
             if len(windows) > 1:
-                raise Refusal(f"the optimizer is stepped under several conditions ({at(update.node)})")
+                raise Refusal(
+                    f"the optimizer is stepped under several conditions ({at(update.node)})"
+                )
             plain |= not windows
             found.update((id(w.every), w) for w in windows)
     if not found:
         return _inner(script, step)
     if plain or len({ast.dump(w.every) for w in found.values()}) > 1:
-        raise Refusal("the optimizer is stepped for each batch in one place and for several in another")
+        raise Refusal(
+            "the optimizer is stepped for each batch in one place and for several in another"
+        )
     return next(iter(found.values()))
 
 
 def _inner(script: Script, step: Step) -> Existing | None:
     """``for micro_step in range(K)`` around forward and backward, with the update after it."""
     forwards = [o for site in step.forwards for o in site if inside(o.stack, step.loop)]
-    updated = {id(f.node) for u in step.updates for o in u.site for f in below(o.stack, step.loop) if isinstance(f, LoopFrame)}
+    updated = {
+        id(f.node)
+        for u in step.updates
+        for o in u.site
+        for f in below(o.stack, step.loop)
+        if isinstance(f, LoopFrame)
+    }
     for backward in step.backwards:
         for occurrence in backward.site:
-            for frame in below(occurrence.stack, step.loop) if inside(occurrence.stack, step.loop) else ():
-                if isinstance(frame, LoopFrame) and isinstance(frame.node, ast.For) and id(frame.node) not in updated:
+            for frame in (
+                below(occurrence.stack, step.loop) if inside(occurrence.stack, step.loop) else ()
+            ):
+                if (
+                    isinstance(frame, LoopFrame)
+                    and isinstance(frame.node, ast.For)
+                    and id(frame.node) not in updated
+                ):
                     if not forwards or not all(inside(o.stack, frame.node) for o in forwards):
                         continue  # the same loss again
                     match frame.node.iter:
@@ -77,12 +97,20 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
         return None
     test = _resolved(script, frame.node.test, rest)
     reader = Counter(script, step.loop, step.loaders)
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and frame.arm else [test]
+    parts = (
+        test.values
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and frame.arm
+        else [test]
+    )
     for part in parts:
         if (every := reader.every(part, frame.arm)) is not None:
             return Existing(every[0], test, _number(script, every[0]), step)
-    if not frame.known and any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in ast.walk(test)):
-        raise Refusal(f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})")
+    if not frame.known and any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in ast.walk(test)
+    ):
+        raise Refusal(
+            f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})"
+        )
     return None
 
 
@@ -93,8 +121,19 @@ def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
         definition = next(iter(found)) if len(found) == 1 else None
         if definition is None:
             return test
-        frame = next((f for f in reversed(rest) if isinstance(f, CallFrame) and f.func.node is function_of(test)), None)
-        given = frame.given.get(definition.name) if frame is not None and definition.is_parameter else None
+        frame = next(
+            (
+                f
+                for f in reversed(rest)
+                if isinstance(f, CallFrame) and f.func.node is function_of(test)
+            ),
+            None,
+        )
+        given = (
+            frame.given.get(definition.name)
+            if frame is not None and definition.is_parameter
+            else None
+        )
         value = given.expr if given is not None else definition.value
         if value is None:
             return test
@@ -111,13 +150,20 @@ def other_number(script: Script, window: Existing, steps: int) -> list[Edit]:
         literals = [n for n in _literals(window) if n.value == every.value]
         known = {id(n) for n in literals}
         for node in ast.walk(window.step.loop):
-            if isinstance(node, ast.Constant) and node.value == every.value and id(node) not in known and _is_factor(node):
+            if (
+                isinstance(node, ast.Constant)
+                and node.value == every.value
+                and id(node) not in known
+                and _is_factor(node)
+            ):
                 raise Refusal(f"{every.value!r} on {at(node)} may mean the window, too")
         return [Rewrite(n, str(steps)) for n in literals]
     thing = one(script.values(every))
     if isinstance(thing, Arg):
         if not any(k.arg == "default" for k in thing.node.keywords):
-            raise Refusal(f"how many batches make an update is said on the command line (`{ast.unparse(every)}`), without a default")
+            raise Refusal(
+                f"how many batches make an update is said on the command line (`{ast.unparse(every)}`), without a default"
+            )
         return [Keyword(thing.node, "default", str(steps))]
     if isinstance(every, (ast.Name, ast.Attribute)) and window.count is not None:
         return [Rewrite(_definition(script, every), str(steps))]
@@ -126,21 +172,33 @@ def other_number(script: Script, window: Existing, steps: int) -> list[Edit]:
 
 def _is_factor(node: ast.Constant) -> bool:
     parent = parent_of(node)
-    return isinstance(parent, (ast.BinOp, ast.AugAssign)) and isinstance(parent.op, (ast.Mult, ast.Div, ast.Mod, ast.FloorDiv))
+    return isinstance(parent, (ast.BinOp, ast.AugAssign)) and isinstance(
+        parent.op, (ast.Mult, ast.Div, ast.Mod, ast.FloorDiv)
+    )
 
 
 def _definition(script: Script, every: ast.expr) -> ast.expr:
     """The number in the one statement that sets it."""
-    name = every.id if isinstance(every, ast.Name) else every.attr if isinstance(every, ast.Attribute) else ""
+    name = (
+        every.id
+        if isinstance(every, ast.Name)
+        else every.attr
+        if isinstance(every, ast.Attribute)
+        else ""
+    )
     found = []
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
+                node.value, ast.Constant
+            ):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any((getattr(t, "id", "") or getattr(t, "attr", "")) == name for t in targets):
                     found.append(node.value)
             elif isinstance(node, ast.arg) and node.arg == name:
-                raise Refusal(f"`{name}` on {at(every)} is a parameter: change it where it is given")
+                raise Refusal(
+                    f"`{name}` on {at(every)} is a parameter: change it where it is given"
+                )
     if len(found) != 1 or const(script.values(every)) != found[0].value:
         raise Refusal(f"where `{ast.unparse(every)}` on {at(every)} is set is not known")
     return found[0]
@@ -149,7 +207,11 @@ def _definition(script: Script, every: ast.expr) -> ast.expr:
 def _literals(window: Existing) -> Iterator[ast.Constant]:
     """The places that write the number: the condition, and what divides the loss."""
     for node in ast.walk(window.test):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.right, ast.Constant):
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Mod)
+            and isinstance(node.right, ast.Constant)
+        ):
             yield node.right
     if isinstance(window.test, ast.Call) and isinstance(window.every, ast.Constant):
         yield window.every
@@ -168,9 +230,17 @@ def _divisors(window: Existing) -> list[ast.expr]:
                 continue
             if scope is function_of(window.step.loop) and not within(node, window.step.loop):
                 continue
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _alike(node.right, window.every):
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Div)
+                and _alike(node.right, window.every)
+            ):
                 found.append(node.right)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _alike(node.value, window.every):
+            elif (
+                isinstance(node, ast.AugAssign)
+                and isinstance(node.op, ast.Div)
+                and _alike(node.value, window.every)
+            ):
                 found.append(node.value)
     return found
 
@@ -181,11 +251,17 @@ def _alike(expr: ast.expr, every: ast.expr) -> bool:
 
 def _check_divided(script: Script, window: Existing) -> None:
     if not _divisors(window) and not _shares(script, window):
-        raise Refusal(f"its losses are not divided by `{ast.unparse(window.every)}`: what another number would mean is not known")
-    for scheduler in (s for s in script.schedulers if any(t.unit == "update" for t in s.ticks) and not s.outer):
+        raise Refusal(
+            f"its losses are not divided by `{ast.unparse(window.every)}`: what another number would mean is not known"
+        )
+    for scheduler in (
+        s for s in script.schedulers if any(t.unit == "update" for t in s.ticks) and not s.outer
+    ):
         if any(t is u for t in scheduler.optimizers for x in window.step.updates for u in x.things):
             if not _follows(script, scheduler.node, window):
-                raise Refusal(f"{scheduler.name} on {at(scheduler.node)} counts updates, of which there would be another number")
+                raise Refusal(
+                    f"{scheduler.name} on {at(scheduler.node)} counts updates, of which there would be another number"
+                )
 
 
 def _shares(script: Script, window: Existing) -> bool:
@@ -194,11 +270,17 @@ def _shares(script: Script, window: Existing) -> bool:
         return False
     for backward in window.step.backwards:
         for node in ast.walk(backward.node):
-            if isinstance(node, ast.Call) and node is not backward.node and any(_alike(a, window.every) for a in node.args):
+            if (
+                isinstance(node, ast.Call)
+                and node is not backward.node
+                and any(_alike(a, window.every) for a in node.args)
+            ):
                 return True
     name = getattr(window.every, "id", "")
     return bool(name) and any(
-        isinstance(n, ast.Call) and getattr(n.func, "id", "").startswith("share_of_window") and any(_alike(a, window.every) for a in n.args)
+        isinstance(n, ast.Call)
+        and getattr(n.func, "id", "").startswith("share_of_window")
+        and any(_alike(a, window.every) for a in n.args)
         for n in ast.walk(window.step.loop)
     )
 
@@ -207,7 +289,9 @@ def _follows(script: Script, call: ast.Call, window: Existing) -> bool:
     """The length of a schedule is worked out from the number."""
     if isinstance(window.every, ast.Constant):
         return False
-    todo: list[ast.AST] = [n for e in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(e)]
+    todo: list[ast.AST] = [
+        n for e in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(e)
+    ]
     seen: set[Definition] = set()
     while todo:
         node = todo.pop()

@@ -23,16 +23,32 @@ SLOW = "the ranks exchange gradients after every batch: put model.no_sync() arou
 
 def communicates(script: Script, iteration: Iteration, window: Window, edits: list[Edit]) -> str:
     """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a note where it may be one."""
-    calls = [s.node for s in iteration.step.forwards if isinstance(s.node, ast.Call) and any(_is_ddp(o.this) for o in s)]
+    calls = [
+        s.node
+        for s in iteration.step.forwards
+        if isinstance(s.node, ast.Call) and any(_is_ddp(o.this) for o in s)
+    ]
     if not calls:
         return ""
     model = calls[0].func
-    same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(model, (ast.Name, ast.Attribute))
-    if not same or {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(iteration.loop):
+    same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(
+        model, (ast.Name, ast.Attribute)
+    )
+    if not same or {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(
+        iteration.loop
+    ):
         return SLOW
     condition = window.is_last.replace("{", "{{").replace("}", "}}")
     backwards = [e.node for e in iteration.of("backward")]
-    quiet = no_sync(iteration.loop, backwards, condition, edits, calls, ast.unparse(model), all(_is_ddp(t) for t in script.values(model)))
+    quiet = no_sync(
+        iteration.loop,
+        backwards,
+        condition,
+        edits,
+        calls,
+        ast.unparse(model),
+        all(_is_ddp(t) for t in script.values(model)),
+    )
     edits += quiet
     return "" if quiet else SLOW
 
@@ -56,7 +72,9 @@ def no_sync(
     here = block(ends[0])
     first = min(_holder(here, c) for c in calls)
     last = [index(here, b) for b in ends]
-    if min(first, *last) < 0 or not all(function_of(b) is function_of(loop) and within(b, loop) for b in ends):
+    if min(first, *last) < 0 or not all(
+        function_of(b) is function_of(loop) and within(b, loop) for b in ends
+    ):
         return []
     if any(isinstance(e, Around) and _crosses(e, here, first, max(last)) for e in edits):
         return []
@@ -77,14 +95,25 @@ def last_of_window(script: Script, step: Step) -> ast.expr | None:
     check_hooks(script)
     present = existing(script, step)
     outer = parent_of(present.test) if present is not None else None
-    if present is None or not isinstance(outer, ast.If) or outer.test is not present.test or not isinstance(step.loop, ast.For):
+    if (
+        present is None
+        or not isinstance(outer, ast.If)
+        or outer.test is not present.test
+        or not isinstance(step.loop, ast.For)
+    ):
         return None
     inside = {id(n) for statement in outer.body for n in ast.walk(statement)}
     mine = {id(t) for t in step.optimizers}
     needing = [s.node for s in script.methods("step") if any(id(o.this) in mine for o in s)]
-    needing += [u.node for o in script.optimizers if any(id(t) in mine for t in o.things) for u in o.updates]
+    needing += [
+        u.node for o in script.optimizers if any(id(t) in mine for t in o.things) for u in o.updates
+    ]
     needing += [u.node for u in step.updates]
-    needing += [s.node for sites in (step.clips, step.unscales, step.scaler_updates, step.grad_reads) for s in sites]
+    needing += [
+        s.node
+        for sites in (step.clips, step.unscales, step.scaler_updates, step.grad_reads)
+        for s in sites
+    ]
     set_here = {name for statement in step.loop.body for name in stored_in(statement)}
     for node in ast.walk(present.test):
         if isinstance(node, ast.Call) and ast.unparse(node.func) != "len":
@@ -92,10 +121,15 @@ def last_of_window(script: Script, step: Step) -> ast.expr | None:
         if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in set_here:
             return None
         if isinstance(node, ast.Attribute) and any(
-            isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load) for n in ast.walk(step.loop)
+            isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
+            for n in ast.walk(step.loop)
         ):
             return None
-    return present.test if all(id(n) in inside for n in needing) and parent_of(outer) is step.loop else None
+    return (
+        present.test
+        if all(id(n) in inside for n in needing) and parent_of(outer) is step.loop
+        else None
+    )
 
 
 def _is_ddp(thing: object) -> bool:
@@ -104,7 +138,14 @@ def _is_ddp(thing: object) -> bool:
 
 def _holder(here: list[ast.stmt], node: ast.AST) -> int:
     """The statement of a block in which a node stands; -1 where it is none of them."""
-    return next((n for outer in (node, *ancestors(node)) if isinstance(outer, ast.stmt) and (n := index(here, outer)) >= 0), -1)
+    return next(
+        (
+            n
+            for outer in (node, *ancestors(node))
+            if isinstance(outer, ast.stmt) and (n := index(here, outer)) >= 0
+        ),
+        -1,
+    )
 
 
 def _crosses(edit: Around, here: list[ast.stmt], first: int, last: int) -> bool:

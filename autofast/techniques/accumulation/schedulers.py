@@ -46,7 +46,11 @@ class Horizons:
 
     def build(self) -> list[Edit]:
         for event in self.iteration.of("schedule"):
-            schedulers = [s for s in self.script.schedulers if any(t is x for t in s.things for x in event.things)]
+            schedulers = [
+                s
+                for s in self.script.schedulers
+                if any(t is x for t in s.things for x in event.things)
+            ]
             if not schedulers:
                 raise Refusal(f"which scheduler is stepped on {at(event.node)} is not known")
             for scheduler in schedulers:
@@ -57,7 +61,9 @@ class Horizons:
         assert isinstance(event.node, ast.Call)
         if scheduler.name == "ReduceLROnPlateau":
             raise Refusal(f"ReduceLROnPlateau on {at(event.node)} has its patience in batches")
-        if other := next((t for t in scheduler.ticks if t.node is not event.node and t.unit == "epoch"), None):
+        if other := next(
+            (t for t in scheduler.ticks if t.node is not event.node and t.unit == "epoch"), None
+        ):
             raise Refusal(f"the scheduler is stepped after every batch and on {at(other.node)}")
         if event.node.args or event.node.keywords:
             return  # it is told where it is
@@ -79,7 +85,11 @@ class Horizons:
                 )
             self._functions(scheduler)
             return
-        given = [g for i, n in LENGTHS[scheduler.name] if (g := scheduler.args.given(i, n)) is not None and g.values != {Const(None)}]
+        given = [
+            g
+            for i, n in LENGTHS[scheduler.name]
+            if (g := scheduler.args.given(i, n)) is not None and g.values != {Const(None)}
+        ]
         if len(given) < NEEDED.get(scheduler.name, len(LENGTHS[scheduler.name])) and not self.keep:
             raise Refusal(f"{where} has a length of its own, in batches")
         for one in given:
@@ -88,9 +98,13 @@ class Horizons:
                 raise Refusal(f"a length of {where} does not stand in its call")
             found = self._length(expr, scheduler.node)
             if not found and not self.keep:
-                raise Refusal(f"`{ast.unparse(expr)}` of {where} is a number of batches: give it in updates, as a part of len(loader)")
+                raise Refusal(
+                    f"`{ast.unparse(expr)}` of {where} is a number of batches: give it in updates, as a part of len(loader)"
+                )
         for thing in scheduler.inner:
-            part = next((s for s in self.script.schedulers if any(t is thing for t in s.things)), None)
+            part = next(
+                (s for s in self.script.schedulers if any(t is thing for t in s.things)), None
+            )
             if part is None:
                 raise Refusal(f"of which schedulers {where} is made is not known")
             self._convert(part)
@@ -109,12 +123,17 @@ class Horizons:
             self._length(node, scheduler.node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found = self.script.values(node)
-            plain = found and all(isinstance(t, (Ref, Func, Cls, Module, Inst, Const, Arg)) or is_loader(t) for t in found)
+            plain = found and all(
+                isinstance(t, (Ref, Func, Cls, Module, Inst, Const, Arg)) or is_loader(t)
+                for t in found
+            )
             if not plain and isinstance(owner(node), (ast.Module, type(None))):
                 self._variable(node, scheduler.node)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             if any(isinstance(t, (Num, Unknown)) for t in self.script.values(node)):
-                raise Refusal(f"whether `{ast.unparse(node)}` on {at(node)} is a number of batches is not known")
+                raise Refusal(
+                    f"whether `{ast.unparse(node)}` on {at(node)} is a number of batches is not known"
+                )
 
     def _length(self, expr: ast.expr, call: ast.Call) -> bool:
         """Make every number of batches in a length one of updates; whether there is one."""
@@ -134,14 +153,18 @@ class Horizons:
             case ast.List() | ast.Tuple():
                 each = [self._length(e, call) for e in expr.elts]
                 if any(each) and not all(each):
-                    raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} is in part a number of batches")
+                    raise Refusal(
+                        f"`{ast.unparse(expr)}` on {at(expr)} is in part a number of batches"
+                    )
                 return any(each)
             case ast.Name():
                 return self._variable(expr, call)
         found = self.script.values(expr)
         if found and all(isinstance(t, (Const, Arg)) for t in found):
             return False
-        raise Refusal(f"whether `{ast.unparse(expr)}` on {at(expr)} is a number of batches is not known")
+        raise Refusal(
+            f"whether `{ast.unparse(expr)}` on {at(expr)} is a number of batches is not known"
+        )
 
     def _variable(self, expr: ast.Name, call: ast.Call) -> bool:
         found = self.script.values(expr)
@@ -149,8 +172,16 @@ class Horizons:
             return False
         variables = variables_of(expr)
         variable = variables.of(expr)
-        stores = [n for n in variables.stores(variable) if isinstance(n, ast.Name)] if variable is not None else []
-        if not stores and not found and (variable is None or isinstance(variable.scope, ast.Module)):
+        stores = (
+            [n for n in variables.stores(variable) if isinstance(n, ast.Name)]
+            if variable is not None
+            else []
+        )
+        if (
+            not stores
+            and not found
+            and (variable is None or isinstance(variable.scope, ast.Module))
+        ):
             return False  # a function, a class or a module
         statement = statement_of(stores[0]) if len(stores) == 1 else None
         if variable is None or not isinstance(statement, ast.Assign) or statement.targets != stores:
@@ -161,7 +192,9 @@ class Horizons:
         if len(self.edits) > before or any(e for e in self.edits):
             for node in variables.loads(variable):
                 if not self._in_scheduler(node):
-                    raise Refusal(f"`{expr.id}` is a number of batches for the scheduler, and for {at(node)} too")
+                    raise Refusal(
+                        f"`{expr.id}` is a number of batches for the scheduler, and for {at(node)} too"
+                    )
         return True
 
     def _in_scheduler(self, node: ast.AST) -> bool:
@@ -171,8 +204,16 @@ class Horizons:
             if any(here is s.node for s in self.script.schedulers):
                 return True
             here = parent_of(here)
-        if isinstance(here, ast.Assign) and len(here.targets) == 1 and isinstance(here.targets[0], ast.Name):
-            others = [n for n in mentions(function_of(here), here.targets[0].id) if isinstance(n.ctx, ast.Load)]
+        if (
+            isinstance(here, ast.Assign)
+            and len(here.targets) == 1
+            and isinstance(here.targets[0], ast.Name)
+        ):
+            others = [
+                n
+                for n in mentions(function_of(here), here.targets[0].id)
+                if isinstance(n.ctx, ast.Load)
+            ]
             return bool(others) and all(self._in_scheduler(n) for n in others)
         return False
 
@@ -185,4 +226,9 @@ class Horizons:
         if id(expr) in self._done:
             return
         self._done.add(id(expr))
-        self.edits.append(Wrap(expr, self.window.count(expr).replace("{", "{{").replace("}", "}}").replace(COUNT, "{}")))
+        self.edits.append(
+            Wrap(
+                expr,
+                self.window.count(expr).replace("{", "{{").replace("}", "}}").replace(COUNT, "{}"),
+            )
+        )

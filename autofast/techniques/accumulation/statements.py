@@ -48,13 +48,20 @@ def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: st
     }
     found = statement
     for outer in ancestors(statement):
-        if outer is loop or not isinstance(outer, (ast.For, ast.With, ast.If)) or nodes_of([outer]) & others or within(loop, outer):
+        if (
+            outer is loop
+            or not isinstance(outer, (ast.For, ast.With, ast.If))
+            or nodes_of([outer]) & others
+            or within(loop, outer)
+        ):
             break
         if isinstance(outer, ast.If) and outer.orelse:
             break
         if kind == "zero" and not all(nodes_of([s]) & mine for s in outer.body):
             break
-        if isinstance(outer, ast.If) and not all(s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body):
+        if isinstance(outer, ast.If) and not all(
+            s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body
+        ):
             break
         found = outer
     return found
@@ -73,7 +80,9 @@ def top_of(loop: ast.For, unit: Unit, iteration: Iteration) -> ast.stmt:
 def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
     """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
     units = list(units)
-    events = {id(e.node) for e in iteration.events} | {id(c.node) for e in iteration.events for c in e.calls}
+    events = {id(e.node) for e in iteration.events} | {
+        id(c.node) for e in iteration.events for c in e.calls
+    }
     while (more := next(_between(units, events), None)) is not None:
         units.append(more)
     return units
@@ -86,9 +95,19 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
         last = max(index(here, u.statement) for u in units)
         for statement in here[index(here, unit.statement) + 1 : max(last, 0)]:
             names = stored_in(statement)
-            if id(statement) in inside or not isinstance(statement, ast.Assign) or not names or nodes_of([statement]) & events:
+            if (
+                id(statement) in inside
+                or not isinstance(statement, ast.Assign)
+                or not names
+                or nodes_of([statement]) & events
+            ):
                 continue
-            loads = [n for name in names for n in mentions(function_of(statement), name) if isinstance(n.ctx, ast.Load)]
+            loads = [
+                n
+                for name in names
+                for n in mentions(function_of(statement), name)
+                if isinstance(n.ctx, ast.Load)
+            ]
             if loads and all(id(n) in inside for n in loads):
                 yield Unit(statement, unit.events)
 

@@ -94,9 +94,13 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     """The windows of a training loop; raises :class:`Refusal`."""
     loop = step.loop
     if not isinstance(loop, ast.For):
-        raise Refusal("it is no loop over the batches of a DataLoader, so that its last window is not known")
+        raise Refusal(
+            "it is no loop over the batches of a DataLoader, so that its last window is not known"
+        )
     loader, things = loader_of(script, step, loop)
-    flags = list(dict.fromkeys(f for jump in ends_of(script, loop) for f in _flags(script, jump, loop)))
+    flags = list(
+        dict.fromkeys(f for jump in ends_of(script, loop) for f in _flags(script, jump, loop))
+    )
     if loop.orelse:
         raise Refusal("the loop has an `else`")
     changed = {name for statement in loop.body for name in stored_in(statement)}
@@ -108,7 +112,9 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if flags:
         name = source.fresh(NAME.lower())
         made = (*made, Before(loop, f"{name} = 1 if {' or '.join(flags)} else {constant}"))
-    return Window(loop, loader, counter, start, made, steps, constant, name, source.fresh(SHARE), drop)
+    return Window(
+        loop, loader, counter, start, made, steps, constant, name, source.fresh(SHARE), drop
+    )
 
 
 def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
@@ -117,13 +123,24 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
         if outer is loop:
             break
         above = parent_of(outer)
-        if isinstance(above, ast.If) and any(s is outer for s in above.body) and isinstance(above.test, (ast.Name, ast.Attribute)):
+        if (
+            isinstance(above, ast.If)
+            and any(s is outer for s in above.body)
+            and isinstance(above.test, (ast.Name, ast.Attribute))
+        ):
             found = script.values(above.test)
-            if found and all(isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found):
-                if not any(isinstance(n, ast.Name) and n.id in stored_in(loop) for n in ast.walk(above.test)):
+            if found and all(
+                isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found
+            ):
+                if not any(
+                    isinstance(n, ast.Name) and n.id in stored_in(loop)
+                    for n in ast.walk(above.test)
+                ):
                     yield ast.unparse(above.test)
                     return
-    raise Refusal(f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost")
+    raise Refusal(
+        f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost"
+    )
 
 
 def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list[Thing]]:
@@ -135,10 +152,16 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
             break
         inner = inside_bar(found)
         if inner is None:
-            raise Refusal(f"the loop on {at(loop)} is not over a DataLoader, as far as can be seen: which batch is its last is not known")
+            raise Refusal(
+                f"the loop on {at(loop)} is not over a DataLoader, as far as can be seen: which batch is its last is not known"
+            )
         expr = inner
-    if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or function_of(expr) is not function_of(loop):
-        raise Refusal(f"the loader of the loop on {at(loop)} has no name there: put it into a variable first")
+    if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or function_of(
+        expr
+    ) is not function_of(loop):
+        raise Refusal(
+            f"the loader of the loop on {at(loop)} has no name there: put it into a variable first"
+        )
     for thing in found:
         loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
         if loader is None:
@@ -158,21 +181,34 @@ def _check_batches(loader: Loader) -> None:
     for place, name in ((3, "sampler"), (4, "batch_sampler")):
         for thing in loader.args.get(place, name):
             if isinstance(thing, Ext) and not thing.name.startswith("torch.utils.data."):
-                raise Refusal(f"{where} has a {name} of its own, and what its batches have of samples is not known")
-    if const(loader.args.get(1, "batch_size")) is None and loader.args.given(1, "batch_size") is not None:
+                raise Refusal(
+                    f"{where} has a {name} of its own, and what its batches have of samples is not known"
+                )
+    if (
+        const(loader.args.get(1, "batch_size")) is None
+        and loader.args.given(1, "batch_size") is not None
+    ):
         samplers = loader.args.get(3, "sampler")
-        if not samplers or not all(isinstance(t, Ext) and t.name == "torch.utils.data.BatchSampler" for t in samplers):
+        if not samplers or not all(
+            isinstance(t, Ext) and t.name == "torch.utils.data.BatchSampler" for t in samplers
+        ):
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 
 
-def _counter(script: Script, loop: ast.For, things: list[Thing], changed: set[str]) -> tuple[str, int, tuple[Edit, ...]]:
+def _counter(
+    script: Script, loop: ast.For, things: list[Thing], changed: set[str]
+) -> tuple[str, int, tuple[Edit, ...]]:
     reader = Counter(script, loop, things)
     if reader.name and reader.name not in changed and reader.start in (0, 1):
         return reader.name, reader.start, ()
     taken = source_of(loop).names
-    name = next((n for n in COUNTERS if n not in taken), "") or source_of(loop).fresh("batch_number")
+    name = next((n for n in COUNTERS if n not in taken), "") or source_of(loop).fresh(
+        "batch_number"
+    )
     other = variables_of(loop).find("enumerate", function_of(loop))
     if other is not None and binds(other.scope, other.name):
         raise Refusal("`enumerate` is something else here")
-    target = Wrap(loop.target, f"{name}, ({{}})" if isinstance(loop.target, ast.Tuple) else f"{name}, {{}}")
+    target = Wrap(
+        loop.target, f"{name}, ({{}})" if isinstance(loop.target, ast.Tuple) else f"{name}, {{}}"
+    )
     return name, 0, (target, Wrap(loop.iter, "enumerate({})"))

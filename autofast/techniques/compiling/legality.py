@@ -15,12 +15,27 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, line_of, parent_of, source_of
-from autofast.model.values import Arguments, Cls, Const, Ext, Inst, Num, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import (
+    Arguments,
+    Cls,
+    Const,
+    Ext,
+    Inst,
+    Num,
+    Seq,
+    Tensor,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.read.recover.build import unwrapped
 from autofast.write.requirements import at_least, rules_out
 
 SINCE = (2, 3)
-WRONG_NORM = (2, 10), (2, 14)  # pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the second
+WRONG_NORM = (
+    (2, 10),
+    (2, 14),
+)  # pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the second
 FRAMEWORKS = {
     "accelerate": "pass dynamo_backend= to Accelerator instead",
     "lightning": "Lightning has its own place for torch.compile",
@@ -30,7 +45,14 @@ FRAMEWORKS = {
     "deepspeed": "the DeepSpeed engine compiles",
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
-SPARSE = ("torch.sparse", "torch.spmm", "torch.hspmm", "torch_sparse.", ".to_sparse", "torch.sspaddmm")
+SPARSE = (
+    "torch.sparse",
+    "torch.spmm",
+    "torch.hspmm",
+    "torch_sparse.",
+    ".to_sparse",
+    "torch.sspaddmm",
+)
 COMPLEX = ("torch.fft.", "torch.stft", "torch.view_as_complex", "torch.complex", "torch.polar")
 GRAPHS = ("torch_geometric.", "dgl.", "torch_scatter.", "torch_cluster.")
 PACKED = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
@@ -47,15 +69,37 @@ FUNCTIONAL = ("torch.func.", "functorch.", "torch.autograd.functional.")
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
 RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
-PADS = frozenset({"pad_sequence", "pack_sequence", "pad_packed_sequence", "max", "nested_tensor", "nested_tensor_from_tensor_list"})
-NOISY = ("builtins.print", "builtins.open", "builtins.input", "logging.", "time.", "random.", "numpy.random.", "warnings.warn", "tqdm.")
+PADS = frozenset(
+    {
+        "pad_sequence",
+        "pack_sequence",
+        "pad_packed_sequence",
+        "max",
+        "nested_tensor",
+        "nested_tensor_from_tensor_list",
+    }
+)
+NOISY = (
+    "builtins.print",
+    "builtins.open",
+    "builtins.input",
+    "logging.",
+    "time.",
+    "random.",
+    "numpy.random.",
+    "warnings.warn",
+    "tqdm.",
+)
 COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 
 
 # ------------------------------------------------------------------------------------------------ the script as a whole
 def is_there(script: Script) -> ast.AST | None:
     """Where the script knows about torch.compile already, perhaps behind an option."""
-    return next((node for source in script.sources for node in ast.walk(source.tree) if _compiles(node)), None)
+    return next(
+        (node for source in script.sources for node in ast.walk(source.tree) if _compiles(node)),
+        None,
+    )
 
 
 class Compiled:
@@ -74,7 +118,11 @@ def _compiles(node: ast.AST) -> bool:
         )
     if isinstance(node, ast.keyword):
         return node.arg in ("torch_compile", "dynamo_backend")
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(COMPILES.match(node.value))
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and bool(COMPILES.match(node.value))
+    )
 
 
 def against_script(script: Script, leaves: str = "") -> str:
@@ -126,14 +174,28 @@ def _hooks(script: Script) -> str:
 
 def _scripted(script: Script) -> str:
     node = next((n for n in jit_uses(script) if not _class_of(n)), None)
-    return f"line {line_of(node)} of {source_of(node).rel} uses TorchScript" if node is not None else ""
+    return (
+        f"line {line_of(node)} of {source_of(node).rel} uses TorchScript"
+        if node is not None
+        else ""
+    )
 
 
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr == "jit" and ast.unparse(node) == "torch.jit":
-                if getattr(parent_of(node), "attr", "") not in ("is_scripting", "is_tracing", "ignore", "unused", "export"):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == "jit"
+                and ast.unparse(node) == "torch.jit"
+            ):
+                if getattr(parent_of(node), "attr", "") not in (
+                    "is_scripting",
+                    "is_tracing",
+                    "ignore",
+                    "unused",
+                    "export",
+                ):
                     yield node
 
 
@@ -146,7 +208,12 @@ def _shared(script: Script) -> str:
         return f"several processes train one model in shared memory (line {line_of(site.node)})"
     modules = {id(inner) for m in script.models for inner in unwrapped(m.thing)}
     for site in script.processes:
-        if any(modules & {id(t) for t in held(v)} for o in site if o.args is not None for v in o.args.all()):
+        if any(
+            modules & {id(t) for t in held(v)}
+            for o in site
+            if o.args is not None
+            for v in o.args.all()
+        ):
             return f"the model is given to another process or thread (line {line_of(site.node)}), and is compiled in none but its own"
     return ""
 
@@ -158,7 +225,9 @@ def _data(script: Script) -> str:
         return f"graphs of {kind.split('.')[0]} (line {line_of(site.node)}) have other sizes in each batch"
     for _, site in _kinds(script, PACKED):
         return f"packed sequences (line {line_of(site.node)}) have other sizes in each batch"
-    without_loader = () if any(step.loaders for step in script.steps) else ("torch.distributions.Categorical",)
+    without_loader = (
+        () if any(step.loaders for step in script.steps) else ("torch.distributions.Categorical",)
+    )
     for kind, site in _kinds(script, (*ENVIRONMENTS, *without_loader)):
         return f"it acts in an environment ({kind}, line {line_of(site.node)}): states one by one, and episodes of other lengths"
     for kind, site in _kinds(script, COMPLEX):
@@ -194,19 +263,47 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"what {model.name} is made of is not known: {model.unknown}"
     if why := _by_method(model):
         return why
-    if rnn := next((layer for layer in sorted(model.layers) if layer.startswith(RECURRENT) and not layer.endswith("Cell")), ""):
+    if rnn := next(
+        (
+            layer
+            for layer in sorted(model.layers)
+            if layer.startswith(RECURRENT) and not layer.endswith("Cell")
+        ),
+        "",
+    ):
         return f"torch leaves {rnn} out of what it compiles, so there is little to gain"
     if any(layer.rsplit(".", 1)[-1].startswith(DETECTION) for layer in model.layers):
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
-    if jit := next((n for n in jit_uses(script) if any(_class_of(n) is c for c in model.classes)), None):
+    if jit := next(
+        (n for n in jit_uses(script) if any(_class_of(n) is c for c in model.classes)), None
+    ):
         return f"line {line_of(jit)} of {source_of(jit).rel} uses TorchScript"
-    if isinstance(model.thing, Ext) and model.thing.name.startswith("torch.nn.") and not model.thing.name.startswith(MANY):
+    if (
+        isinstance(model.thing, Ext)
+        and model.thing.name.startswith("torch.nn.")
+        and not model.thing.name.startswith(MANY)
+    ):
         return f"it is a single {model.name}: there is nothing to fuse"
-    if any(isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While)) for f in model.thing.made):
+    if any(
+        isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
+        for f in model.thing.made
+    ):
         return "a new model is made in each turn of a loop, and each would be compiled again"
-    if "LayerNorm" in model.layers and at_least(script, WRONG_NORM[0]) and rules_out(script, WRONG_NORM[1]):
+    if (
+        "LayerNorm" in model.layers
+        and at_least(script, WRONG_NORM[0])
+        and rules_out(script, WRONG_NORM[1])
+    ):
         return "the project asks for torch 2.10 to 2.13, which may compute wrong gradients for LayerNorm (pytorch#193061)"
-    checks: tuple[Callable[[Script, Model, Code], str], ...] = (_inputs, _shapes, _state, own_state, _effects, _control, _foreign_code)
+    checks: tuple[Callable[[Script, Model, Code], str], ...] = (
+        _inputs,
+        _shapes,
+        _state,
+        own_state,
+        _effects,
+        _control,
+        _foreign_code,
+    )
     return next((why for check in checks if (why := check(script, model, code))), "")
 
 
@@ -216,29 +313,48 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
         for values in (g.values for g in given):
             if any(isinstance(t, Inst) and not is_module(t) for t in values):
                 return f"its input on line {line_of(site.node)} is no plain tensor"
-            if any(isinstance(t, Num) for t in values) and not any(isinstance(t, Tensor) for t in values):
+            if any(isinstance(t, Num) for t in values) and not any(
+                isinstance(t, Tensor) for t in values
+            ):
                 return f"line {line_of(site.node)} gives it a number: it is compiled again where that changes"
             if any(isinstance(t, Seq) and t.items is None and t.kind == "list" for t in values):
                 return f"line {line_of(site.node)} gives it a list, whose length may be another in each batch"
-        if not any(isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values):
-            why = next((t.why for g in given for t in g.values if isinstance(t, Unknown)), args.open or "no tensor is seen")
+        if not any(
+            isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values
+        ):
+            why = next(
+                (t.why for g in given for t in g.values if isinstance(t, Unknown)),
+                args.open or "no tensor is seen",
+            )
             return f"what it gets on line {line_of(site.node)} is not known: {why}"
     return ""
 
 
 def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
-    return ((site, o.args) for site in model.forwards for o in site if o.args is not None and o.grad in ("on", "maybe"))
+    return (
+        (site, o.args)
+        for site in model.forwards
+        for o in site
+        if o.args is not None and o.grad in ("on", "maybe")
+    )
 
 
 def _shapes(script: Script, model: Model, code: Code) -> str:
-    mine = [s for s in script.steps if any(inner is model.thing for t in s.models for inner in unwrapped(t))]
+    mine = [
+        s
+        for s in script.steps
+        if any(inner is model.thing for t in s.models for inner in unwrapped(t))
+    ]
     for loader in script.loaders:
         if any(t in step.loaders for step in mine for t in loader.things):
             if why := _pads(script, loader.args):
                 return f"{why} (line {line_of(loader.node)}): batches differ in size, and many sizes are compiled one by one or not at all"
     for site in script.calls("torch.nn.functional.interpolate"):
         for occurrence in site:
-            in_step = any(isinstance(f, LoopFrame) and any(f.node is s.loop for s in mine) for f in occurrence.stack)
+            in_step = any(
+                isinstance(f, LoopFrame) and any(f.node is s.loop for s in mine)
+                for f in occurrence.stack
+            )
             in_step &= _module_of(occurrence.stack) is None
             size = occurrence.args.get(1, "size") if occurrence.args is not None else frozenset()
             if in_step and size and const(size) is ...:
@@ -251,7 +367,11 @@ def _pads(script: Script, args: Arguments) -> str:
         return "a batch_sampler makes the batches"
     for thing in args.get(6, "collate_fn"):
         for call in (n for c in code_of(thing) if c.makes is None for n in ast.walk(c.function)):
-            name = getattr(call.func, "attr", getattr(call.func, "id", "")) if isinstance(call, ast.Call) else ""
+            name = (
+                getattr(call.func, "attr", getattr(call.func, "id", ""))
+                if isinstance(call, ast.Call)
+                else ""
+            )
             if name in PADS:
                 return f"collate_fn pads each batch to its longest item, by {name}()"
     return ""
@@ -262,7 +382,11 @@ def _by_method(model: Model) -> str:
     for occurrence in (o for site in model.forwards for o in site if o.grad in ("on", "maybe")):
         frame = _module_of(occurrence.stack)
         owner = frame.func.owner if frame is not None else None
-        if frame is not None and owner is not None and not (isinstance(model.thing, Inst) and owner in _lineage(model.thing.cls)):
+        if (
+            frame is not None
+            and owner is not None
+            and not (isinstance(model.thing, Inst) and owner in _lineage(model.thing.cls))
+        ):
             return f"line {line_of(frame.node)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
     return ""
 
@@ -275,7 +399,12 @@ def _module_of(stack: Stack) -> CallFrame | None:
     """The outermost method of a module among the frames, but for those that build it."""
     for frame in stack:
         owner = frame.func.owner if isinstance(frame, CallFrame) else None
-        if isinstance(frame, CallFrame) and owner is not None and is_module(Inst(owner, None)) and frame.func.name != "__init__":
+        if (
+            isinstance(frame, CallFrame)
+            and owner is not None
+            and is_module(Inst(owner, None))
+            and frame.func.name != "__init__"
+        ):
             return frame
     return None
 
@@ -284,11 +413,19 @@ def _state(script: Script, model: Model, code: Code) -> str:
     """Lists that live on the model: filled in every step, outside or inside of its forward pass."""
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "insert"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("append", "extend", "insert")
+            ):
                 kept = node.func.value
-                here = isinstance(kept, ast.Attribute) and any(t is model.thing for t in script.values(kept.value))
+                here = isinstance(kept, ast.Attribute) and any(
+                    t is model.thing for t in script.values(kept.value)
+                )
                 if (here and not _building(node) and not _is_layers(script, kept)) or (
-                    id(node) in code.all and isinstance(kept, ast.Attribute) and not _is_layers(script, kept)
+                    id(node) in code.all
+                    and isinstance(kept, ast.Attribute)
+                    and not _is_layers(script, kept)
                 ):
                     return f"line {node.lineno} of {source.rel} keeps values in a list of the model"
     return ""
@@ -297,7 +434,11 @@ def _state(script: Script, model: Model, code: Code) -> str:
 def _building(node: ast.AST) -> bool:
     while node is not None and not isinstance(node, (ast.FunctionDef, ast.Module)):
         node = parent_of(node)  # type: ignore[assignment]
-    return isinstance(node, ast.FunctionDef) and isinstance(parent_of(node), ast.ClassDef) and node.name != "forward"
+    return (
+        isinstance(node, ast.FunctionDef)
+        and isinstance(parent_of(node), ast.ClassDef)
+        and node.name != "forward"
+    )
 
 
 def _is_layers(script: Script, kept: ast.expr) -> bool:
@@ -355,7 +496,9 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
         for node in ast.walk(part):
             if isinstance(node, ast.Attribute) and node.attr == "apply":
                 for thing in script.values(node.value):
-                    if isinstance(thing, Cls) and any(n.startswith("torch.autograd.") for n in thing.external):
+                    if isinstance(thing, Cls) and any(
+                        n.startswith("torch.autograd.") for n in thing.external
+                    ):
                         return f"{thing.node.name} on line {line_of(node)} is an autograd Function, where the graph may break"
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
                 return f"line {line_of(node)} leaves the forward pass in the middle"
@@ -363,6 +506,10 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
         for site, _ in code.events(kind):
             return f"torch 2.13 may lose the gradient of diagonal_scatter (line {line_of(site.node)}, pytorch#182012)"
     for site, occurrence in code.events("call_unknown"):
-        if isinstance(occurrence.this, Unknown) and id(site.node) in code.all and not code.is_known(site):
+        if (
+            isinstance(occurrence.this, Unknown)
+            and id(site.node) in code.all
+            and not code.is_known(site)
+        ):
             return f"its forward pass calls something that is not known (line {line_of(site.node)}): {occurrence.this.why}"
     return ""

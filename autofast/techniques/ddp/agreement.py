@@ -22,10 +22,40 @@ from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.setup import Extent
 
-DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "secrets.", "uuid.")
-NO_DRAW = ("random.seed", "numpy.random.seed", "random.getstate", "random.setstate", "numpy.random.get_state", "numpy.random.set_state")
-OWN_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "random.SystemRandom", "torch.Generator")
-ORDERED = ("builtins.list", "builtins.enumerate", "builtins.tuple", "builtins.iter", "builtins.zip", "random.sample", "numpy.array")
+DRAWS = (
+    "random.",
+    "numpy.random.",
+    "torch.rand",
+    "torch.normal",
+    "torch.bernoulli",
+    "torch.multinomial",
+    "secrets.",
+    "uuid.",
+)
+NO_DRAW = (
+    "random.seed",
+    "numpy.random.seed",
+    "random.getstate",
+    "random.setstate",
+    "numpy.random.get_state",
+    "numpy.random.set_state",
+)
+OWN_GENERATORS = (
+    "numpy.random.default_rng",
+    "numpy.random.RandomState",
+    "random.Random",
+    "random.SystemRandom",
+    "torch.Generator",
+)
+ORDERED = (
+    "builtins.list",
+    "builtins.enumerate",
+    "builtins.tuple",
+    "builtins.iter",
+    "builtins.zip",
+    "random.sample",
+    "numpy.array",
+)
 
 
 def check(script: Script, extent: Extent, losses: Loss) -> None:
@@ -45,26 +75,38 @@ def _path(script: Script, step: Step, losses: Loss) -> None:
     """No condition in a training step depends on the samples that a process has."""
     frames: dict[int, BranchFrame] = {}
     sites = [*(b.site for b in step.backwards), *(u.site for u in step.updates), *step.forwards]
-    sites += [s for s in script.log.of("break", "continue") if any(f.node is step.loop for o in s for f in o.stack)]
+    sites += [
+        s
+        for s in script.log.of("break", "continue")
+        if any(f.node is step.loop for o in s for f in o.stack)
+    ]
     for site in sites:
         for occurrence in site:
             for around in occurrence.stack:
                 if isinstance(around, TryFrame) and (caught := _catches(around)) is not None:
-                    raise Refusal(f"an error that is caught on {at(caught)} in one process would let the others wait for ever")
+                    raise Refusal(
+                        f"an error that is caught on {at(caught)} in one process would let the others wait for ever"
+                    )
             for frame in _inside(occurrence.stack, step.loop):
                 if isinstance(frame, BranchFrame) and not frame.known:
                     frames[id(frame.node)] = frame
     for frame in frames.values():
         test = getattr(frame.node, "test", None)
         if isinstance(test, ast.expr) and (why := _of_a_share(script, test, losses, 0)):
-            raise Refusal(f"the condition on {at(test)} {why}: a process that goes another way than the others lets them wait for ever")
+            raise Refusal(
+                f"the condition on {at(test)} {why}: a process that goes another way than the others lets them wait for ever"
+            )
 
 
 def _catches(frame: TryFrame) -> ast.AST | None:
     """A handler that goes on after an error; one for Ctrl-C does not, which reaches all processes."""
-    handlers = frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
+    handlers = (
+        frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
+    )
     for handler in handlers:
-        if caught(handler) <= {"KeyboardInterrupt", "SystemExit"} or isinstance(handler.body[-1], ast.Raise):
+        if caught(handler) <= {"KeyboardInterrupt", "SystemExit"} or isinstance(
+            handler.body[-1], ast.Raise
+        ):
             continue
         return handler
     return None
@@ -95,7 +137,9 @@ def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str
         if isinstance(node, ast.Name) and depth < 3:
             for definition in script.analysis(Flow).reaching(node):
                 before = definition.node if definition.is_augmented else definition.value
-                if isinstance(before, ast.expr) and (why := _of_a_share(script, before, losses, depth + 1)):
+                if isinstance(before, ast.expr) and (
+                    why := _of_a_share(script, before, losses, depth + 1)
+                ):
                     return why
     return ""
 
@@ -103,7 +147,11 @@ def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str
 def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
     """All parts of an expression, but for loaders that are only asked for their number of batches."""
     yield expr
-    found = script.values(expr.args[0]) if isinstance(expr, ast.Call) and ast.unparse(expr.func) == "len" and expr.args else frozenset()
+    found = (
+        script.values(expr.args[0])
+        if isinstance(expr, ast.Call) and ast.unparse(expr.func) == "len" and expr.args
+        else frozenset()
+    )
     if not found or not all(is_loader(t) for t in found):
         for part in ast.iter_child_nodes(expr):
             yield from _walk(script, part)
@@ -124,9 +172,15 @@ def _is_asked(node: ast.AST) -> bool:
         "dataset",
     ):
         return True
-    if isinstance(parent, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops):
+    if isinstance(parent, ast.Compare) and all(
+        isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops
+    ):
         return True
-    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "hasattr", "callable")
+    return (
+        isinstance(parent, ast.Call)
+        and isinstance(parent.func, ast.Name)
+        and parent.func.id in ("isinstance", "hasattr", "callable")
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what is made before
@@ -136,12 +190,17 @@ def _orders(script: Script) -> None:
         for expr in _gone_over(site.node):
             sets = [t for t in script.values(expr) if isinstance(t, Seq) and _is_set(script, t)]
             if any(not _are_numbers(t) for t in sets) and not _is_sorted(script, site.node):
-                raise Refusal(f"the order of the set on {at(expr)} is another one in every process: sort it")
+                raise Refusal(
+                    f"the order of the set on {at(expr)} is another one in every process: sort it"
+                )
 
 
 def _is_set(script: Script, made: Seq) -> bool:
     if isinstance(made.node, ast.Call):
-        return any(isinstance(t, Ref) and t.name in ("builtins.set", "builtins.frozenset") for t in script.values(made.node.func))
+        return any(
+            isinstance(t, Ref) and t.name in ("builtins.set", "builtins.frozenset")
+            for t in script.values(made.node.func)
+        )
     return made.kind == "set" or isinstance(made.node, (ast.Set, ast.SetComp))
 
 
@@ -155,7 +214,9 @@ def _gone_over(node: ast.AST) -> list[ast.expr]:
 
 def _are_numbers(made: Seq) -> bool:
     found = made.any()
-    return bool(found) and all(isinstance(t, Const) and isinstance(t.value, (int, float)) for t in found)
+    return bool(found) and all(
+        isinstance(t, Const) and isinstance(t.value, (int, float)) for t in found
+    )
 
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:
@@ -163,13 +224,19 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.Call):
             names = {t.name for t in script.values(outer.func) if isinstance(t, Ref)}
-            if names & {f"builtins.{n}" for n in ("sorted", "len", "sum", "max", "min", "set", "any", "all", "frozenset")}:
+            if names & {
+                f"builtins.{n}"
+                for n in ("sorted", "len", "sum", "max", "min", "set", "any", "all", "frozenset")
+            }:
                 return True
         if isinstance(outer, ast.SetComp):
             return True
         if isinstance(outer, ast.stmt):
             targets = outer.targets if isinstance(outer, ast.Assign) else []
-            return any(isinstance(t, ast.Name) and _is_sorted_later(script.analysis(Flow), t) for t in targets)
+            return any(
+                isinstance(t, ast.Name) and _is_sorted_later(script.analysis(Flow), t)
+                for t in targets
+            )
     return False
 
 
@@ -177,7 +244,11 @@ def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
     """``words = list(set(text)); words.sort()``"""
     for use in flow.definitions(target).uses(Definition(target.id, target)):
         method = parent_of(use)
-        called = isinstance(method, ast.Attribute) and method.attr == "sort" and isinstance(parent_of(method), ast.Call)
+        called = (
+            isinstance(method, ast.Attribute)
+            and method.attr == "sort"
+            and isinstance(parent_of(method), ast.Call)
+        )
         if called and flow.graph(target).postdominates(use, target):
             return True
     return False
@@ -186,15 +257,34 @@ def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
 def _draws_before(script: Script, extent: Extent) -> None:
     """Before the group is made, nothing is drawn that is not seeded; and no generator of its own goes without a seed."""
     seeded: set[str] = set()
-    for (kind, _), site in sorted(script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)):
+    for (kind, _), site in sorted(
+        script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)
+    ):
         for occurrence in site:
-            if kind in ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"):
+            if kind in (
+                "random.seed",
+                "numpy.random.seed",
+                "torch.manual_seed",
+                "torch.random.manual_seed",
+            ):
                 seeded.add(kind.split(".")[0])
-            if kind in OWN_GENERATORS and not _given(occurrence) and not _seeded_later(script, site.node):
-                raise Refusal(f"{kind} on {at(site.node)} has no seed: every process would draw other numbers for what must be the same")
-            if kind.startswith(DRAWS) and not kind.startswith((*NO_DRAW, *OWN_GENERATORS)) and kind.split(".")[0] not in seeded:
+            if (
+                kind in OWN_GENERATORS
+                and not _given(occurrence)
+                and not _seeded_later(script, site.node)
+            ):
+                raise Refusal(
+                    f"{kind} on {at(site.node)} has no seed: every process would draw other numbers for what must be the same"
+                )
+            if (
+                kind.startswith(DRAWS)
+                and not kind.startswith((*NO_DRAW, *OWN_GENERATORS))
+                and kind.split(".")[0] not in seeded
+            ):
                 if extent.statement(occurrence.stack, site.node) is None:
-                    raise Refusal(f"{kind} on {at(site.node)} draws before the training starts, without a seed: seed it first")
+                    raise Refusal(
+                        f"{kind} on {at(site.node)} draws before the training starts, without a seed: seed it first"
+                    )
 
 
 def _given(occurrence: Occurrence) -> bool:
@@ -203,7 +293,11 @@ def _given(occurrence: Occurrence) -> bool:
 
 def _seeded_later(script: Script, node: ast.AST) -> bool:
     """``torch.Generator().manual_seed(0)``, or in a later statement."""
-    return any(isinstance(o.this, Ext) and o.this.node is node for site in script.methods("manual_seed") for o in site)
+    return any(
+        isinstance(o.this, Ext) and o.this.node is node
+        for site in script.methods("manual_seed")
+        for o in site
+    )
 
 
 # ------------------------------------------------------------------------------------------------ parameters and state
@@ -214,15 +308,20 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
     loops = {id(s.loop) for s in script.steps}
     for occurrence in occurrences:
         this = occurrence.this
-        if not (isinstance(this, Tensor) and this.param) or not any(id(f.node) in loops for f in occurrence.stack):
+        if not (isinstance(this, Tensor) and this.param) or not any(
+            id(f.node) in loops for f in occurrence.stack
+        ):
             continue
         drawn = (draws(node.func.attr) and is_in_place(node.func.attr)) or any(
-            isinstance(n, ast.Call) and any(isinstance(t, Ref) and t.name.startswith(DRAWS) for t in script.values(n.func))
+            isinstance(n, ast.Call)
+            and any(isinstance(t, Ref) and t.name.startswith(DRAWS) for t in script.values(n.func))
             for a in node.args
             for n in ast.walk(a)
         )
         if drawn:
-            raise Refusal(f"parameters get random numbers on {at(node)}: in every process others, so that the models drift apart")
+            raise Refusal(
+                f"parameters get random numbers on {at(node)}: in every process others, so that the models drift apart"
+            )
 
 
 def _kept(script: Script, thing: Thing, seen: set[int]) -> None:
@@ -252,11 +351,15 @@ def _stores(script: Script, function: ast.AST) -> None:
         return
     this = spec.args[0].arg
     loaded = {
-        n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and _is_this(n.value, this)
+        n.attr
+        for n in ast.walk(function)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and _is_this(n.value, this)
     }
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and _is_this(node.value, this):
-            stored = isinstance(node.ctx, ast.Store) and (node.attr in loaded or isinstance(parent_of(node), ast.AugAssign))
+            stored = isinstance(node.ctx, ast.Store) and (
+                node.attr in loaded or isinstance(parent_of(node), ast.AugAssign)
+            )
             if (stored or _in_place(node)) and not _is_plain(script, node):
                 raise Refusal(
                     f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}): each process would keep that of its part"
@@ -270,7 +373,11 @@ def _is_this(expr: ast.expr, this: str) -> bool:
 def _in_place(node: ast.Attribute) -> bool:
     """``self.seen.add_(...)``, ``self.seen[i] = ...``"""
     method = parent_of(node)
-    if isinstance(method, ast.Attribute) and is_in_place(method.attr, flags=True) and isinstance(parent_of(method), ast.Call):
+    if (
+        isinstance(method, ast.Attribute)
+        and is_in_place(method.attr, flags=True)
+        and isinstance(parent_of(method), ast.Call)
+    ):
         return True
     return isinstance(method, ast.Subscript) and isinstance(method.ctx, ast.Store)
 
@@ -280,4 +387,6 @@ def _is_plain(script: Script, node: ast.Attribute) -> bool:
     statement = next((a for a in ancestors(node) if isinstance(a, ast.stmt)), None)
     value = getattr(statement, "value", None)
     found = script.values(value) if isinstance(value, ast.expr) else frozenset()
-    return bool(found) and all(isinstance(t, Const) or isinstance(t, Num) and t.synced is None for t in found)
+    return bool(found) and all(
+        isinstance(t, Const) or isinstance(t, Num) and t.synced is None for t in found
+    )

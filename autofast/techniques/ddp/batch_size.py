@@ -16,11 +16,49 @@ from autofast.rule import Refusal, at
 from autofast.techniques.ddp.data import size_of
 
 NUMBERS = frozenset(
-    f"builtins.{n}" for n in ("print", "int", "float", "str", "len", "min", "max", "round", "format", "abs", "repr", "isinstance")
+    f"builtins.{n}"
+    for n in (
+        "print",
+        "int",
+        "float",
+        "str",
+        "len",
+        "min",
+        "max",
+        "round",
+        "format",
+        "abs",
+        "repr",
+        "isinstance",
+    )
 )
-SHOWS = ("math.", "logging.", "tqdm.", "wandb.", "torch.optim.", "argparse.", "time.", "datetime.", "rich.", "os.path.")
+SHOWS = (
+    "math.",
+    "logging.",
+    "tqdm.",
+    "wandb.",
+    "torch.optim.",
+    "argparse.",
+    "time.",
+    "datetime.",
+    "rich.",
+    "os.path.",
+)
 SAYS = frozenset(
-    {"format", "join", "append", "info", "debug", "warning", "add_scalar", "add_argument", "update", "write", "log", "set_postfix"}
+    {
+        "format",
+        "join",
+        "append",
+        "info",
+        "debug",
+        "warning",
+        "add_scalar",
+        "add_argument",
+        "update",
+        "write",
+        "log",
+        "set_postfix",
+    }
 )
 MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
 
@@ -38,7 +76,10 @@ def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
     size = size_of(script, loader)
     if size is None:
         return
-    written = [*([size.expr] if size.expr is not None else []), *(e.expr for _, e in size.via if e.expr is not None)]
+    written = [
+        *([size.expr] if size.expr is not None else []),
+        *(e.expr for _, e in size.via if e.expr is not None),
+    ]
     known = Known(passes, frozenset(id(n) for w in written for n in ast.walk(w)))
     for expr in written:
         for use in _uses(script, expr):
@@ -51,8 +92,17 @@ def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
         if isinstance(part, ast.Attribute):
             for source in script.sources:
                 for node in ast.walk(source.tree):
-                    if isinstance(node, ast.Attribute) and node.attr == part.attr and isinstance(node.ctx, ast.Load) and node is not part:
-                        if script.reached(node) and not _in_loader(script, node) and not isinstance(parent_of(node), ast.Attribute):
+                    if (
+                        isinstance(node, ast.Attribute)
+                        and node.attr == part.attr
+                        and isinstance(node.ctx, ast.Load)
+                        and node is not part
+                    ):
+                        if (
+                            script.reached(node)
+                            and not _in_loader(script, node)
+                            and not isinstance(parent_of(node), ast.Attribute)
+                        ):
                             yield node
         elif isinstance(part, ast.Name) and not isinstance(parent_of(part), ast.Attribute):
             yield from _of_name(script, part)
@@ -74,7 +124,11 @@ def _of_name(script: Script, name: ast.Name) -> Iterator[ast.expr]:
 def _loads(script: Script, name: ast.Name) -> list[ast.Name]:
     """Where the script reads the variable that a name is, but to make a loader."""
     found = mentions(scope_of(name), name.id)
-    return [n for n in found if isinstance(n.ctx, ast.Load) and script.reached(n) and not _in_loader(script, n)]
+    return [
+        n
+        for n in found
+        if isinstance(n.ctx, ast.Load) and script.reached(n) and not _in_loader(script, n)
+    ]
 
 
 def _in_loader(script: Script, node: ast.AST) -> bool:
@@ -94,14 +148,16 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
     for outer in ancestors(use):
         if isinstance(outer, ast.Compare):
             if any(_of_batch(script, e) for e in (outer.left, *outer.comparators) if e is not here):
-                raise Refusal(f"`{ast.unparse(outer)}` on {at(outer)} compares a batch with the batch size: each process has a part of it")
+                raise Refusal(
+                    f"`{ast.unparse(outer)}` on {at(outer)} compares a batch with the batch size: each process has a part of it"
+                )
             return
         if isinstance(outer, ast.Call):
             if here is outer.func:
                 return
-            if all(isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)) and isinstance(
-                parent_of(outer), ast.Call
-            ):
+            if all(
+                isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)
+            ) and isinstance(parent_of(outer), ast.Call):
                 here = outer
                 continue
             _in_call(script, use, outer, known, depth)
@@ -154,15 +210,23 @@ def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth:
         )
 
 
-def _in_function(script: Script, use: ast.expr, call: ast.Call, callee: Callee, known: Known, depth: int) -> None:
+def _in_function(
+    script: Script, use: ast.expr, call: ast.Call, callee: Callee, known: Known, depth: int
+) -> None:
     calls, node = script.analysis(CallGraph), callee.function
     given = {p.arg: calls.argument(call, callee, p.arg) for p in parameters(node)}
-    mine = [name for name, e in given.items() if e is not None and any(x is use for x in ast.walk(e))]
+    mine = [
+        name for name, e in given.items() if e is not None and any(x is use for x in ast.walk(e))
+    ]
     if not mine:
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     for name in mine:
         for inner in mentions(node, name):
-            if isinstance(inner.ctx, ast.Load) and script.reached(inner) and not _in_loader(script, inner):
+            if (
+                isinstance(inner.ctx, ast.Load)
+                and script.reached(inner)
+                and not _in_loader(script, inner)
+            ):
                 _check(script, inner, known, depth + 1)
 
 
@@ -174,16 +238,31 @@ def _evaluates(script: Script, call: ast.Call) -> bool:
 
 def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     """A tensor of its own that only goes into calls of models that no backward reaches: a fixed noise, to look at results."""
-    if not any(isinstance(t, Ref) and t.name.startswith("torch.") and t.name.rsplit(".", 1)[-1] in MAKES for t in script.values(call.func)):
+    if not any(
+        isinstance(t, Ref) and t.name.startswith("torch.") and t.name.rsplit(".", 1)[-1] in MAKES
+        for t in script.values(call.func)
+    ):
         return False
     statement = statement_of(call)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
+    if (
+        not isinstance(statement, ast.Assign)
+        or len(statement.targets) != 1
+        or not isinstance(statement.targets[0], ast.Name)
+    ):
         return False
     target = statement.targets[0]
-    loads = [n for n in mentions(scope_of(target), target.id) if isinstance(n.ctx, ast.Load) and script.reached(n)]
+    loads = [
+        n
+        for n in mentions(scope_of(target), target.id)
+        if isinstance(n.ctx, ast.Load) and script.reached(n)
+    ]
     return all(_shown_only(script, n, known) for n in loads)
 
 
 def _shown_only(script: Script, node: ast.AST, known: Known) -> bool:
     call = parent_of(node)
-    return isinstance(call, ast.Call) and id(call) not in known.passes and any(is_module(t) for t in script.values(call.func))
+    return (
+        isinstance(call, ast.Call)
+        and id(call) not in known.passes
+        and any(is_module(t) for t in script.values(call.func))
+    )

@@ -42,7 +42,9 @@ def loaders_of(script: Script) -> list[Loader]:
         for thing in step.loaders:
             loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
             if loader is None:
-                raise Refusal(f"where the batches of the loop on {at(step.loop)} come from is not known")
+                raise Refusal(
+                    f"where the batches of the loop on {at(step.loop)} come from is not known"
+                )
             found[id(loader.node)] = loader
     for loader in found.values():
         _check_loader(script, loader)
@@ -62,7 +64,8 @@ def _check_step(step: Step) -> None:
 
 def _zipped(step: Step) -> bool:
     return isinstance(step.loop, ast.For) and any(
-        isinstance(n, ast.Name) and n.id in ("zip", "cycle", "chain") for n in ast.walk(step.loop.iter)
+        isinstance(n, ast.Name) and n.id in ("zip", "cycle", "chain")
+        for n in ast.walk(step.loop.iter)
     )
 
 
@@ -82,26 +85,55 @@ def whole_batches(script: Script, loader: Loader) -> Whole | None:
     if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
         return None
     made = next(iter(sampler.values))
-    if not isinstance(made, Ext) or made.name != "torch.utils.data.BatchSampler" or made.node is not sampler.expr:
+    if (
+        not isinstance(made, Ext)
+        or made.name != "torch.utils.data.BatchSampler"
+        or made.node is not sampler.expr
+    ):
         return None
-    inner, size, drop = (made.args.given(n, name) for n, name in enumerate(("sampler", "batch_size", "drop_last")))
-    if inner is None or size is None or size.expr is None or not isinstance(inner.expr, ast.Call) or len(inner.values) != 1:
+    inner, size, drop = (
+        made.args.given(n, name) for n, name in enumerate(("sampler", "batch_size", "drop_last"))
+    )
+    if (
+        inner is None
+        or size is None
+        or size.expr is None
+        or not isinstance(inner.expr, ast.Call)
+        or len(inner.values) != 1
+    ):
         return None
     order = next(iter(inner.values))
     plain = (
-        isinstance(order, Ext) and not set(order.args.named) - {"data_source"} and len(order.args.positional) <= 1 and not order.args.open
+        isinstance(order, Ext)
+        and not set(order.args.named) - {"data_source"}
+        and len(order.args.positional) <= 1
+        and not order.args.open
     )
-    if not plain or not isinstance(order, Ext) or order.name not in PLAIN_ORDERS or order.args.get(0, "data_source") != dataset.values:
+    if (
+        not plain
+        or not isinstance(order, Ext)
+        or order.name not in PLAIN_ORDERS
+        or order.args.get(0, "data_source") != dataset.values
+    ):
         return None
     if dataset.expr is None or not _plain(dataset.expr):
         return None
-    return Whole(inner.expr, order.name == PLAIN_ORDERS[0], size.expr, drop.expr if drop is not None else None)
+    return Whole(
+        inner.expr,
+        order.name == PLAIN_ORDERS[0],
+        size.expr,
+        drop.expr if drop is not None else None,
+    )
 
 
 def size_of(script: Script, loader: Loader) -> Given | None:
     """The argument that is the size of a batch."""
     whole = whole_batches(script, loader)
-    return given(loader, "batch_size") if whole is None else Given(script.values(whole.size), whole.size)
+    return (
+        given(loader, "batch_size")
+        if whole is None
+        else Given(script.values(whole.size), whole.size)
+    )
 
 
 def _check_loader(script: Script, loader: Loader) -> None:
@@ -111,15 +143,21 @@ def _check_loader(script: Script, loader: Loader) -> None:
     if managed(script, loader):
         raise Refusal("a framework gets the loader and shares its batches out itself")
     if loader.args.open:
-        raise Refusal(f"the arguments of the loader on {where} are not all known: {loader.args.open}")
+        raise Refusal(
+            f"the arguments of the loader on {where} are not all known: {loader.args.open}"
+        )
     if loader.loop is not None:
-        raise Refusal(f"the loader on {where} is made anew in a loop (line {getattr(loader.loop, 'lineno', 0)})")
+        raise Refusal(
+            f"the loader on {where} is made anew in a loop (line {getattr(loader.loop, 'lineno', 0)})"
+        )
     for name in ("sampler", "batch_sampler"):
         value = given(loader, name)
         if whole_batches(script, loader) is not None:
             break
         if value is not None and value.values != frozenset({Const(None)}):
-            kind = next((t.name.rsplit(".", 1)[-1] for t in value.values if isinstance(t, Ext)), "its own")
+            kind = next(
+                (t.name.rsplit(".", 1)[-1] for t in value.values if isinstance(t, Ext)), "its own"
+            )
             raise Refusal(
                 f"the loader on {where} has a {name.replace('_', ' ')} ({kind}): which samples it draws would change if each process got a part"
             )
@@ -129,7 +167,9 @@ def _check_loader(script: Script, loader: Loader) -> None:
             raise Refusal(f"the loader on {where} has a generator of its own for the order")
     collate = given(loader, "collate_fn")
     if collate is not None and collate.values != frozenset({Const(None)}):
-        raise Refusal(f"the loader on {where} has a collate_fn: batches of different shapes would weigh otherwise in each process")
+        raise Refusal(
+            f"the loader on {where} has a collate_fn: batches of different shapes would weigh otherwise in each process"
+        )
     size = size_of(script, loader)
     if size is None or const(size.values) in (1, None):
         raise Refusal(
@@ -139,15 +179,21 @@ def _check_loader(script: Script, loader: Loader) -> None:
         raise Refusal(f"the dataset of the loader on {where} is not known")
     for dataset in loader.datasets:
         if dataset.iterable:
-            raise Refusal(f"{dataset.name} is an IterableDataset: every process would get all of it, unless it shares itself out by rank")
+            raise Refusal(
+                f"{dataset.name} is an IterableDataset: every process would get all of it, unless it shares itself out by rank"
+            )
         if dataset.unknown or dataset.kind == "unknown":
-            raise Refusal(f"what the dataset of the loader on {where} is is not known: {dataset.unknown or dataset.name}")
+            raise Refusal(
+                f"what the dataset of the loader on {where} is is not known: {dataset.unknown or dataset.name}"
+            )
 
 
 def _check_uses(script: Script, loader: Loader) -> None:
     for use in loader.uses:
         if use.is_next:
-            raise Refusal(f"single batches are taken from the loader on {at(use.node)}: go through it in a `for` loop")
+            raise Refusal(
+                f"single batches are taken from the loader on {at(use.node)}: go through it in a `for` loop"
+            )
         if not use.trains:
             raise Refusal(
                 f"the loader on {at(loader.node)} is also gone through without training on {at(use.node)}: make a second one for that"
@@ -160,7 +206,9 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 and not is_share(function_of(node))  # a quotient of numbers that are shares all
                 and any(t is x for t in script.values(node.value) for x in loader.things)
             ):
-                raise Refusal(f"`{ast.unparse(node)}` on {at(node)} would mean the share of one process")
+                raise Refusal(
+                    f"`{ast.unparse(node)}` on {at(node)} would mean the share of one process"
+                )
 
 
 # ------------------------------------------------------------------------------------------------ the loader
@@ -168,13 +216,17 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Gives each process its share of what ``loader`` gives."""
     if (whole := whole_batches(script, loader)) is not None:
         return _of_whole_batches(ranks, loader, whole)
-    wanted = {name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")}
+    wanted = {
+        name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")
+    }
     through = [g for g in wanted.values() if g is not None and g.via]
     if through:
         return _through_dict(script, ranks, loader, wanted)
     for name, value in wanted.items():
         if value is not None and (spelled(loader.node, value) is None or not value.sure):
-            raise Refusal(f"`{name}` of the loader on {at(loader.node)} is given in a way that cannot be changed")
+            raise Refusal(
+                f"`{name}` of the loader on {at(loader.node)} is given in a way that cannot be changed"
+            )
     return _at_call(script, ranks, loader, wanted)
 
 
@@ -182,9 +234,13 @@ def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
     dataset = given(loader, "dataset")
     assert dataset is not None and dataset.expr is not None
     arguments = [_plain(dataset.expr), *([] if whole.random else ["shuffle=False"])]
-    if whole.drop is not None and not (isinstance(whole.drop, ast.Constant) and whole.drop.value is False):
+    if whole.drop is not None and not (
+        isinstance(whole.drop, ast.Constant) and whole.drop.value is False
+    ):
         arguments.append(f"drop_last={ast.unparse(whole.drop)}")
-    made = f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})".replace("{", "{{").replace("}", "}}")
+    made = f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})".replace(
+        "{", "{{"
+    ).replace("}", "}}")
     shared = f"{made} if {ranks.several(loader.node)} else {{}}"
     return [Wrap(whole.inner, shared), Wrap(whole.size, f"{{}} // {ranks.world(loader.node)}")]
 
@@ -194,14 +250,18 @@ def _expr(wanted: dict[str, Given | None], name: str) -> ast.expr | None:
     return value.expr if value is not None else None
 
 
-def _at_call(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]) -> list[Edit]:
+def _at_call(
+    script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
+) -> list[Edit]:
     call, statement = loader.node, statement_of(loader.node)
     if any(
         isinstance(a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp))
         and not isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))
         for a in _inside(call, statement)
     ):
-        raise Refusal(f"the loader on {at(call)} is made inside an expression: make it in a statement of its own")
+        raise Refusal(
+            f"the loader on {at(call)} is made inside an expression: make it in a statement of its own"
+        )
     dataset, size, shuffle = (_expr(wanted, name) for name in ("dataset", "batch_size", "shuffle"))
     assert dataset is not None and size is not None
     world = ranks.world(call)
@@ -216,7 +276,11 @@ def _at_call(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Giv
     sampler = ranks.fresh(_sampler_name(loader))
     made, order = _sampler(ranks, loader, name.replace("{", "{{").replace("}", "}}"), wanted)
     lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
-    edits += [Before(statement, "\n".join(lines), holes), Keyword(call, "sampler", sampler), Wrap(size, f"{{}} // {world}")]
+    edits += [
+        Before(statement, "\n".join(lines), holes),
+        Keyword(call, "sampler", sampler),
+        Wrap(size, f"{{}} // {world}"),
+    ]
     return [*edits, *_not_shuffled(shuffle, order, sampler)]
 
 
@@ -241,7 +305,11 @@ def _plain(expr: ast.expr) -> str:
     root = expr
     while isinstance(root, ast.Attribute):
         root = root.value
-    if isinstance(root, ast.Subscript) and isinstance(root.slice, ast.Constant) and isinstance(root.value, ast.Name):
+    if (
+        isinstance(root, ast.Subscript)
+        and isinstance(root.slice, ast.Constant)
+        and isinstance(root.value, ast.Name)
+    ):
         return ast.unparse(expr) if root is expr else ""
     return ast.unparse(expr) if isinstance(root, ast.Name) else ""
 
@@ -254,7 +322,13 @@ def _sampler_name(loader: Loader) -> str:
     """``train_sampler`` for ``train_loader``."""
     parent = parent_of(loader.node)
     target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-    name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+    name = (
+        target.id
+        if isinstance(target, ast.Name)
+        else target.attr
+        if isinstance(target, ast.Attribute)
+        else ""
+    )
     for ending in ("_dataloader", "_loader", "_dl", "dataloader", "loader"):
         if name.endswith(ending) and name != ending:
             return f"{name[: -len(ending)].rstrip('_')}_sampler"
@@ -262,7 +336,11 @@ def _sampler_name(loader: Loader) -> str:
 
 
 def _sampler(
-    ranks: Ranks, loader: Loader, dataset: str, wanted: dict[str, Given | None], dropped: str | None = None
+    ranks: Ranks,
+    loader: Loader,
+    dataset: str,
+    wanted: dict[str, Given | None],
+    dropped: str | None = None,
 ) -> tuple[str, bool | None]:
     """The code of the sampler, and whether the order is random: None where that depends on the run."""
     cls = ranks.imported(*SAMPLER, loader.node)
@@ -275,18 +353,24 @@ def _sampler(
     if dropped is not None:
         given.append(f"drop_last={dropped}")
     elif drop is not None and const(drop.values) is not False:
-        given.append("drop_last=True" if const(drop.values) is True else f"drop_last={_text(drop, loader)}")
+        given.append(
+            "drop_last=True" if const(drop.values) is True else f"drop_last={_text(drop, loader)}"
+        )
     return f"{cls}({', '.join(given)})", order
 
 
 def _text(value: Given | None, loader: Loader) -> str:
     assert value is not None and value.expr is not None
     if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await)) for n in ast.walk(value.expr)):
-        raise Refusal(f"`{ast.unparse(value.expr)}` on {at(value.expr)} cannot be written twice: put it into a variable")
+        raise Refusal(
+            f"`{ast.unparse(value.expr)}` on {at(value.expr)} cannot be written twice: put it into a variable"
+        )
     return ast.unparse(value.expr).replace("{", "{{").replace("}", "}}")
 
 
-def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]) -> list[Edit]:
+def _through_dict(
+    script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
+) -> list[Edit]:
     """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before, in a copy where others use it, too."""
     call, where = loader.node, at(loader.node)
     spread = [k.value for k in call.keywords if k.arg is None]
@@ -294,13 +378,17 @@ def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str
         raise Refusal(f"the loader on {where} gets its arguments through more than one variable")
     if len(loader.things) != 1 or loop_of(call) is not None:
         raise Refusal(f"the loader on {where} is made several times: give it arguments of its own")
-    dataset, size, shuffle, drop = (wanted[n] for n in ("dataset", "batch_size", "shuffle", "drop_last"))
+    dataset, size, shuffle, drop = (
+        wanted[n] for n in ("dataset", "batch_size", "shuffle", "drop_last")
+    )
     assert dataset is not None and size is not None
     if dataset.via or dataset.expr is None or not _plain(dataset.expr):
         raise Refusal(f"the dataset of the loader on {where} is not in a variable: put it into one")
     table, edits = spread[0].id, list[Edit]()
     lines: list[str] = []
-    if not is_local(spread[0]) or table in script.analysis(Flow).definitions(call).live_after(statement_of(call)):
+    if not is_local(spread[0]) or table in script.analysis(Flow).definitions(call).live_after(
+        statement_of(call)
+    ):
         original, table = table, ranks.fresh(_sampler_name(loader).replace("sampler", "args"))
         lines.append(f"{table} = dict({original})")
         edits.append(Rewrite(spread[0], table))
@@ -317,23 +405,37 @@ def _through_dict(script: Script, ranks: Ranks, loader: Loader, wanted: dict[str
         dropped = f'{table}["drop_last"]' if drop.sure else f'{table}.get("drop_last", False)'
     if shuffle is not None and shuffle.via:
         order = f'{table}["shuffle"]' if shuffle.sure else f'{table}.get("shuffle", False)'
-        given = [_plain(dataset.expr), f"shuffle={order}", *([f"drop_last={dropped}"] if dropped else [])]
+        given = [
+            _plain(dataset.expr),
+            f"shuffle={order}",
+            *([f"drop_last={dropped}"] if dropped else []),
+        ]
         share.append(f'{table}["sampler"] = {ranks.imported(*SAMPLER, call)}({", ".join(given)})')
         share.append(f'{table}["shuffle"] = False')
     else:
         sampler = ranks.fresh(_sampler_name(loader))
-        made, random = _sampler(ranks, loader, _plain(dataset.expr), {**wanted, "drop_last": None}, dropped)
+        made, random = _sampler(
+            ranks, loader, _plain(dataset.expr), {**wanted, "drop_last": None}, dropped
+        )
         lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
-        edits += [Keyword(call, "sampler", sampler), *_not_shuffled(_expr(wanted, "shuffle"), random, sampler)]
+        edits += [
+            Keyword(call, "sampler", sampler),
+            *_not_shuffled(_expr(wanted, "shuffle"), random, sampler),
+        ]
     if share:
         lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
-    return [Before(statement_of(call), "\n".join(lines).replace("{", "{{").replace("}", "}}")), *edits]
+    return [
+        Before(statement_of(call), "\n".join(lines).replace("{", "{{").replace("}", "}}")),
+        *edits,
+    ]
 
 
 def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
     expr = spelled(call, value)
     if expr is None or not value.sure:
-        raise Refusal(f"`{name}` of the loader on {at(call)} is given in a way that cannot be changed")
+        raise Refusal(
+            f"`{name}` of the loader on {at(call)} is given in a way that cannot be changed"
+        )
     return expr
 
 
@@ -348,19 +450,30 @@ def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
 def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Another order in every epoch: DistributedSampler draws it from a seed and the epoch."""
     shuffle, whole = given(loader, "shuffle"), whole_batches(script, loader)
-    if not (whole.random if whole is not None else shuffle is not None and const(shuffle.values) is not False):
+    if not (
+        whole.random
+        if whole is not None
+        else shuffle is not None and const(shuffle.values) is not False
+    ):
         return []
     sampler = "sampler" if whole is None else "sampler.sampler"
     edits: list[Edit] = []
     for step in script.steps:
         if not any(t is x for t in step.loaders for x in loader.things):
             continue
-        stacks = [o.stack for b in step.backwards for o in b.site if any(f.node is step.loop for f in o.stack)]
+        stacks = [
+            o.stack
+            for b in step.backwards
+            for o in b.site
+            if any(f.node is step.loop for f in o.stack)
+        ]
         outer = {id(e): e for s in stacks if (e := epochs_of(step, s)) is not None}
         if not outer:
             continue
         assert isinstance(step.loop, ast.For)
-        edits += _by_number(script, ranks, loader, step, stacks, list(outer.values()), sampler) or _by_count(script, ranks, step, sampler)
+        edits += _by_number(
+            script, ranks, loader, step, stacks, list(outer.values()), sampler
+        ) or _by_count(script, ranks, step, sampler)
     return edits
 
 
@@ -372,7 +485,11 @@ def loader_expr(script: Script, loop: ast.For) -> ast.expr:
         found = script.values(expr)
         if found and all(is_loader(t) and id(t) in things for t in found):
             return expr
-        inner = {id(t.args.positional[0].expr): t.args.positional[0].expr for t in found if isinstance(t, Ext) and t.args.positional}
+        inner = {
+            id(t.args.positional[0].expr): t.args.positional[0].expr
+            for t in found
+            if isinstance(t, Ext) and t.args.positional
+        }
         plain = all(isinstance(t, Ext) and t.name.startswith(cadence.BARS) for t in found)
         (step,) = inner.values() if len(inner) == 1 else (None,)
         if not found or not plain or step is None:
@@ -382,11 +499,22 @@ def loader_expr(script: Script, loop: ast.For) -> ast.expr:
 
 
 def _by_number(
-    script: Script, ranks: Ranks, loader: Loader, step: Step, stacks: list[Stack], outer: list[ast.AST], sampler: str
+    script: Script,
+    ranks: Ranks,
+    loader: Loader,
+    step: Step,
+    stacks: list[Stack],
+    outer: list[ast.AST],
+    sampler: str,
 ) -> list[Edit]:
     """``sampler.set_epoch(epoch)`` at the beginning of the loop over epochs, where both are to be had; else nothing."""
     loop = outer[0]
-    if len(outer) != 1 or not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _counts(script, loop.iter):
+    if (
+        len(outer) != 1
+        or not isinstance(loop, ast.For)
+        or not isinstance(loop.target, ast.Name)
+        or not _counts(script, loop.iter)
+    ):
         return []
     if set(loop.target.id) == {"_"}:
         return []
@@ -403,9 +531,18 @@ def _by_number(
             return []
         if reach.edits:
             return []
-    if name.split(".")[0].split("[")[0] in stored_in(loop) or not name.isidentifier() and "." not in name:
+    if (
+        name.split(".")[0].split("[")[0] in stored_in(loop)
+        or not name.isidentifier()
+        and "." not in name
+    ):
         return []
-    return [Before(loop.body[0], f"if {ranks.world(loop)} > 1:\n    {name}.{sampler}.set_epoch({loop.target.id})")]
+    return [
+        Before(
+            loop.body[0],
+            f"if {ranks.world(loop)} > 1:\n    {name}.{sampler}.set_epoch({loop.target.id})",
+        )
+    ]
 
 
 def _counts(script: Script, expr: ast.expr) -> bool:
@@ -413,7 +550,12 @@ def _counts(script: Script, expr: ast.expr) -> bool:
     names = [t.name for t in script.values(expr) if isinstance(t, Ext)]
     if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id == "range":
         return True
-    bar = isinstance(expr, ast.Call) and bool(expr.args) and bool(names) and all(n.startswith("tqdm.") for n in names)
+    bar = (
+        isinstance(expr, ast.Call)
+        and bool(expr.args)
+        and bool(names)
+        and all(n.startswith("tqdm.") for n in names)
+    )
     return bar and isinstance(expr, ast.Call) and _counts(script, expr.args[0])
 
 
@@ -423,6 +565,12 @@ def _by_count(script: Script, ranks: Ranks, step: Step, sampler: str) -> list[Ed
     expr = loader_expr(script, step.loop)
     name = _plain(expr)
     if not name:
-        raise Refusal(f"the loader in `{ast.unparse(expr)}` on {at(step.loop)} has no name: put it into a variable")
+        raise Refusal(
+            f"the loader in `{ast.unparse(expr)}` on {at(step.loop)} has no name: put it into a variable"
+        )
     place = f"{name}.{sampler}"
-    return [Before(step.loop, f"if {ranks.world(step.loop)} > 1:\n    {place}.set_epoch({place}.epoch + 1)")]
+    return [
+        Before(
+            step.loop, f"if {ranks.world(step.loop)} > 1:\n    {place}.set_epoch({place}.epoch + 1)"
+        )
+    ]

@@ -12,7 +12,15 @@ from autofast.model.source import ancestors, parent_of, statement_of
 from autofast.model.values import Ext
 from autofast.rule import Refusal, at
 
-ALONE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+ALONE = (
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.IfExp,
+    ast.BoolOp,
+)
 
 
 class Host:
@@ -21,7 +29,9 @@ class Host:
     ``guards`` maps the id of each guarded statement to the first and last statement of the guard around it.
     """
 
-    def __init__(self, script: Script, every: list[HostEffect], splits: frozenset[int] = frozenset()):
+    def __init__(
+        self, script: Script, every: list[HostEffect], splits: frozenset[int] = frozenset()
+    ):
         """``splits`` are statements (by id) before which no guard goes on."""
         self.script, self.all = script, every
         self.guards: dict[int, tuple[ast.stmt, ast.stmt]] = {}
@@ -59,10 +69,18 @@ class Host:
                 raise Refusal(f"the writer on {at(effect.node)} is not kept in a variable")
         for source in self.script.sources if made else ():
             for node in ast.walk(source.tree):
-                if isinstance(node, ast.Attribute) and any(id(t) in made for t in self.script.values(node.value)):
+                if isinstance(node, ast.Attribute) and any(
+                    id(t) in made for t in self.script.values(node.value)
+                ):
                     call = parent_of(node)
-                    if not (isinstance(call, ast.Call) and call.func is node and self.guard_of(call) is not None):
-                        raise Refusal(f"`{ast.unparse(node)}` on {at(node)} uses a writer that one process has only")
+                    if not (
+                        isinstance(call, ast.Call)
+                        and call.func is node
+                        and self.guard_of(call) is not None
+                    ):
+                        raise Refusal(
+                            f"`{ast.unparse(node)}` on {at(node)} uses a writer that one process has only"
+                        )
 
 
 def _statement(effect: HostEffect) -> ast.stmt | None:
@@ -80,7 +98,9 @@ def _statement(effect: HostEffect) -> ast.stmt | None:
         return None
     if effect.name.startswith("matplotlib"):
         return None
-    raise Refusal(f"what `{short(effect)}` gives back is used on {at(node)}: give it a statement of its own")
+    raise Refusal(
+        f"what `{short(effect)}` gives back is used on {at(node)}: give it a statement of its own"
+    )
 
 
 def _within_statement(node: ast.AST) -> Iterator[ast.AST]:
@@ -90,7 +110,9 @@ def _within_statement(node: ast.AST) -> Iterator[ast.AST]:
         yield outer
 
 
-def run(statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] = frozenset()) -> tuple[ast.stmt, ast.stmt]:
+def run(
+    statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] = frozenset()
+) -> tuple[ast.stmt, ast.stmt]:
     """The first and the last of neighbouring statements that are all guarded."""
     beside = block(statement)
     if not beside:
@@ -99,7 +121,11 @@ def run(statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] =
     first = last = here
     while first > 0 and id(beside[first - 1]) in mine and id(beside[first]) not in splits:
         first -= 1
-    while last + 1 < len(beside) and id(beside[last + 1]) in mine and id(beside[last + 1]) not in splits:
+    while (
+        last + 1 < len(beside)
+        and id(beside[last + 1]) in mine
+        and id(beside[last + 1]) not in splits
+    ):
         last += 1
     return beside[first], beside[last]
 
@@ -108,7 +134,10 @@ def caught(handler: ast.ExceptHandler) -> set[str]:
     """The exceptions that a handler takes, as they are written; ``BaseException`` where it names none."""
     if handler.type is None:
         return {"BaseException"}
-    return {ast.unparse(kind) for kind in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])}
+    return {
+        ast.unparse(kind)
+        for kind in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
+    }
 
 
 def short(effect: HostEffect) -> str:

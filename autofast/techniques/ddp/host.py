@@ -30,7 +30,9 @@ def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:
         made.append(Around(first, last, f"if {ranks.first(first)}:"))
     for effect in host.inline:
         if effect.name not in NOTHING_BACK:
-            raise Refusal(f"`{short(effect)}` on {at(effect.node)} is part of a larger expression: give it a statement of its own")
+            raise Refusal(
+                f"`{short(effect)}` on {at(effect.node)} is part of a larger expression: give it a statement of its own"
+            )
         made.append(Wrap(effect.node, f"({{}} if {ranks.first(effect.node)} else None)"))
     for effect in host.all:
         made += _others(script, ranks, effect)
@@ -74,19 +76,31 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
 # ------------------------------------------------------------------------------------------------ downloads
 def _downloads(script: Script, ranks: Ranks, host: Host) -> Iterator[Edit]:
     """One process of each machine downloads first; the others wait, then find what is there."""
-    mine = {id(statement_of(e.node)): statement_of(e.node) for e in host.all if e.kind == "download"}
+    mine = {
+        id(statement_of(e.node)): statement_of(e.node) for e in host.all if e.kind == "download"
+    }
     done: set[int] = set()
     for statement in mine.values():
         beside = block(statement)
-        if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)) or not beside:
-            raise Refusal(f"the download on {at(statement)} is part of a larger statement: give it one of its own")
+        if (
+            not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
+            or not beside
+        ):
+            raise Refusal(
+                f"the download on {at(statement)} is part of a larger statement: give it one of its own"
+            )
         first, last = run(statement, mine)
         if id(first) in done:
             continue
         done.add(id(first))
         local, dist, several = ranks.local(first), ranks.dist(first), ranks.several(first)
         if isinstance(last, ast.Return):
-            raise Refusal(f"the download on {at(last)} is returned at once: put it into a variable first")
+            raise Refusal(
+                f"the download on {at(last)} is returned at once: put it into a variable first"
+            )
         later = f"{several} and {local} > 0" if ranks.imported_again(first) else f"{local} > 0"
-        yield Before(first, f"if {later}:\n    {dist}.barrier()  # the first process downloads, the others wait")
+        yield Before(
+            first,
+            f"if {later}:\n    {dist}.barrier()  # the first process downloads, the others wait",
+        )
         yield After(last, f"if {several} and {local} == 0:\n    {dist}.barrier()")

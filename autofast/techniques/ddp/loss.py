@@ -22,7 +22,25 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Backward, Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Arg, Bound, Const, Dict, Ext, Func, Given, Inst, Method, Num, Ref, Seq, Tensor, Thing, Values, const, one
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Method,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+    const,
+    one,
+)
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 
@@ -32,12 +50,41 @@ SHAPES = frozenset(
     "expand expand_as unflatten narrow chunk split repeat_interleave requires_grad_ data".split()
 )
 COUNTS = frozenset({"size", "numel", "nelement", "__len__"})
-RANDOM = frozenset({"randn", "rand", "randint", "normal", "bernoulli", "randn_like", "rand_like", "randint_like", "poisson"})
-CONSTANT = frozenset(
-    {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "arange", "linspace", "tensor", "as_tensor", "eye"}
+RANDOM = frozenset(
+    {
+        "randn",
+        "rand",
+        "randint",
+        "normal",
+        "bernoulli",
+        "randn_like",
+        "rand_like",
+        "randint_like",
+        "poisson",
+    }
 )
-WEIGHTED = frozenset({"cross_entropy", "nll_loss"})  # their mean is one over the weights of the targets
-PLAIN_NUMBERS = frozenset(f"builtins.{n}" for n in ("float", "int", "abs", "max", "min", "round", "pow"))
+CONSTANT = frozenset(
+    {
+        "zeros",
+        "ones",
+        "full",
+        "empty",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "arange",
+        "linspace",
+        "tensor",
+        "as_tensor",
+        "eye",
+    }
+)
+WEIGHTED = frozenset(
+    {"cross_entropy", "nll_loss"}
+)  # their mean is one over the weights of the targets
+PLAIN_NUMBERS = frozenset(
+    f"builtins.{n}" for n in ("float", "int", "abs", "max", "min", "round", "pow")
+)
 
 
 class Kind(Enum):
@@ -70,8 +117,12 @@ class Loss:
         self.calls = script.analysis(CallGraph)
         self._depth = 0
         self._checked: dict[int, bool] = {}
-        self._assumed: dict[tuple[Definition, int], Kind | None] = {}  # definitions (with an env) that are being looked at
-        self._asked: set[tuple[Definition, int]] = set()  # those of them whose value depends on itself
+        self._assumed: dict[
+            tuple[Definition, int], Kind | None
+        ] = {}  # definitions (with an env) that are being looked at
+        self._asked: set[tuple[Definition, int]] = (
+            set()
+        )  # those of them whose value depends on itself
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
@@ -83,7 +134,9 @@ class Loss:
             return "mean"
         if kind is Kind.SUM:
             return "sum"
-        raise Refusal(f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known")
+        raise Refusal(
+            f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known"
+        )
 
     def is_count(self, expr: ast.expr) -> bool:
         """Whether a number depends on how many samples a batch has."""
@@ -106,7 +159,10 @@ class Loss:
     def unknown(self, expr: ast.AST, why: str = "") -> Refusal:
         text = ast.unparse(expr)
         text = text if len(text) <= 40 else text[:37] + "..."
-        return Refusal(why or f"whether `{text}` on {at(expr)} is a mean over the samples of the batch is not known")
+        return Refusal(
+            why
+            or f"whether `{text}` on {at(expr)} is a mean over the samples of the batch is not known"
+        )
 
     def _kind(self, expr: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
         values = self.script.values(expr)
@@ -120,12 +176,19 @@ class Loss:
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() | ast.Not()):
                 return self.kind(expr.operand, scope, env)
             case ast.BinOp():
-                return self._arithmetic(expr, expr.op, self.kind(expr.left, scope, env), self.kind(expr.right, scope, env))
+                return self._arithmetic(
+                    expr,
+                    expr.op,
+                    self.kind(expr.left, scope, env),
+                    self.kind(expr.right, scope, env),
+                )
             case ast.Compare():
                 kinds = [self.kind(e, scope, env) for e in (expr.left, *expr.comparators)]
                 return self._each(expr, kinds)
             case ast.IfExp():
-                return self._join(expr, [self.kind(expr.body, scope, env), self.kind(expr.orelse, scope, env)])
+                return self._join(
+                    expr, [self.kind(expr.body, scope, env), self.kind(expr.orelse, scope, env)]
+                )
             case ast.Call():
                 return self._call(expr, scope, env)
             case ast.Subscript():
@@ -145,7 +208,10 @@ class Loss:
             if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
                 for thing in self.script.values(node):
                     if isinstance(thing, Num) and thing.synced is not None:
-                        raise self.unknown(expr, f"`{ast.unparse(expr)}` on {at(expr)} is read from a tensor: each process has another")
+                        raise self.unknown(
+                            expr,
+                            f"`{ast.unparse(expr)}` on {at(expr)} is read from a tensor: each process has another",
+                        )
         if self._counts(expr, scope, env):
             return Kind.COUNT
         return Kind.NUMBER
@@ -156,21 +222,35 @@ class Loss:
             return False
         match expr:
             case ast.Name():
-                found = [self._counts_defined(d, scope, env, depth + 1) for d in self.flow.reaching(expr)]
+                found = [
+                    self._counts_defined(d, scope, env, depth + 1) for d in self.flow.reaching(expr)
+                ]
                 if any(found) and not all(found):
                     raise self.unknown(expr)
                 return any(found)
-            case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in ("size", "numel", "nelement"):
+            case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in (
+                "size",
+                "numel",
+                "nelement",
+            ):
                 given = [const(self.script.values(a)) for a in expr.args]
-                return self._is_batch(inner) and (attr != "size" or not given or given[0] in (0, ...))
+                return self._is_batch(inner) and (
+                    attr != "size" or not given or given[0] in (0, ...)
+                )
             case ast.Call(func=ast.Name(id="len"), args=[inner]):
                 return self._is_batch(inner)
             case ast.Subscript(value=ast.Attribute(attr="shape", value=inner)):
                 return self._is_batch(inner) and const(self.script.values(expr.slice)) in (0, ...)
             case ast.BinOp(op=ast.Mult()):
-                return self._counts(expr.left, scope, env, depth + 1) != self._counts(expr.right, scope, env, depth + 1)
+                return self._counts(expr.left, scope, env, depth + 1) != self._counts(
+                    expr.right, scope, env, depth + 1
+                )
             case ast.BinOp() | ast.UnaryOp():
-                if any(self._counts(e, scope, env, depth + 1) for e in ast.iter_child_nodes(expr) if isinstance(e, ast.expr)):
+                if any(
+                    self._counts(e, scope, env, depth + 1)
+                    for e in ast.iter_child_nodes(expr)
+                    if isinstance(e, ast.expr)
+                ):
                     raise self.unknown(expr)
         return False
 
@@ -195,7 +275,9 @@ class Loss:
             raise _Circular
         return self._join(expr, kinds)
 
-    def _defined(self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env) -> Kind | None:
+    def _defined(
+        self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env
+    ) -> Kind | None:
         """What a definition gives its variable; None while that only depends on itself (``loss = loss + more`` in a loop)."""
         key = d, id(env)
         if key in self._assumed:
@@ -224,14 +306,21 @@ class Loss:
         if not isinstance(d.node, ast.Name):
             return self._by_values(load)
         if isinstance(parent := parent_of(d.node), ast.AugAssign):
-            return self._arithmetic(parent, parent.op, self._name(d.node, scope, env), self.kind(parent.value, scope, env))
+            return self._arithmetic(
+                parent,
+                parent.op,
+                self._name(d.node, scope, env),
+                self.kind(parent.value, scope, env),
+            )
         if d.value is not None:
             return self.kind(d.value, scope, env)
         if (kind := self._part(load, d.node, scope, env)) is not None:
             return kind
         raise self.unknown(load)
 
-    def _part(self, load: ast.Name, store: ast.Name, scope: ast.AST | None, env: Env) -> Kind | None:
+    def _part(
+        self, load: ast.Name, store: ast.Name, scope: ast.AST | None, env: Env
+    ) -> Kind | None:
         """A name in a tuple, or the target of a loop."""
         whole = _whole_target(store)
         outer = parent_of(whole)
@@ -244,7 +333,11 @@ class Loss:
                 if isinstance(callee, (Func, Bound)):
                     return self._function(outer.value, code_of(callee)[0], scope, env, place)
             return self.kind(outer.value, scope, env)
-        return self._by_values(load) if isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension)) else None
+        return (
+            self._by_values(load)
+            if isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension))
+            else None
+        )
 
     def _by_values(self, expr: ast.expr) -> Kind:
         """What the reader knows of a value that comes from elsewhere."""
@@ -294,9 +387,14 @@ class Loss:
             if total == {Kind.MEAN, Kind.SAME}:
                 return Kind.MEAN
             if total == {Kind.SUM, Kind.SAME}:
-                raise self.unknown(expr, f"the loss on {at(expr)} adds a sum over the batch and a part that does not depend on it")
+                raise self.unknown(
+                    expr,
+                    f"the loss on {at(expr)} adds a sum over the batch and a part that does not depend on it",
+                )
             if total == {Kind.SUM, Kind.MEAN}:
-                raise self.unknown(expr, f"the loss on {at(expr)} adds a sum over the batch and a mean")
+                raise self.unknown(
+                    expr, f"the loss on {at(expr)} adds a sum over the batch and a mean"
+                )
         if isinstance(op, (ast.Mult, ast.Div)):
             left, right = a, b
             if isinstance(op, ast.Mult) and right in (Kind.MEAN, Kind.SUM):
@@ -313,18 +411,28 @@ class Loss:
     def _subscript(self, expr: ast.Subscript, scope: ast.AST | None, env: Env) -> Kind:
         base = self.kind(expr.value, scope, env)
         found = self.script.values(expr.value)
-        if any(isinstance(t, (Seq, Dict)) for t in found) and not any(isinstance(t, Tensor) and t.rank != "?" for t in found):
+        if any(isinstance(t, (Seq, Dict)) for t in found) and not any(
+            isinstance(t, Tensor) and t.rank != "?" for t in found
+        ):
             return base
         parts = expr.slice.elts if isinstance(expr.slice, ast.Tuple) else [expr.slice]
-        whole = isinstance(parts[0], ast.Slice) and parts[0].lower is parts[0].upper is parts[0].step is None
+        whole = (
+            isinstance(parts[0], ast.Slice)
+            and parts[0].lower is parts[0].upper is parts[0].step is None
+        )
         whole |= isinstance(parts[0], ast.Constant) and parts[0].value in (None, Ellipsis)
         fixed = all(
-            isinstance(p, ast.Slice) or isinstance(const(self.script.values(p)), (int, type(None))) or isinstance(p, ast.Constant)
+            isinstance(p, ast.Slice)
+            or isinstance(const(self.script.values(p)), (int, type(None)))
+            or isinstance(p, ast.Constant)
             for p in parts
         )
         if base in FLAT or (base in EACH and whole and fixed):
             return base
-        raise self.unknown(expr, f"`{ast.unparse(expr)}` on {at(expr)} picks some of the samples: how many may differ between processes")
+        raise self.unknown(
+            expr,
+            f"`{ast.unparse(expr)}` on {at(expr)} picks some of the samples: how many may differ between processes",
+        )
 
     def _attribute(self, expr: ast.Attribute, values: Values) -> Kind:
         if expr.attr in ("data", "T", "mT"):
@@ -345,7 +453,14 @@ class Loss:
     def _of(self, call: ast.Call, callee: Thing, scope: ast.AST | None, env: Env) -> Kind:
         if is_loss(callee) and isinstance(callee, Ext):
             short = callee.name.rsplit(".", 1)[-1]
-            return self._loss(call, _functional(short), dict(callee.args.named), bool(callee.args.positional), scope, env)
+            return self._loss(
+                call,
+                _functional(short),
+                dict(callee.args.named),
+                bool(callee.args.positional),
+                scope,
+                env,
+            )
         if is_module(callee):
             return self._module(call, callee, scope, env)
         if isinstance(callee, Ref):
@@ -356,14 +471,28 @@ class Loss:
             return self._function(call, code_of(callee)[0], scope, env)
         raise self.unknown(call)
 
-    def _loss(self, call: ast.Call, name: str, named: Mapping[str, Given], positional: bool, scope: ast.AST | None, env: Env) -> Kind:
+    def _loss(
+        self,
+        call: ast.Call,
+        name: str,
+        named: Mapping[str, Given],
+        positional: bool,
+        scope: ast.AST | None,
+        env: Env,
+    ) -> Kind:
         """A loss function of torch."""
         tensors = [self.kind(a, scope, env) for a in call.args[:3]]
-        if not any(k in EACH for k in tensors) or any(k not in (*EACH, Kind.NUMBER) for k in tensors):
+        if not any(k in EACH for k in tensors) or any(
+            k not in (*EACH, Kind.NUMBER) for k in tensors
+        ):
             raise self.unknown(call)
         reduction = named.get("reduction")
         how = "mean" if reduction is None else const(reduction.values)
-        if positional or {"reduce", "size_average"} & named.keys() or how not in ("mean", "sum", "none", "batchmean"):
+        if (
+            positional
+            or {"reduce", "size_average"} & named.keys()
+            or how not in ("mean", "sum", "none", "batchmean")
+        ):
             raise self.unknown(call, f"how the loss on {at(call)} is reduced is not known")
         if how == "none":
             return Kind.TURNED
@@ -380,7 +509,8 @@ class Loss:
 
     def _module(self, call: ast.Call, callee: Thing, scope: ast.AST | None, env: Env) -> Kind:
         given = [
-            self.kind(a.value if isinstance(a, ast.Starred) else a, scope, env) for a in (*call.args, *(k.value for k in call.keywords))
+            self.kind(a.value if isinstance(a, ast.Starred) else a, scope, env)
+            for a in (*call.args, *(k.value for k in call.keywords))
         ]
         if is_loss(callee) or (isinstance(callee, Inst) and self._reduces(callee)):
             forward = code_of(callee)
@@ -391,19 +521,40 @@ class Loss:
         if id(callee) not in self._checked:
             self._checked[id(callee)] = check_forward(self.script, callee)
         turned = self._checked[id(callee)]
-        return Kind.TURNED if turned and kind in EACH else Kind.SAMPLES if kind is not Kind.TURNED else kind
+        return (
+            Kind.TURNED
+            if turned and kind in EACH
+            else Kind.SAMPLES
+            if kind is not Kind.TURNED
+            else kind
+        )
 
     def _reduces(self, callee: Inst) -> bool:
         """A module without parameters: a loss of the project's."""
-        return not any(is_module(t) and not is_loss(t) or isinstance(t, Tensor) and t.param for v in callee.attrs.values() for t in v)
+        return not any(
+            is_module(t) and not is_loss(t) or isinstance(t, Tensor) and t.param
+            for v in callee.attrs.values()
+            for t in v
+        )
 
     def _library(self, call: ast.Call, name: str, scope: ast.AST | None, env: Env) -> Kind:
         short = name.rsplit(".", 1)[-1]
         if name.startswith(FUNCTIONAL) and short in FUNCTIONAL_LOSSES:
-            named = {k.arg: Given(self.script.values(k.value), k.value) for k in call.keywords if k.arg is not None}
+            named = {
+                k.arg: Given(self.script.values(k.value), k.value)
+                for k in call.keywords
+                if k.arg is not None
+            }
             if any(k.arg is None for k in call.keywords):
                 raise self.unknown(call)
-            return self._loss(call, short, named, len(call.args) > 2 and short != "triplet_margin_loss", scope, env)
+            return self._loss(
+                call,
+                short,
+                named,
+                len(call.args) > 2 and short != "triplet_margin_loss",
+                scope,
+                env,
+            )
         if name == "builtins.sum" and len(call.args) == 1:
             return self._sum(call, call.args[0], scope, env)
         if name in PLAIN_NUMBERS or name == "builtins.len":
@@ -424,7 +575,9 @@ class Loss:
         kinds += [self.kind(a, scope, env) for a in call.args if _tensors(self.script.values(a))]
         return self._operation(call, name, call.args, kinds)
 
-    def _operation(self, call: ast.Call, name: str, arguments: list[ast.expr], kinds: list[Kind]) -> Kind:
+    def _operation(
+        self, call: ast.Call, name: str, arguments: list[ast.expr], kinds: list[Kind]
+    ) -> Kind:
         """An operation of torch on what is given first; ``arguments`` are the others."""
         first = kinds[0] if kinds else Kind.NUMBER
         if set(kinds) <= {*FLAT}:
@@ -439,7 +592,8 @@ class Loss:
                 return Kind.SAMPLES
             raise self.unknown(call)
         if name in SHAPES and (
-            first not in (Kind.MEAN, Kind.SUM) or name in ("squeeze", "view", "reshape", "to", "float", "contiguous", "clone")
+            first not in (Kind.MEAN, Kind.SUM)
+            or name in ("squeeze", "view", "reshape", "to", "float", "contiguous", "clone")
         ):
             return first
         if name in TURNS and first in EACH:
@@ -448,7 +602,11 @@ class Loss:
             return Kind.TURNED
         if name in ELEMENTWISE:
             return self._each(call, kinds)
-        if name in REDUCTIONS and first is Kind.SAMPLES and first_dim(self.script, call, arguments) is False:
+        if (
+            name in REDUCTIONS
+            and first is Kind.SAMPLES
+            and first_dim(self.script, call, arguments) is False
+        ):
             return Kind.SAMPLES
         raise self.unknown(call)
 
@@ -462,7 +620,14 @@ class Loss:
             return kind
         raise self.unknown(call)
 
-    def _function(self, call: ast.Call, callee: Callee, scope: ast.AST | None, env: Env, part: int | None = None) -> Kind:
+    def _function(
+        self,
+        call: ast.Call,
+        callee: Callee,
+        scope: ast.AST | None,
+        env: Env,
+        part: int | None = None,
+    ) -> Kind:
         """A function of the project: what it returns with these arguments, or one part of that."""
         node = callee.function
         inner: dict[str, Kind] = {}
@@ -472,20 +637,28 @@ class Loss:
             if value is None and not self.calls.leaves_default(call, callee, parameter.arg):
                 raise self.unknown(call)
             given.add(id(value))
-            inner[parameter.arg] = self._argument(value, scope, env) if value is not None else Kind.NUMBER
+            inner[parameter.arg] = (
+                self._argument(value, scope, env) if value is not None else Kind.NUMBER
+            )
         if any(id(a) not in given for a in call.args):  # they go to `*args`
             raise self.unknown(call)
         reached = [r for r in self.calls.results(node) if self.script.reached(r)]
         if not reached or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(node)):
             raise self.unknown(call)
-        if part is not None and all(isinstance(r, ast.Tuple) and len(r.elts) > part for r in reached):
+        if part is not None and all(
+            isinstance(r, ast.Tuple) and len(r.elts) > part for r in reached
+        ):
             reached = [r.elts[part] for r in reached if isinstance(r, ast.Tuple)]
-        return reduce(lambda a, b: self._join(call, [a, b]), (self.kind(r, node, inner) for r in reached))
+        return reduce(
+            lambda a, b: self._join(call, [a, b]), (self.kind(r, node, inner) for r in reached)
+        )
 
     def _argument(self, value: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
         found = self.script.values(value)
         if found and not _tensors(found) and not all(_is_plain(t) for t in found):
-            return Kind.NUMBER  # a module, a function, options: what they do is seen where they are used
+            return (
+                Kind.NUMBER
+            )  # a module, a function, options: what they do is seen where they are used
         return self.kind(value, scope, env)
 
 
@@ -503,7 +676,9 @@ def _whole_target(store: ast.AST) -> ast.AST:
 
 def _index(target: ast.AST, store: ast.Name) -> int | None:
     """The place of a name in ``loss, hits = ...``."""
-    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(
+        isinstance(e, ast.Starred) for e in target.elts
+    ):
         return None
     return next((n for n, e in enumerate(target.elts) if e is store), None)
 
@@ -526,4 +701,8 @@ def _tensors(values: Values) -> list[Tensor]:
 
 
 def _functional(cls: str) -> str:
-    return {"CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "NLLLoss2d": "nll_loss"}.get(cls, cls)
+    return {
+        "CrossEntropyLoss": "cross_entropy",
+        "NLLLoss": "nll_loss",
+        "NLLLoss2d": "nll_loss",
+    }.get(cls, cls)

@@ -69,7 +69,11 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
         if note.how == "none":
             continue
         if note.how in ("size", "per"):
-            made.append(Wrap(note.expr, f"{{}} {'*' if note.how == 'size' else '/'} {ranks.world(note.expr)}"))
+            made.append(
+                Wrap(
+                    note.expr, f"{{}} {'*' if note.how == 'size' else '/'} {ranks.world(note.expr)}"
+                )
+            )
             continue
         helper = words.helper(source_of(note.expr), note.how, note.expr)
         guard = host.guard_of(note.expr)
@@ -79,7 +83,9 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
         key = id(guard[0]), note.how, ast.unparse(note.expr)
         if key not in hoisted:
             hoisted[key] = _name_for(ranks, note, set(hoisted.values()))
-            made.append(Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr}))
+            made.append(
+                Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr})
+            )
         made.append(Rewrite(note.expr, hoisted[key]))
     for call in walk.hoists.values():
         guard = host.guard_of(call)
@@ -90,11 +96,21 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
     for test in walk.decided.values():
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
     for statement in walk.barriers.values():
-        made.append(Before(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
+        made.append(
+            Before(
+                statement,
+                f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there",
+            )
+        )
     for statement in walk.waits.values():
         if statement is training.end:  # all wait there
             continue
-        made.append(After(statement, f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there"))
+        made.append(
+            After(
+                statement,
+                f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there",
+            )
+        )
     return made + words.edits
 
 
@@ -103,10 +119,16 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
     for step in script.steps:
         for backward in step.backwards:
             if id(statement_of(backward.node)) not in walk.seen:
-                raise Refusal(f"what becomes of the numbers around {at(backward.node)} is not followed")
+                raise Refusal(
+                    f"what becomes of the numbers around {at(backward.node)} is not followed"
+                )
     _check_kept(script, walk)
     for sync in script.syncs:
-        inner = any(isinstance(f, CallFrame) and f.func.name in ("forward", "__getitem__") for o in sync.site for f in o.stack)
+        inner = any(
+            isinstance(f, CallFrame) and f.func.name in ("forward", "__getitem__")
+            for o in sync.site
+            for f in o.stack
+        )
         if sync.training and not inner and id(statement_of(sync.node)) not in walk.seen:
             raise Refusal(f"what is read on {at(sync.node)} is not followed")
     for effect in host.all:
@@ -126,7 +148,9 @@ def _check_kept(script: Script, walk: Walk) -> None:
     for source in script.sources:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                if not script.reached(node) and not any(isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)):
+                if not script.reached(node) and not any(
+                    isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
+                ):
                     continue
                 mine = asked if id(node) in walk.seen else kept
                 for name, place in _names_in(node, stored=mine is kept):
@@ -136,7 +160,9 @@ def _check_kept(script: Script, walk: Walk) -> None:
                     kept.setdefault(name, place)
     both = next((n for n in kept if n in asked), None)
     if both is not None:
-        raise Refusal(f"`{both}` on {at(asked[both])} comes from {at(kept[both])}, where each process works on its own part of the batches")
+        raise Refusal(
+            f"`{both}` on {at(asked[both])} comes from {at(kept[both])}, where each process works on its own part of the batches"
+        )
 
 
 def _handed_over(script: Script) -> set[str]:
@@ -146,7 +172,9 @@ def _handed_over(script: Script) -> set[str]:
         for node in ast.walk(source.tree):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 outer = parent_of(node)
-                if not (isinstance(outer, ast.Call) and outer.func is node) and not isinstance(outer, ast.Attribute):
+                if not (isinstance(outer, ast.Call) and outer.func is node) and not isinstance(
+                    outer, ast.Attribute
+                ):
                     found.add(node.id if isinstance(node, ast.Name) else node.attr)
     return found
 
@@ -156,7 +184,11 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()
-        todo += [c for c in ast.iter_child_nodes(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
+        todo += [
+            c
+            for c in ast.iter_child_nodes(node)
+            if not isinstance(c, (ast.stmt, ast.ExceptHandler))
+        ]
         if not stored:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 yield node.attr, node
@@ -166,7 +198,11 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
             yield node.attr, node
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield from _root(node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDERS:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ADDERS
+        ):
             yield from _root(node.func.value)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             yield from ((name, node) for name in node.names)
@@ -188,7 +224,13 @@ def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:
         if isinstance(expr, ast.Attribute) and expr.attr not in READS:
             break
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
-    base = expr.attr if isinstance(expr, ast.Attribute) else expr.id if isinstance(expr, ast.Name) else "value"
+    base = (
+        expr.attr
+        if isinstance(expr, ast.Attribute)
+        else expr.id
+        if isinstance(expr, ast.Name)
+        else "value"
+    )
     first = {"mean": "mean", "sum": "total"}.get(note.how, "first")
     base = base.lower().strip("_") or "value"
     return ranks.fresh(f"{first}_{base}", besides=taken)
@@ -209,7 +251,11 @@ class _Words:
             name = self.ranks.fresh(HELPERS[how][0])
             self._names[key] = name
             text = HELPERS[how][1].format(
-                name=name, total=total, world=self.ranks.world(node), dist=self.ranks.dist(node), torch=self.ranks.torch(node)
+                name=name,
+                total=total,
+                world=self.ranks.world(node),
+                dist=self.ranks.dist(node),
+                torch=self.ranks.torch(node),
             )
             self.edits.append(Helper(source, name, text.strip("\n")))
         return self._names[key]

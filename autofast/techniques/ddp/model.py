@@ -32,8 +32,13 @@ from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.setup import in_block, own_seeds
 from autofast.write.plumbing import Way
 
-LIGHT = frozenset({"train", "eval", "parameters", "zero_grad", "training"})  # the same on the wrapper and on the module
-BUFFERS = frozenset(f"torch.nn.{n}" for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d"))
+LIGHT = frozenset(
+    {"train", "eval", "parameters", "zero_grad", "training"}
+)  # the same on the wrapper and on the module
+BUFFERS = frozenset(
+    f"torch.nn.{n}"
+    for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d")
+)
 UNSAFE_MOVES = frozenset({"cpu", "half", "bfloat16", "double", "float", "type"})
 
 
@@ -65,7 +70,9 @@ def passes_of(script: Script) -> dict[int, ast.Call]:
         for backward in step.backwards:
             made = {p for t in backward.tensors for p in t.passes}
             if not made or any(not isinstance(o.this, (Tensor, Const, Num)) for o in backward.site):
-                raise Refusal(f"what `{ast.unparse(backward.expr)}` on {at(backward.node)} is made of is not known")
+                raise Refusal(
+                    f"what `{ast.unparse(backward.expr)}` on {at(backward.node)} is made of is not known"
+                )
             found.update((id(p), p) for p in made)
     return found
 
@@ -94,7 +101,11 @@ def trained(script: Script) -> list[Trained]:
     found = [t for t in by_thing.values() if _learns(script, t)]
     for mine in found:
         ids = {id(c) for c in mine.calls}
-        mine.steps = [s for s in script.steps if any(id(p) in ids for b in s.backwards for t in b.tensors for p in t.passes)]
+        mine.steps = [
+            s
+            for s in script.steps
+            if any(id(p) in ids for b in s.backwards for t in b.tensors for p in t.passes)
+        ]
     _check_owners(script, found)
     return found
 
@@ -105,7 +116,9 @@ def _check_call(script: Script, node: ast.AST, occurrence: Occurrence) -> None:
     for thing in script.values(node.func):
         if not is_module(thing):
             name = ast.unparse(node.func)
-            raise Refusal(f"`{name}(...)` on {at(node)} is not a plain call of a model: DistributedDataParallel sees forward only")
+            raise Refusal(
+                f"`{name}(...)` on {at(node)} is not a plain call of a model: DistributedDataParallel sees forward only"
+            )
 
 
 def _learns(script: Script, mine: Trained) -> bool:
@@ -125,7 +138,9 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
         if not optimizer.updates:
             continue
         if not optimizer.params and len(found) != 1:
-            raise Refusal(f"which parameters {optimizer.name} of {at(optimizer.node)} gets is not known")
+            raise Refusal(
+                f"which parameters {optimizer.name} of {at(optimizer.node)} gets is not known"
+            )
         for thing in optimizer.params:
             if id(thing) not in every:
                 name = getattr(getattr(thing, "cls", None), "node", None)
@@ -139,7 +154,9 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
     for a in found:
         for b in found:
             if a is not b and id(b.thing) in parts_of(a.thing):
-                raise Refusal(f"{b.model.name} is a part of {a.model.name}, and both are called in training: call only the whole")
+                raise Refusal(
+                    f"{b.model.name} is a part of {a.model.name}, and both are called in training: call only the whole"
+                )
 
 
 # ------------------------------------------------------------------------------------------------ whether
@@ -150,7 +167,9 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         raise Refusal(f"what {name} is made of is not known: {mine.model.unknown}")
     taken = ("torch.jit.script",) if parallel else ("torch.nn.DataParallel", "torch.jit.script")
     if any(w.name in taken for w in mine.model.wraps):
-        raise Refusal(f"the model ({name}) is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already")
+        raise Refusal(
+            f"the model ({name}) is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already"
+        )
     if any(w.name == DDP for w in mine.model.wraps):
         raise Refusal("it is distributed already")
     for step in mine.steps:
@@ -159,7 +178,9 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
                 f"gradients of gradients are taken on {at(step.double_backward[0])}, which DistributedDataParallel does not support"
             )
     for site in script.calls("torch.autograd.grad"):
-        raise Refusal(f"torch.autograd.grad on {at(site.node)} goes past DistributedDataParallel, which only sees backward()")
+        raise Refusal(
+            f"torch.autograd.grad on {at(site.node)} goes past DistributedDataParallel, which only sees backward()"
+        )
     for part in parts_of(mine.thing).values():
         if (
             isinstance(part, Ext)
@@ -170,13 +191,19 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
                 f"sparse gradients ({part.name.rsplit('.', 1)[-1]} on {at(part.node or mine.calls[0])}) are not averaged by every backend"
             )
     if lazy := next((n for n in sorted(mine.model.layers) if n.startswith("Lazy")), ""):
-        raise Refusal(f"{lazy} has no parameters before its first batch, and DistributedDataParallel needs all of them when it is made")
+        raise Refusal(
+            f"{lazy} has no parameters before its first batch, and DistributedDataParallel needs all of them when it is made"
+        )
     several = _several_at_once(mine)
-    unproven = next((why for step in mine.steps if (why := left_out(script, step, [mine.thing]))), "")
+    unproven = next(
+        (why for step in mine.steps if (why := left_out(script, step, [mine.thing]))), ""
+    )
     if unproven and _whole(script, mine):
         unproven = ""
     if several and unproven:
-        raise Refusal(f"{name} is called several times before a backward ({at(several)}), and {unproven}")
+        raise Refusal(
+            f"{name} is called several times before a backward ({at(several)}), and {unproven}"
+        )
     if unproven:
         mine.options.append("find_unused_parameters=True")
     elif several and mine.model.layers & {b.rsplit(".", 1)[-1] for b in BUFFERS}:
@@ -192,7 +219,9 @@ def _whole(script: Script, mine: Trained) -> bool:
         whole = all(key in used for key, _ in parameters_of(mine.thing))
     except Refusal:
         return False
-    return whole and all(isinstance(t, Tensor) and t.rank != "?" for c in mine.calls for t in script.values(c))
+    return whole and all(
+        isinstance(t, Tensor) and t.rank != "?" for c in mine.calls for t in script.values(c)
+    )
 
 
 def _several_at_once(mine: Trained) -> ast.AST | None:
@@ -208,11 +237,24 @@ def _several_at_once(mine: Trained) -> ast.AST | None:
 
 def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
     """Parameters that are frozen or freed while the training runs: the wrapper was told at its beginning."""
-    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
-    stores = [s for s in script.log.of("set_attribute", "set_elsewhere", "tensor_write") if s.occurrences[0].data.get("name") == attribute]
-    places = [s.node for s in (*script.log.of(f".{attribute}"), *stores) for o in s if _repeats(o.stack, loops)]
+    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {
+        id(s.loop) for s in mine.steps
+    }
+    stores = [
+        s
+        for s in script.log.of("set_attribute", "set_elsewhere", "tensor_write")
+        if s.occurrences[0].data.get("name") == attribute
+    ]
+    places = [
+        s.node
+        for s in (*script.log.of(f".{attribute}"), *stores)
+        for o in s
+        if _repeats(o.stack, loops)
+    ]
     if places:
-        raise Refusal(f"parameters are frozen or freed while it trains ({at(places[0])}): DistributedDataParallel must know them before")
+        raise Refusal(
+            f"parameters are frozen or freed while it trains ({at(places[0])}): DistributedDataParallel must know them before"
+        )
 
 
 def _repeats(stack: Stack, loops: set[int]) -> bool:
@@ -220,7 +262,9 @@ def _repeats(stack: Stack, loops: set[int]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ the edits
-def edits(script: Script, ranks: Ranks, models: list[Trained], options: Options, seeds: bool) -> tuple[list[Edit], dict[int, str]]:
+def edits(
+    script: Script, ranks: Ranks, models: list[Trained], options: Options, seeds: bool
+) -> tuple[list[Edit], dict[int, str]]:
     """The wrappers, and the calls that go through them; the latter also by id."""
     made: list[Edit] = []
     wrapped: dict[int, str] = {}
@@ -234,7 +278,9 @@ def edits(script: Script, ranks: Ranks, models: list[Trained], options: Options,
     return made, wrapped
 
 
-def _wrappers(script: Script, ranks: Ranks, group: list[Trained], options: Options, seeds: bool) -> Edit:
+def _wrappers(
+    script: Script, ranks: Ranks, group: list[Trained], options: Options, seeds: bool
+) -> Edit:
     node = group[0].anchor
     assert node is not None
     ddp = ranks.imported("torch.nn.parallel", "DistributedDataParallel", node)
@@ -294,7 +340,9 @@ class _Bring:
         if isinstance(func, ast.Name) and self._is_given(function, func.id):
             return func.id
         if any(id(t) not in self.things for t in self.script.values(func)):
-            raise Refusal(f"`{ast.unparse(func)}` on {at(call)} may be several models: call each in a function of its own")
+            raise Refusal(
+                f"`{ast.unparse(func)}` on {at(call)} may be several models: call each in a function of its own"
+            )
         text = self._name(function)
         self.edits[id(func)] = Rewrite(func, text)
         return text
@@ -307,18 +355,32 @@ class _Bring:
 
     def _is_given(self, function: Function, name: str) -> bool:
         """The function gets the model by a parameter that can hold the wrapper instead: then all its calls give that."""
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not is_parameter(function, name):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not is_parameter(
+            function, name
+        ):
             return False
         if not all(self._is_light(n) for n in mentions(function, name)):
             return False
         calls = self.script.analysis(CallGraph)
         if calls.complete(function):
             return False
-        given = [(s, calls.argument(s, c, name)) for s in calls.sites(function) for c in calls.callees(s) if c.function is function]
+        given = [
+            (s, calls.argument(s, c, name))
+            for s in calls.sites(function)
+            for c in calls.callees(s)
+            if c.function is function
+        ]
         if any(expr is None or not self.script.values(expr) for _, expr in given):
             return False
-        mine = [(c, e) for c, e in given if e is not None and any(id(t) in self.things for t in self.script.values(e))]
-        if any(id(t) not in self.things for _, e in mine for t in self.script.values(e)) or not mine:
+        mine = [
+            (c, e)
+            for c, e in given
+            if e is not None and any(id(t) in self.things for t in self.script.values(e))
+        ]
+        if (
+            any(id(t) not in self.things for _, e in mine for t in self.script.values(e))
+            or not mine
+        ):
             return False
         for call, expr in mine:
             outer = function_of(call)
@@ -336,7 +398,9 @@ class _Bring:
 
 
 # ------------------------------------------------------------------------------------------------ where it is made
-def _beside_variable(script: Script, mine: Trained, scope: Function, stores: Iterable[ast.stmt]) -> None:
+def _beside_variable(
+    script: Script, mine: Trained, scope: Function, stores: Iterable[ast.stmt]
+) -> None:
     """Directly before the statement, in the block of the model's variable, that leads to the training."""
     stores = list(stores)
     here = _block_with(stores)
@@ -348,11 +412,15 @@ def _beside_variable(script: Script, mine: Trained, scope: Function, stores: Ite
             for occurrence in backward.site:
                 statement = in_block(here, scope, occurrence.stack, backward.node)
                 if statement is None:
-                    raise Refusal(f"`{mine.raw}` is set on {at(stores[0])}, from where the training on {at(backward.node)} is not reached")
+                    raise Refusal(
+                        f"`{mine.raw}` is set on {at(stores[0])}, from where the training on {at(backward.node)} is not reached"
+                    )
                 leads.append(order[id(statement)])
     place = min(leads)
     if place <= made:
-        raise Refusal(f"`{mine.raw}` is set on {at(stores[-1])}, in the same statement that trains it: make it before")
+        raise Refusal(
+            f"`{mine.raw}` is set on {at(stores[-1])}, in the same statement that trains it: make it before"
+        )
     anchor = here[place]
     guards = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, GuardFrame)}
     block = here
@@ -388,7 +456,9 @@ def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_guard(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "__name__" in {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+    return isinstance(node, ast.If) and "__name__" in {
+        n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)
+    }
 
 
 def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:
@@ -396,7 +466,9 @@ def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:
     return next((mine[id(n)] for n in (node, *ancestors(node)) if id(n) in mine), None)  # type: ignore[return-value]
 
 
-def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Function, place: int) -> None:
+def _check_after(
+    script: Script, mine: Trained, here: list[ast.stmt], scope: Function, place: int
+) -> None:
     """Nothing moves or converts the model after the wrapper is made."""
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     order = {id(s): n for n, s in enumerate(here)}
@@ -406,7 +478,9 @@ def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Fun
         for occurrence in site:
             if occurrence.this is None or id(occurrence.this) not in things:
                 continue
-            how = occurrence.data.get("how", getattr(getattr(site.node, "func", None), "attr", "to"))
+            how = occurrence.data.get(
+                "how", getattr(getattr(site.node, "func", None), "attr", "to")
+            )
             statement = in_block(here, scope, occurrence.stack, site.node)
             if statement is None or order[id(statement)] < place:
                 moved_before = True
@@ -416,19 +490,29 @@ def _check_after(script: Script, mine: Trained, here: list[ast.stmt], scope: Fun
         if how in UNSAFE_MOVES:
             raise Refusal(f"the model is moved or converted while it trains ({at(node)})")
         if not moved_before:
-            raise Refusal(f"the model is moved to its device on {at(node)}, after the training has begun: move it where it is made")
+            raise Refusal(
+                f"the model is moved to its device on {at(node)}, after the training has begun: move it where it is made"
+            )
 
 
 def _in_training(mine: Trained, stack: Stack) -> bool:
-    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {id(s.loop) for s in mine.steps}
+    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {
+        id(s.loop) for s in mine.steps
+    }
     return any(id(f.node) in loops for f in stack if isinstance(f, LoopFrame))
 
 
-def _beside_attribute(script: Script, mine: Trained, owners: tuple[Inst, ...], stores: Iterable[ast.stmt]) -> str:
+def _beside_attribute(
+    script: Script, mine: Trained, owners: tuple[Inst, ...], stores: Iterable[ast.stmt]
+) -> str:
     """At the end of the method that makes the model; the name of ``self`` there."""
     stores = list(stores)
     function = function_of(stores[0])
-    if any(function_of(s) is not function for s in stores) or not isinstance(function, ast.FunctionDef) or len(owners) != 1:
+    if (
+        any(function_of(s) is not function for s in stores)
+        or not isinstance(function, ast.FunctionDef)
+        or len(owners) != 1
+    ):
         raise Refusal(f"`{mine.raw}` is set in several methods or objects ({at(stores[0])})")
     if not function.args.args or any(isinstance(f, LoopFrame) for f in owners[0].made):
         raise Refusal(f"the object with `{mine.raw}` is made in a loop")
@@ -436,23 +520,36 @@ def _beside_attribute(script: Script, mine: Trained, owners: tuple[Inst, ...], s
     body = function.body
     for step in mine.steps:
         for backward in step.backwards:
-            if any(in_block(body, function, o.stack, backward.node) is not None for o in backward.site):
-                raise Refusal(f"{function.name}() makes the model and trains it: train it in a method of its own")
+            if any(
+                in_block(body, function, o.stack, backward.node) is not None for o in backward.site
+            ):
+                raise Refusal(
+                    f"{function.name}() makes the model and trains it: train it in a method of its own"
+                )
     last = body[-1]
     mine.anchor, mine.after = last, not isinstance(last, ast.Return)
     if any(isinstance(n, ast.Return) and n is not last for n in own_nodes(function)):
         raise Refusal(f"{function.name}() may end before the model is complete")
-    if any(isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load) for n in mentions(function, this)):
+    if any(
+        isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+        for n in mentions(function, this)
+    ):
         raise Refusal(f"`{this}` is something else on {at(function)}")
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     for site in script.log.of("move_model"):
         for occurrence in site:
             if occurrence.this is not None and id(occurrence.this) in things:
-                if in_block(body, function, occurrence.stack, site.node) is None and not _made_before(mine, occurrence):
-                    raise Refusal(f"the model is moved on {at(site.node)}, after {function.name}() has made it: move it there")
+                if in_block(
+                    body, function, occurrence.stack, site.node
+                ) is None and not _made_before(mine, occurrence):
+                    raise Refusal(
+                        f"the model is moved on {at(site.node)}, after {function.name}() has made it: move it there"
+                    )
     return this
 
 
 def _made_before(mine: Trained, occurrence: Occurrence) -> bool:
     """It is moved before it is given to the object: where it is made itself."""
-    return not any(isinstance(f, (BranchFrame, LoopFrame)) for f in occurrence.stack) and not _in_training(mine, occurrence.stack)
+    return not any(
+        isinstance(f, (BranchFrame, LoopFrame)) for f in occurrence.stack
+    ) and not _in_training(mine, occurrence.stack)

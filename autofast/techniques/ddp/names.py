@@ -78,10 +78,16 @@ class Ranks:
         name, imports = module_in(source, "torch.distributed")
         if imports or name == "torch":
             for binding in (b for stmt in source.tree.body for b in bindings(stmt)):
-                if (binding.is_from, binding.module, binding.name) == (True, "torch", "distributed"):
+                if (binding.is_from, binding.module, binding.name) == (
+                    True,
+                    "torch",
+                    "distributed",
+                ):
                     return binding.bound
             name = self.fresh("dist")
-            self._edits[id(source), "dist"] = (Import(source, f"import torch.distributed as {name}"),)
+            self._edits[id(source), "dist"] = (
+                Import(source, f"import torch.distributed as {name}"),
+            )
         return name
 
     def torch(self, node: ast.AST) -> str:
@@ -111,13 +117,19 @@ class Ranks:
     def fresh(self, *candidates: str, besides: Collection[str] = ()) -> str:
         """The first of some names, then the first one with a number, that no file of the project uses and that is not in ``besides``."""
         numbered = (f"{candidates[0]}_{n}" for n in itertools.count(2))
-        return next(name for name in itertools.chain(candidates, numbered) if name not in self._taken and name not in besides)
+        return next(
+            name
+            for name in itertools.chain(candidates, numbered)
+            if name not in self._taken and name not in besides
+        )
 
     def imported_again(self, node: ast.AST) -> bool:
         """Code of the entry's module level outside the main guard, where the training is below it."""
         if not self.script.guarded or source_of(node) is not self.script.entry:
             return False
-        guards = {id(f.node) for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)}
+        guards = {
+            id(f.node) for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)
+        }
         around = list(ancestors(node))
         if any(isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) for a in around):
             return False
@@ -128,16 +140,31 @@ class Ranks:
         bound = self.fresh(name)
         os, imports = module_in(source, "os")
         if _comes_before(source, node, os if not imports else ""):
-            raise Refusal(f"{at(node)} stands above the imports: move `import os` to the top of {source.rel}")
-        self._edits[id(source), name] = (*imports, Helper(source, bound, f"{bound} = {CODE[name].format(os=os)}"))
+            raise Refusal(
+                f"{at(node)} stands above the imports: move `import os` to the top of {source.rel}"
+            )
+        self._edits[id(source), name] = (
+            *imports,
+            Helper(source, bound, f"{bound} = {CODE[name].format(os=os)}"),
+        )
         return bound
 
 
 def _comes_before(source: Source, node: ast.AST, os: str) -> bool:
     """Whether ``node`` may run before constants that stand below ``import os`` and the imports at the top."""
     body = source.tree.body
-    top = next((n for n, s in enumerate(body) if s is node or any(a is s for a in ancestors(node))), len(body))
-    below = max((n for n, s in enumerate(body) if os and any(b.bound == os and b.module == "os" for b in bindings(s))), default=-1)
+    top = next(
+        (n for n, s in enumerate(body) if s is node or any(a is s for a in ancestors(node))),
+        len(body),
+    )
+    below = max(
+        (
+            n
+            for n, s in enumerate(body)
+            if os and any(b.bound == os and b.module == "os" for b in bindings(s))
+        ),
+        default=-1,
+    )
     return top < below
 
 

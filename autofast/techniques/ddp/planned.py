@@ -28,7 +28,12 @@ FRAMEWORKS = {
 }
 
 
-STARTS = ("torch.distributed.init_process_group", "torch.distributed.launch", "horovod.torch.init", "deepspeed.init_distributed")
+STARTS = (
+    "torch.distributed.init_process_group",
+    "torch.distributed.launch",
+    "horovod.torch.init",
+    "deepspeed.init_distributed",
+)
 
 
 class Replaced:
@@ -80,7 +85,9 @@ def _check_script(script: Script) -> None:
     if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
         raise Refusal(FRAMEWORKS[framework])
     for site in script.calls(*STARTS):
-        raise Refusal(f"it is distributed already, by {site.kind.rsplit('.', 1)[-1]}() on {at(site.node)}")
+        raise Refusal(
+            f"it is distributed already, by {site.kind.rsplit('.', 1)[-1]}() on {at(site.node)}"
+        )
     if script.processes:
         raise Refusal(f"it starts processes of its own ({at(script.processes[0].node)})")
     if any(w.name == DDP for m in script.models for w in m.wraps):
@@ -90,19 +97,25 @@ def _check_script(script: Script) -> None:
     if script.unread:
         raise Refusal(script.unread)
     if "apex" in script.frameworks:
-        raise Refusal("apex.amp scales the loss: let apex-amp put torch.amp in its place first, then run this again")
+        raise Refusal(
+            "apex.amp scales the loss: let apex-amp put torch.amp in its place first, then run this again"
+        )
     for step in script.steps:
         for backward in step.backwards:
             if backward.framework:
                 raise Refusal(f"{at(backward.node)} leaves the backward to a framework")
         for update in step.updates:
             if update.closure:
-                raise Refusal(f"the optimizer on {at(update.node)} calls a closure as often as it likes, in each process otherwise")
+                raise Refusal(
+                    f"the optimizer on {at(update.node)} calls a closure as often as it likes, in each process otherwise"
+                )
 
 
 def _happenings(script: Script, models: list[Trained]) -> list[Happening]:
     """The ways to all that belongs to the training."""
-    found: list[Happening] = [(o.stack, b.node) for s in script.steps for b in s.backwards for o in b.site]
+    found: list[Happening] = [
+        (o.stack, b.node) for s in script.steps for b in s.backwards for o in b.site
+    ]
     found += [(o.stack, site.node) for e in script.evaluations for site in e.forwards for o in site]
     for thing in (
         *(m.thing for m in models),
@@ -122,10 +135,17 @@ def _sums(script: Script, ranks: Ranks, reductions: dict[int, str]) -> list[Edit
 
 
 def _training(
-    script: Script, models: list[Trained], loaders: list[Loader], extent: Extent, wrapped: dict[int, str], reductions: dict[int, str]
+    script: Script,
+    models: list[Trained],
+    loaders: list[Loader],
+    extent: Extent,
+    wrapped: dict[int, str],
+    reductions: dict[int, str],
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
-    outer: dict[int, ast.AST] = {id(e): e for s, stack in stacks if (e := data.epochs_of(s, stack)) is not None}
+    outer: dict[int, ast.AST] = {
+        id(e): e for s, stack in stacks if (e := data.epochs_of(s, stack)) is not None
+    }
     return Training(
         steps=script.steps,
         models=[m.model for m in models],
@@ -140,6 +160,9 @@ def _training(
 
 
 def _note(models: list[Trained], options: Options) -> str:
-    if any(n.startswith("BatchNorm") for m in models for n in m.model.layers) and not options.sync_batchnorm:
+    if (
+        any(n.startswith("BatchNorm") for m in models for n in m.model.layers)
+        and not options.sync_batchnorm
+    ):
         return "; BatchNorm takes its statistics from each process's part (--sync-batchnorm: from all, on GPUs)"
     return ""

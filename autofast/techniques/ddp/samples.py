@@ -16,7 +16,20 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
 from autofast.model.script import Script
 from autofast.model.source import function_of
-from autofast.model.values import Bound, Cls, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor, Thing, const
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    const,
+)
 from autofast.rule import Refusal, at
 
 # fmt: off
@@ -45,7 +58,10 @@ PYTHON = frozenset(f"builtins.{n}" for n in (
     "round map set format id repr next iter"
 ).split())
 # fmt: on
-RECURRENT = frozenset(f"torch.nn.{n}" for n in ("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer", "TransformerEncoder"))
+RECURRENT = frozenset(
+    f"torch.nn.{n}"
+    for n in ("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer", "TransformerEncoder")
+)
 LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
 BATCH_LAYERS = frozenset({"torch.nn.ParameterList"})
 
@@ -62,16 +78,24 @@ def check_forward(script: Script, module: Thing) -> bool:
         seen.add(id(thing))
         if isinstance(thing, Inst):
             functions = [f for f in thing.cls.find("forward") or () if isinstance(f, Func)]
-            if not functions and not any(n.startswith("torch.nn.") and n != "torch.nn.Module" for n in thing.cls.external):
+            if not functions and not any(
+                n.startswith("torch.nn.") and n != "torch.nn.Module" for n in thing.cls.external
+            ):
                 raise Refusal(f"what {thing.cls.node.name} computes is not known")
             for func in functions:
                 turned |= _function(script, func.node, todo, seen)
         elif isinstance(thing, Ext):
             if not thing.name.startswith(LIBRARIES) and thing.name not in ("torch.compile",):
-                raise Refusal(f"whether {thing.name} treats the samples of a batch one by one is not known")
+                raise Refusal(
+                    f"whether {thing.name} treats the samples of a batch one by one is not known"
+                )
             if thing.name in RECURRENT or thing.name.startswith("torch.nn.Transformer"):
                 turned |= const(thing.arg("batch_first")) is not True
-            todo.extend(t for g in (*thing.args.positional, *thing.args.named.values()) for t in _modules(g.values))
+            todo.extend(
+                t
+                for g in (*thing.args.positional, *thing.args.named.values())
+                for t in _modules(g.values)
+            )
     return turned
 
 
@@ -90,25 +114,41 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
     turned = False
     products: list[ast.AST] = []
     for node in ast.walk(function):
-        if node is not function and isinstance(node, (ast.Lambda, ast.FunctionDef)) and function_of(node) is not function:
+        if (
+            node is not function
+            and isinstance(node, (ast.Lambda, ast.FunctionDef))
+            and function_of(node) is not function
+        ):
             continue
         if not script.reached(node) and not isinstance(node, ast.Call):
             continue
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             products.append(node)
-        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and _is_activation(script, node.value):
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("T", "mT")
+            and _is_activation(script, node.value)
+        ):
             turned |= True
             if node.attr == "T":
                 products += _products(script, function)
         elif isinstance(node, ast.Call) and script.values(node.func):
             turned |= _call(script, node, function, todo, seen, products)
-    if turned and (mixing := next((p for p in products if _both(script, p)), None)) is not None and _turns_batch(script, function):
-        raise Refusal(f"the product on {at(mixing)} may compare the samples of a batch with each other")
+    if (
+        turned
+        and (mixing := next((p for p in products if _both(script, p)), None)) is not None
+        and _turns_batch(script, function)
+    ):
+        raise Refusal(
+            f"the product on {at(mixing)} may compare the samples of a batch with each other"
+        )
     return turned
 
 
 def _products(script: Script, function: ast.AST) -> list[ast.AST]:
-    return [n for n in ast.walk(function) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)]
+    return [
+        n for n in ast.walk(function) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)
+    ]
 
 
 def _both(script: Script, product: ast.AST) -> bool:
@@ -126,9 +166,17 @@ def _is_activation(script: Script, expr: ast.expr) -> bool:
 def _turns_batch(script: Script, function: ast.AST) -> bool:
     """The first dimension is moved somewhere in the function."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and node.attr == "T" and _is_activation(script, node.value):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "T"
+            and _is_activation(script, node.value)
+        ):
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TURNS:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in TURNS
+        ):
             if not _is_activation(script, node.func.value):
                 continue
             given = [a for a in node.args if not isinstance(a, ast.Starred)]
@@ -141,16 +189,30 @@ def _turns_batch(script: Script, function: ast.AST) -> bool:
                     dims = [const(script.values(e)) for e in given[-1].elts]
                 if not dims or dims[0] != 0:
                     return True
-            elif name in ("t", "rearrange", "movedim", "moveaxis") or 0 in dims or ... in dims or not dims:
+            elif (
+                name in ("t", "rearrange", "movedim", "moveaxis")
+                or 0 in dims
+                or ... in dims
+                or not dims
+            ):
                 return True
     return False
 
 
-def _call(script: Script, call: ast.Call, function: ast.AST, todo: list[Thing], seen: set[int], products: list[ast.AST]) -> bool:
+def _call(
+    script: Script,
+    call: ast.Call,
+    function: ast.AST,
+    todo: list[Thing],
+    seen: set[int],
+    products: list[ast.AST],
+) -> bool:
     turned = False
     for callee in script.values(call.func):
         if is_loss(callee):
-            raise Refusal(f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside")
+            raise Refusal(
+                f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside"
+            )
         if is_module(callee):
             todo.append(callee)
         elif isinstance(callee, (Func, Bound)):
@@ -158,21 +220,36 @@ def _call(script: Script, call: ast.Call, function: ast.AST, todo: list[Thing], 
         elif isinstance(callee, (Ref, Method)):
             turned |= _named(script, call, callee.name, isinstance(callee, Method), products)
         elif isinstance(callee, Cls) or not isinstance(callee, (Inst, Ext)):
-            raise Refusal(f"what `{ast.unparse(call.func)}(...)` on {at(call)} does with the samples of a batch is not known")
+            raise Refusal(
+                f"what `{ast.unparse(call.func)}(...)` on {at(call)} does with the samples of a batch is not known"
+            )
     return turned
 
 
-def _named(script: Script, call: ast.Call, name: str, method: bool, products: list[ast.AST]) -> bool:
+def _named(
+    script: Script, call: ast.Call, name: str, method: bool, products: list[ast.AST]
+) -> bool:
     short = name.rsplit(".", 1)[-1]
     if not method and not name.startswith("torch."):
         if name in PYTHON or name.startswith(("math.", "builtins.", "warnings.", "logging.")):
             return False
         raise Refusal(f"what {name} on {at(call)} does with the samples of a batch is not known")
-    if method and isinstance(call.func, ast.Attribute) and not any(isinstance(t, Tensor) for t in script.values(call.func.value)):
+    if (
+        method
+        and isinstance(call.func, ast.Attribute)
+        and not any(isinstance(t, Tensor) for t in script.values(call.func.value))
+    ):
         if not any(is_module(t) for t in script.values(call.func.value)):
             return False  # a list, a string
-    if short.endswith("_loss") or short in ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits"):
-        raise Refusal(f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside")
+    if short.endswith("_loss") or short in (
+        "cross_entropy",
+        "binary_cross_entropy",
+        "kl_div",
+        "binary_cross_entropy_with_logits",
+    ):
+        raise Refusal(
+            f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside"
+        )
     if short in TURNS:
         return True
     if short == "einsum":
@@ -180,32 +257,53 @@ def _named(script: Script, call: ast.Call, name: str, method: bool, products: li
         return False
     if short in MATRIX:
         if short in ("cdist", "tensordot", "inner", "kron"):
-            raise Refusal(f"{short} on {at(call)} may compare the samples of a batch with each other")
+            raise Refusal(
+                f"{short} on {at(call)} may compare the samples of a batch with each other"
+            )
         products.append(call)
         return False
     if short in REDUCTIONS:
         rest = call.args if method else call.args[1:]
         if not any(
             _is_activation(script, a)
-            for a in (call.args[:1] if not method else [call.func.value] if isinstance(call.func, ast.Attribute) else [])
+            for a in (
+                call.args[:1]
+                if not method
+                else [call.func.value]
+                if isinstance(call.func, ast.Attribute)
+                else []
+            )
         ):
             return False
-        if first_dim(script, call, rest) is not False and short not in ("max", "min", "normalize", "cosine_similarity"):
-            raise Refusal(f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them")
+        if first_dim(script, call, rest) is not False and short not in (
+            "max",
+            "min",
+            "normalize",
+            "cosine_similarity",
+        ):
+            raise Refusal(
+                f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
+            )
         if (
             short in ("max", "min")
             and first_dim(script, call, rest) is not False
             and not (rest and isinstance(const(script.values(rest[0])), (int, float)))
         ):
-            raise Refusal(f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them")
+            raise Refusal(
+                f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
+            )
         return False
     if name == "torch.nn.parallel.data_parallel":
         if not _optional(script, call):
-            raise Refusal(f"data_parallel on {at(call)} spreads the model over all GPUs itself: call the module instead")
+            raise Refusal(
+                f"data_parallel on {at(call)} spreads the model over all GPUs itself: call the module instead"
+            )
         return False
     if makes_module(name):
         return False  # what is made here is looked at where it is called
-    if short in ELEMENTWISE or name.startswith(("torch.cuda.", "torch.nn.init.", "torch.nn.Parameter", "torch.autocast", "torch.amp.")):
+    if short in ELEMENTWISE or name.startswith(
+        ("torch.cuda.", "torch.nn.init.", "torch.nn.Parameter", "torch.autocast", "torch.amp.")
+    ):
         return False
     raise Refusal(f"what `{short}` on {at(call)} does with the samples of a batch is not known")
 
@@ -214,7 +312,8 @@ def _optional(script: Script, call: ast.Call) -> bool:
     """Only under a condition, as for an option that asks for several GPUs."""
     site = script.log.at("torch.nn.parallel.data_parallel", call)
     return site is not None and all(
-        any(isinstance(f, BranchFrame) and not f.known for f in below(o.stack, function_of(call))) for o in site
+        any(isinstance(f, BranchFrame) and not f.known for f in below(o.stack, function_of(call)))
+        for o in site
     )
 
 
@@ -223,7 +322,8 @@ def _einsum(script: Script, call: ast.Call) -> None:
     if isinstance(equation, str) and "->" in equation:
         left, right = equation.replace(" ", "").split("->")
         if right and all(
-            not _is_activation(script, a) or part[:1] == right[0] for part, a in zip(left.split(","), call.args[1:], strict=False)
+            not _is_activation(script, a) or part[:1] == right[0]
+            for part, a in zip(left.split(","), call.args[1:], strict=False)
         ):
             return
     raise Refusal(f"einsum on {at(call)} may compare the samples of a batch with each other")

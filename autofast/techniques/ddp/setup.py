@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.flow.cfg import Function
-from autofast.model.events import BranchFrame, CallFrame, GuardFrame, LoopFrame, Occurrence, Stack, TryFrame
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    GuardFrame,
+    LoopFrame,
+    Occurrence,
+    Stack,
+    TryFrame,
+)
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of
 from autofast.model.values import Arg, Const, Ext, Inst, const
@@ -20,9 +28,26 @@ from autofast.rule import Refusal, at
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
 
-QUIET = ("argparse.", "builtins.", ".add_argument", ".parse_", ".add_mutually", ".add_argument_group", ".add_subparsers", ".set_defaults")
-QUIET_KINDS = frozenset({"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"})
-SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.seed", "lightning.seed_everything", "accelerate.utils.set_seed")
+QUIET = (
+    "argparse.",
+    "builtins.",
+    ".add_argument",
+    ".parse_",
+    ".add_mutually",
+    ".add_argument_group",
+    ".add_subparsers",
+    ".set_defaults",
+)
+QUIET_KINDS = frozenset(
+    {"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"}
+)
+SEEDS = (
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "torch.seed",
+    "lightning.seed_everything",
+    "accelerate.utils.set_seed",
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Happening = tuple[Stack, ast.AST]
 
@@ -46,7 +71,9 @@ class Extent:
         return in_block(self.block, self.scope, stack, node)
 
 
-def in_block(block: list[ast.stmt], scope: Function, stack: Stack, node: ast.AST) -> ast.stmt | None:
+def in_block(
+    block: list[ast.stmt], scope: Function, stack: Stack, node: ast.AST
+) -> ast.stmt | None:
     """The statement of ``block`` (in the code of ``scope``) below which the script comes to ``node``; None where it is not below it."""
     here = place_in(scope, stack, node)
     if here is None:
@@ -60,7 +87,9 @@ def place_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
     calls = [f for f in stack if isinstance(f, CallFrame)]
     start = 0
     if not isinstance(scope, ast.Module):
-        start = next((n + 1 for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is scope), -1)
+        start = next(
+            (n + 1 for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is scope), -1
+        )
         if start < 0:
             return None
     here = next((f.node for f in calls[start:] if function_of(f.node) is scope), None)
@@ -76,7 +105,11 @@ def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
     common = calls[0]
     for other in calls[1:]:
         n = 0
-        while n < min(len(common), len(other)) and common[n].node is other[n].node and common[n].func.node is other[n].func.node:
+        while (
+            n < min(len(common), len(other))
+            and common[n].node is other[n].node
+            and common[n].func.node is other[n].func.node
+        ):
             n += 1
         common = common[:n]
     scope: Function = script.entry.tree
@@ -94,10 +127,14 @@ def _check_once(stacks: list[Stack], call: CallFrame) -> None:
         for frame in stack:
             if frame is call or (isinstance(frame, CallFrame) and frame.node is call.node):
                 break
-            if isinstance(frame, (LoopFrame, TryFrame)) or (isinstance(frame, BranchFrame) and not frame.known and frame.arm is False):
+            if isinstance(frame, (LoopFrame, TryFrame)) or (
+                isinstance(frame, BranchFrame) and not frame.known and frame.arm is False
+            ):
                 if isinstance(frame, BranchFrame):
                     continue
-                raise Refusal(f"{call.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})")
+                raise Refusal(
+                    f"{call.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})"
+                )
 
 
 def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
@@ -106,7 +143,9 @@ def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
         raise Refusal(f"the training is started by a lambda ({at(scope)})")
     body = scope.body
     guards = {id(f.node): f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
-    inside = isinstance(scope, ast.Module) and all(any(isinstance(f, GuardFrame) for f in stack) for stack in stacks)
+    inside = isinstance(scope, ast.Module) and all(
+        any(isinstance(f, GuardFrame) for f in stack) for stack in stacks
+    )
     if inside and len(guards) == 1 and isinstance(guard := next(iter(guards.values())), ast.If):
         return guard.body
     return body
@@ -131,7 +170,10 @@ def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
 
 def _matters(occurrence: Occurrence) -> bool:
     """Not an object of the command line's."""
-    return not (isinstance(occurrence.this, Ext) and occurrence.this.name.startswith(("argparse.", "builtins.")))
+    return not (
+        isinstance(occurrence.this, Ext)
+        and occurrence.this.name.startswith(("argparse.", "builtins."))
+    )
 
 
 def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
@@ -155,15 +197,22 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
     lines = []
     backend = '"gloo"'
     if gpu := uses_gpu(script):
-        lines += [f"if {torch}.cuda.is_available():", f"    {torch}.cuda.set_device({ranks.local(node)})"]
+        lines += [
+            f"if {torch}.cuda.is_available():",
+            f"    {torch}.cuda.set_device({ranks.local(node)})",
+        ]
         backend = f'"cpu:gloo,cuda:nccl" if {torch}.cuda.is_available() else "gloo"'
     lines.append(f"{dist}.init_process_group({backend})")
     lines += _one_seed(script, ranks, extent)
     world = f"{ranks.world(node)} > 1"
     start = f'{world} and __name__ == "__main__"' if ranks.imported_again(node) else world
-    edits: list[Edit] = [Before(node, f"if {start}:\n" + "".join(f"    {line}\n" for line in lines))]
+    edits: list[Edit] = [
+        Before(node, f"if {start}:\n" + "".join(f"    {line}\n" for line in lines))
+    ]
     if gpu and (late := _chooses_devices(script)):
-        raise Refusal(f"CUDA_VISIBLE_DEVICES is set on {late}: leave the choice to the shell that starts torchrun")
+        raise Refusal(
+            f"CUDA_VISIBLE_DEVICES is set on {late}: leave the choice to the shell that starts torchrun"
+        )
     name = ranks.fresh("together", "all_together")
     end = (
         f"if {world}:\n"
@@ -173,7 +222,9 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
         f"    {dist}.destroy_process_group()"
     )
     edits.append(
-        Before(extent.last, end) if isinstance(extent.last, ast.Return) or _leaves(script, extent.last) else After(extent.last, end)
+        Before(extent.last, end)
+        if isinstance(extent.last, ast.Return) or _leaves(script, extent.last)
+        else After(extent.last, end)
     )
     return edits
 
@@ -181,7 +232,11 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
 def _leaves(script: Script, statement: ast.stmt) -> bool:
     """``sys.exit()`` at the end."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    names = {getattr(t, "name", "") for t in script.values(call.func)} if isinstance(call, ast.Call) else set()
+    names = (
+        {getattr(t, "name", "") for t in script.values(call.func)}
+        if isinstance(call, ast.Call)
+        else set()
+    )
     return bool(names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 
 
@@ -201,41 +256,72 @@ def _chooses_devices(script: Script) -> str:
 def _one_seed(script: Script, ranks: Ranks, extent: Extent) -> list[str]:
     """Where the script seeds not all that it draws from: splits, data and first weights must still be the same everywhere."""
     loose = []
-    for module, seeds in (("torch", SEEDS), ("numpy.random", ("numpy.random.seed",)), ("random", ("random.seed",))):
-        used = module == "torch" or any(kind.startswith(f"{module}.") for (kind, _), _ in script.log.each())
-        if used and not any(_certain(o.stack) and _fixed(o) for s in script.calls(*seeds) for o in s):
+    for module, seeds in (
+        ("torch", SEEDS),
+        ("numpy.random", ("numpy.random.seed",)),
+        ("random", ("random.seed",)),
+    ):
+        used = module == "torch" or any(
+            kind.startswith(f"{module}.") for (kind, _), _ in script.log.each()
+        )
+        if used and not any(
+            _certain(o.stack) and _fixed(o) for s in script.calls(*seeds) for o in s
+        ):
             loose.append(module)
     if not loose:
         return []
     torch, dist, node = ranks.torch(extent.first), ranks.dist(extent.first), extent.first
     name = ranks.fresh("seed", "shared_seed", "first_seed")
     lines = [f"{name} = [{torch}.initial_seed()]", f"{dist}.broadcast_object_list({name})"]
-    made = {"torch": f"manual_seed({name}[0])", "numpy.random": f"seed({name}[0] % 2**32)", "random": f"seed({name}[0])"}
-    return lines + [f"{torch if module == 'torch' else _spelled(ranks, module, node)}.{made[module]}" for module in loose]
+    made = {
+        "torch": f"manual_seed({name}[0])",
+        "numpy.random": f"seed({name}[0] % 2**32)",
+        "random": f"seed({name}[0])",
+    }
+    return lines + [
+        f"{torch if module == 'torch' else _spelled(ranks, module, node)}.{made[module]}"
+        for module in loose
+    ]
 
 
 def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
-    return f"{ranks.module('numpy', node)}.random" if module == "numpy.random" else ranks.module(module, node)
+    return (
+        f"{ranks.module('numpy', node)}.random"
+        if module == "numpy.random"
+        else ranks.module(module, node)
+    )
 
 
 def _fixed(occurrence: Occurrence) -> bool:
     """Seeded by a constant or an option, not by something that is drawn or read from the clock."""
-    given = occurrence.args.positional[0].values if occurrence.args is not None and occurrence.args.positional else frozenset()
+    given = (
+        occurrence.args.positional[0].values
+        if occurrence.args is not None and occurrence.args.positional
+        else frozenset()
+    )
     return bool(given) and all(isinstance(t, (Const, Arg)) for t in given)
 
 
 def _certain(stack: Stack) -> bool:
     """Under no condition."""
-    return not any((isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame)) for f in stack)
+    return not any(
+        (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
+        for f in stack
+    )
 
 
 def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:
     """From here on, every rank draws its own random numbers."""
     torch, rank = ranks.torch(node), ranks.rank(node)
-    lines = ["# from here on, every rank draws its own random numbers", f"{torch}.manual_seed({torch}.initial_seed() + {rank})"]
+    lines = [
+        "# from here on, every rank draws its own random numbers",
+        f"{torch}.manual_seed({torch}.initial_seed() + {rank})",
+    ]
     kinds = {kind for (kind, _), _ in script.log.each()}
     if any(k.startswith("numpy.random.") for k in kinds):
-        lines.append(f"{ranks.module('numpy', node)}.random.seed(({torch}.initial_seed() + {rank}) % 2**32)")
+        lines.append(
+            f"{ranks.module('numpy', node)}.random.seed(({torch}.initial_seed() + {rank}) % 2**32)"
+        )
     if any(k.startswith("random.") for k in kinds):
         lines.append(f"{ranks.module('random', node)}.seed({torch}.initial_seed() + {rank})")
     return lines
@@ -247,9 +333,16 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
     edits: list[Edit] = []
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:") and script.reached(node):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.startswith("cuda:")
+                and script.reached(node)
+            ):
                 if node.value != "cuda:0":
-                    raise Refusal(f"`{node.value}` on {at(node)}: give each process its own GPU first, by `cuda`")
+                    raise Refusal(
+                        f"`{node.value}` on {at(node)}: give each process its own GPU first, by `cuda`"
+                    )
                 if isinstance(parent_of(node), (ast.Compare, ast.JoinedStr)):
                     raise Refusal(f"`cuda:0` is part of a condition or a text on {at(node)}")
                 edits.append(Rewrite(node, f'f"cuda:{{{{{ranks.local(node)}}}}}"'))
@@ -259,7 +352,10 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
     for kind in ("move", "move_model", "torch.device"):
         for site in script.log.of(kind):
             if isinstance(site.node, ast.Call):
-                given = [*site.node.args, *(k.value for k in site.node.keywords if k.arg == "device")]
+                given = [
+                    *site.node.args,
+                    *(k.value for k in site.node.keywords if k.arg == "device"),
+                ]
                 for expr in given if kind == "torch.device" else given[:1]:
                     edits += _numbered(script, ranks, expr)
     return list({id(getattr(e, "expr", e)): e for e in edits}.values())
@@ -267,13 +363,23 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
 
 def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
     """The edit for a GPU that is given by its number."""
-    numbers = {t.value for t in script.values(expr) if isinstance(t, Const) and isinstance(t.value, int) and not isinstance(t.value, bool)}
-    options = [t for t in script.values(expr) if isinstance(t, Arg) and isinstance(const(t.default), int)]
+    numbers = {
+        t.value
+        for t in script.values(expr)
+        if isinstance(t, Const) and isinstance(t.value, int) and not isinstance(t.value, bool)
+    }
+    options = [
+        t for t in script.values(expr) if isinstance(t, Arg) and isinstance(const(t.default), int)
+    ]
     if options or numbers - {0}:
-        raise Refusal(f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun")
+        raise Refusal(
+            f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun"
+        )
     if numbers:
         if not isinstance(expr, ast.Constant):
-            raise Refusal(f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun")
+            raise Refusal(
+                f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun"
+            )
         yield Rewrite(expr, ranks.local(expr))
 
 

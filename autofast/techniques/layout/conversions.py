@@ -21,7 +21,9 @@ from autofast.write.spelling import torch_in
 MODEL = "a network of 2-D convolutions in NCHW order: tensor cores and oneDNN compute in channels_last and convert each time"
 
 
-IMAGES = "images reach the network in NCHW order and are converted to channels_last in its first layer"
+IMAGES = (
+    "images reach the network in NCHW order and are converted to channels_last in its first layer"
+)
 
 
 PARALLEL = "torch.nn.DataParallel"
@@ -32,7 +34,11 @@ KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_
 
 def is_there(script: Script) -> bool:
     """The script knows about channels_last already, perhaps behind an option."""
-    return any(isinstance(n, ast.Attribute) and n.attr.startswith("channels_last") for s in script.sources for n in ast.walk(s.tree))
+    return any(
+        isinstance(n, ast.Attribute) and n.attr.startswith("channels_last")
+        for s in script.sources
+        for n in ast.walk(s.tree)
+    )
 
 
 def trained(script: Script) -> Iterator[Model]:
@@ -50,7 +56,9 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
     if len(moves) == 1:
         move = moves[0].node
         assert isinstance(move, ast.Call)
-        if all(o.this is not None and not _is_wrapper(o.this) for o in moves[0]) and not _is_wrapped_before(model, moves[0]):
+        if all(
+            o.this is not None and not _is_wrapper(o.this) for o in moves[0]
+        ) and not _is_wrapped_before(model, moves[0]):
             return move
         if made is None or function_of(made) is not function_of(
             move
@@ -68,7 +76,9 @@ def _is_wrapped_before(model: Model, move: Site) -> bool:
     return bool(wraps) and any(id(n) in wraps for n in ast.walk(move.node))
 
 
-def conversions(script: Script, place: ast.expr, models: list[Model]) -> Iterator[tuple[Finding, list[Model]]]:
+def conversions(
+    script: Script, place: ast.expr, models: list[Model]
+) -> Iterator[tuple[Finding, list[Model]]]:
     """All models in one place; or, where one of several is refused, each where it is made."""
     finding = _convert(script, place, models)
     made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
@@ -115,7 +125,12 @@ def images(script: Script, models: list[Model], effect: Effect | None) -> Iterat
     eating = [m for m in models if takes_image(script, m)]
     done: dict[int, list[Transfer]] = {}
     for transfer in script.transfers:
-        if transfer.loaders and transfer.to_device and transfer.how in ("to", "cuda") and _is_image(script, transfer, eating):
+        if (
+            transfer.loaders
+            and transfer.to_device
+            and transfer.how in ("to", "cuda")
+            and _is_image(script, transfer, eating)
+        ):
             done.setdefault(transfer.node.lineno, []).append(transfer)
     for transfers in done.values():
         for transfer in transfers:
@@ -131,14 +146,22 @@ def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
     for model in models:
         for site in model.forwards:
             call = site.node
-            if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
+            if (
+                not isinstance(call, ast.Call)
+                or not call.args
+                or isinstance(call.args[0], ast.Starred)
+            ):
                 continue
             given = call.args[0]
             while (inner := _passed_on(script, given)) is not None and given is not node:
                 given = inner
             if given is node:
                 return True
-            if target is not None and function_of(call) is function_of(node) and ast.dump(given) == ast.dump(target):
+            if (
+                target is not None
+                and function_of(call) is function_of(node)
+                and ast.dump(given) == ast.dump(target)
+            ):
                 return True
     return False
 
@@ -146,7 +169,9 @@ def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
 def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
     """The tensor in ``Variable(x)`` and ``x.float()``: what comes out lies in memory as it does."""
     match expr:
-        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if method in KEEPING:
+        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if (
+            method in KEEPING
+        ):
             return inner
         case ast.Call(func=func, args=[inner]) if any(
             isinstance(t, Ref) and t.name == "torch.autograd.Variable" for t in script.values(func)
@@ -181,4 +206,8 @@ def _target(node: ast.expr) -> ast.expr | None:
         if not isinstance(target, ast.Tuple) or position >= len(target.elts):
             return None
         target = target.elts[position]
-    return ast.parse(ast.unparse(target), mode="eval").body if isinstance(target, (ast.Name, ast.Attribute)) else None
+    return (
+        ast.parse(ast.unparse(target), mode="eval").body
+        if isinstance(target, (ast.Name, ast.Attribute))
+        else None
+    )

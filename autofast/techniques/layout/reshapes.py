@@ -25,7 +25,11 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
             return f"{where} writes through a view, which would be a copy in this layout (or the reverse)"
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
             found.append(
-                Rewrite(node.func, "{value}." + {"view": "reshape", "view_as": "reshape_as"}[node.func.attr], {"value": node.func.value})
+                Rewrite(
+                    node.func,
+                    "{value}." + {"view": "reshape", "view_as": "reshape_as"}[node.func.attr],
+                    {"value": node.func.value},
+                )
             )
     return iter(found)
 
@@ -38,8 +42,13 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
             if base is None or not isinstance(node, ast.Call):
                 continue
             found = script.values(base)
-            mine = any(isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int" for t in found)
-            if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(script, node, base):
+            mine = any(
+                isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
+                for t in found
+            )
+            if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
+                script, node, base
+            ):
                 yield node, base
 
 
@@ -48,12 +57,20 @@ def _unbound(script: Script) -> str:
     for source in script.sources:
         for node in ast.walk(source.tree):
             line = getattr(node, "lineno", 0)
-            if isinstance(node, ast.Attribute) and node.attr in ("view", "view_as") and isinstance(node.ctx, ast.Load):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in ("view", "view_as")
+                and isinstance(node.ctx, ast.Load)
+            ):
                 found, parent = script.values(node.value), parent_of(node)
                 called = isinstance(parent, ast.Call) and parent.func is node
-                if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (not called and _may_be_tensor(found)):
+                if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
+                    not called and _may_be_tensor(found)
+                ):
                     return f"line {line} of {source.rel} uses `{node.attr}` as a function, which raises in this layout"
-            elif isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args):
+            elif isinstance(node, ast.Call) and any(
+                isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
+            ):
                 names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
                 if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
                     return f"line {line} of {source.rel} uses `view` as a function, which raises in this layout"
@@ -64,12 +81,22 @@ def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
     """A view of something that is contiguous, or of a 1x1 image, or one of the dtype."""
     if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
         return True
-    values = [d.value for d in script.analysis(Flow).reaching(base)] if isinstance(base, ast.Name) else [base]
-    return bool(values) and all(isinstance(v, ast.Call) and _is_contiguous(script, v) for v in values)
+    values = (
+        [d.value for d in script.analysis(Flow).reaching(base)]
+        if isinstance(base, ast.Name)
+        else [base]
+    )
+    return bool(values) and all(
+        isinstance(v, ast.Call) and _is_contiguous(script, v) for v in values
+    )
 
 
 def _is_contiguous(script: Script, call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("contiguous", "flatten", "reshape"):
+    if isinstance(call.func, ast.Attribute) and call.func.attr in (
+        "contiguous",
+        "flatten",
+        "reshape",
+    ):
         return True
     return any(_is_pooled(t, call, script) for t in script.values(call.func))
 
@@ -81,6 +108,10 @@ def _may_be_tensor(found: Values) -> bool:
 def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
     if isinstance(callee, Ext) and callee.name == "torch.nn.AdaptiveAvgPool2d":
         return const(callee.args.get(0, "output_size")) in (1, (1, 1))
-    if isinstance(callee, Ref) and callee.name == "torch.nn.functional.adaptive_avg_pool2d" and len(call.args) > 1:
+    if (
+        isinstance(callee, Ref)
+        and callee.name == "torch.nn.functional.adaptive_avg_pool2d"
+        and len(call.args) > 1
+    ):
         return const(script.values(call.args[1])) in (1, (1, 1))
     return isinstance(callee, Ext) and callee.name == "torch.nn.Linear"

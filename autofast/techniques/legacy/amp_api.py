@@ -18,7 +18,11 @@ OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
 
 
-AUTOCAST_ORDER = ("enabled", "dtype", "cache_enabled")  # of the old classes; the new one begins with device_type
+AUTOCAST_ORDER = (
+    "enabled",
+    "dtype",
+    "cache_enabled",
+)  # of the old classes; the new one begins with device_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,12 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
         if module in OLD and short in NAMES:
             parent = parent_of(node)
             call = parent if isinstance(parent, ast.Call) and parent.func is node else None
-            function = parent if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and node in parent.decorator_list else None
+            function = (
+                parent
+                if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef))
+                and node in parent.decorator_list
+                else None
+            )
             root: ast.expr = node
             while isinstance(root, ast.Attribute):
                 root = root.value
@@ -81,7 +90,9 @@ def _bindings(source: Source) -> Iterator[tuple[str, tuple[str, ast.Import | ast
                     yield alias.asname, (alias.name, node)
 
 
-def _named(script: Script, node: ast.expr, bound: dict[str, tuple[str, ast.Import | ast.ImportFrom]]) -> str:
+def _named(
+    script: Script, node: ast.expr, bound: dict[str, tuple[str, ast.Import | ast.ImportFrom]]
+) -> str:
     """The canonical name of what an expression means: as the reader found it, else by the file's imports."""
     found = {t.name for t in script.values(node) if isinstance(t, Ref)}
     if found:
@@ -101,13 +112,21 @@ def against(script: Script, use: Use) -> str:
     where = f"line {use.node.lineno} of {use.source.rel}"
     if use.call is None and use.decorated is None:
         return f"{where} uses `{ast.unparse(use.node)}` as a value, not as a call"
-    if use.binding is not None and any(isinstance(a, (ast.Try, ast.If)) for a in ancestors(use.binding)):
+    if use.binding is not None and any(
+        isinstance(a, (ast.Try, ast.If)) for a in ancestors(use.binding)
+    ):
         return f"the import on line {use.binding.lineno} of {use.source.rel} depends on the version of torch"
-    if use.binding is not None and isinstance(use.binding, ast.ImportFrom) and use.binding.module in OLD:
+    if (
+        use.binding is not None
+        and isinstance(use.binding, ast.ImportFrom)
+        and use.binding.module in OLD
+    ):
         if other := [a.name for a in use.binding.names if a.name not in NAMES]:
             return f"line {use.binding.lineno} of {use.source.rel} imports `{other[0]}` too, which torch.amp has not"
     if use.binding is not None and (rest := _other_use(use, use.binding)) is not None:
-        return f"`{ast.unparse(rest)}` on line {rest.lineno} of {use.source.rel} is not in torch.amp"
+        return (
+            f"`{ast.unparse(rest)}` on line {rest.lineno} of {use.source.rel} is not in torch.amp"
+        )
     if use.call is not None and any(isinstance(a, ast.Starred) for a in use.call.args):
         return f"{where} passes arguments through `*`"
     if len(script.values(use.node)) > 1:
@@ -117,7 +136,11 @@ def against(script: Script, use: Use) -> str:
 
 def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | None:
     """Another attribute of the module that the import binds (``amp.common``)."""
-    modules = {a.asname or a.name for a in binding.names if a.name in OLD or f"{getattr(binding, 'module', '')}.{a.name}" in OLD}
+    modules = {
+        a.asname or a.name
+        for a in binding.names
+        if a.name in OLD or f"{getattr(binding, 'module', '')}.{a.name}" in OLD
+    }
     for node in ast.walk(use.source.tree):
         if isinstance(node, ast.Name) and node.id in modules and isinstance(node.ctx, ast.Load):
             parent = parent_of(node)
@@ -159,12 +182,16 @@ def imports(uses: list[Use]) -> Iterator[Edit]:
     """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are kept."""
     for binding in {id(u.binding): u.binding for u in uses if u.binding is not None}.values():
         if isinstance(binding, ast.ImportFrom) and binding.module in OLD:
-            yield Replace(binding, f"from torch.amp import {', '.join(_alias(a) for a in binding.names)}")
+            yield Replace(
+                binding, f"from torch.amp import {', '.join(_alias(a) for a in binding.names)}"
+            )
         elif isinstance(binding, ast.ImportFrom):
             moved = [a for a in binding.names if f"{binding.module}.{a.name}" in OLD]
             kept = [a for a in binding.names if a not in moved]
             lines = [f"from torch import {', '.join(map(_alias, moved))}"]
-            lines += [f"from {binding.module} import {', '.join(map(_alias, kept))}"] if kept else []
+            lines += (
+                [f"from {binding.module} import {', '.join(map(_alias, kept))}"] if kept else []
+            )
             yield Replace(binding, "\n".join(lines))
         else:
             new = [ast.alias("torch.amp", a.asname) if a.name in OLD else a for a in binding.names]

@@ -51,15 +51,31 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
     if "Variable" not in source.text:
         return
     bound = _bindings(source)
-    uses = [_use(script, node, plain, bound) for node in ast.walk(source.tree) if _names_variable(script, node, bound)]
+    uses = [
+        _use(script, node, plain, bound)
+        for node in ast.walk(source.tree)
+        if _names_variable(script, node, bound)
+    ]
     fixed = [u for u in uses if not u.stays]
-    gone = _import_edits(script, source, bound) if fixed and not any(u.stays for u in uses if u.bound) else ()
+    gone = (
+        _import_edits(script, source, bound)
+        if fixed and not any(u.stays for u in uses if u.bound)
+        else ()
+    )
     together = tuple(e for u in fixed if u.bound for e in u.edits) + gone if gone else ()
     for use in uses:
         if use.edits:
-            yield Finding(use.node, use.message, edits=together if together and use.bound and not use.stays else use.edits)
+            yield Finding(
+                use.node,
+                use.message,
+                edits=together if together and use.bound and not use.stays else use.edits,
+            )
             if use.advice:
-                yield Finding(use.node, "volatile=True has no effect since torch 0.4: gradients are computed here", advice=use.advice)
+                yield Finding(
+                    use.node,
+                    "volatile=True has no effect since torch 0.4: gradients are computed here",
+                    advice=use.advice,
+                )
         elif use.reached:
             yield Finding(use.node, use.message, refusal=use.refusal)
 
@@ -84,25 +100,51 @@ def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.Imp
     return isinstance(node, ast.Name) and node.id in bound
 
 
-def _use(script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[ast.ImportFrom]]) -> Use:
+def _use(
+    script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[ast.ImportFrom]]
+) -> Use:
     assert isinstance(node, (ast.Name, ast.Attribute))
     by_import, reached = isinstance(node, ast.Name) and node.id in bound, script.reached(node)
     call = parent_of(node)
-    if isinstance(call, ast.Call) and _is_check(script, call) and len(call.args) == 2 and call.args[1] is node and reached:
+    if (
+        isinstance(call, ast.Call)
+        and _is_check(script, call)
+        and len(call.args) == 2
+        and call.args[1] is node
+        and reached
+    ):
         message = "isinstance(x, Variable) asks for any tensor since torch 0.4"
         if torch := torch_name(source_of(node)):
             return Use(node, by_import, reached, message, (Rewrite(node, f"{torch}.Tensor"),))
         return Use(node, by_import, reached, message, refusal="torch has no name in this file")
     if not isinstance(call, ast.Call) or call.func is not node:
-        return Use(node, by_import, reached, "Variable is an old name for a tensor", refusal="it is used as a value here, not called")
+        return Use(
+            node,
+            by_import,
+            reached,
+            "Variable is an old name for a tensor",
+            refusal="it is used as a value here, not called",
+        )
     message = "a Variable is a tensor since torch 0.4: the call makes a second tensor object for the same values"
     if not reached:
         return Use(call, by_import, False)
     if len(script.values(node)) > 1:
-        return Use(call, by_import, reached, message, refusal=f"`{ast.unparse(node)}` may be something else here")
+        return Use(
+            call,
+            by_import,
+            reached,
+            message,
+            refusal=f"`{ast.unparse(node)}` may be something else here",
+        )
     given = _given(call)
     if given is None:
-        return Use(call, by_import, reached, message, refusal="what it is given is not spelled out in the call")
+        return Use(
+            call,
+            by_import,
+            reached,
+            message,
+            refusal="what it is given is not spelled out in the call",
+        )
     data, asks, volatile = given
     edits = _edits(script, call, data, asks, plain)
     advice = ""
@@ -110,7 +152,9 @@ def _use(script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[
         message = "volatile=True has no effect since torch 0.4, and a Variable is a tensor"
         site = script.log.at(VARIABLE, call)
         if site is not None and any(o.grad in ("on", "maybe") for o in site):
-            advice = "put the evaluation under `with torch.no_grad():`, which is what volatile meant"
+            advice = (
+                "put the evaluation under `with torch.no_grad():`, which is what volatile meant"
+            )
     return Use(call, by_import, reached, message, edits, advice=advice)
 
 
@@ -134,7 +178,9 @@ def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] 
     return data, found.get("requires_grad"), found.get("volatile")
 
 
-def _edits(script: Script, call: ast.Call, data: ast.expr, asks: ast.expr | None, plain: Plainness) -> tuple[Edit, ...]:
+def _edits(
+    script: Script, call: ast.Call, data: ast.expr, asks: ast.expr | None, plain: Plainness
+) -> tuple[Edit, ...]:
     """``x`` where nothing tells it from ``Variable(x)``, else ``x.detach()``, which is what a Variable of a tensor is."""
     wanted = False if asks is None else const(script.values(asks))
     if wanted is False and plain.same(data):
@@ -158,7 +204,9 @@ def _is_detached(call: ast.Call) -> bool:
     if not isinstance(attribute, ast.Attribute):
         return False
     outer = parent_of(attribute)
-    return attribute.attr == "data" or (attribute.attr == "detach" and isinstance(outer, ast.Call) and outer.func is attribute)
+    return attribute.attr == "data" or (
+        attribute.attr == "detach" and isinstance(outer, ast.Call) and outer.func is attribute
+    )
 
 
 def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bool:
@@ -166,25 +214,46 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
     if len(statement.targets) != 1:
         return False
     target, value = statement.targets[0], statement.value
-    targets, values = (target.elts, value.elts) if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else ([target], [value])
+    targets, values = (
+        (target.elts, value.elts)
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        else ([target], [value])
+    )
     if len(targets) != len(values):
         return False
     for name, call in zip(targets, values, strict=True):
-        given = _given(call) if isinstance(call, ast.Call) and script.values(call.func) == {Ref(VARIABLE)} else None
-        if given is None or not isinstance(name, ast.Name) or not isinstance(given[0], ast.Name) or given[0].id != name.id:
+        given = (
+            _given(call)
+            if isinstance(call, ast.Call) and script.values(call.func) == {Ref(VARIABLE)}
+            else None
+        )
+        if (
+            given is None
+            or not isinstance(name, ast.Name)
+            or not isinstance(given[0], ast.Name)
+            or given[0].id != name.id
+        ):
             return False
-        if (given[1] is not None and const(script.values(given[1])) is not False) or not plain.same(given[0]):
+        if (given[1] is not None and const(script.values(given[1])) is not False) or not plain.same(
+            given[0]
+        ):
             return False
         if is_spared(call, NAME):
             return False
     return True
 
 
-def _import_edits(script: Script, source: Source, bound: dict[str, list[ast.ImportFrom]]) -> tuple[Edit, ...]:
+def _import_edits(
+    script: Script, source: Source, bound: dict[str, list[ast.ImportFrom]]
+) -> tuple[Edit, ...]:
     """The imports of Variable without it, where nothing else can use the name."""
-    if not bound or any(_may_take(other, set(bound)) for other in script.sources if other is not source):
+    if not bound or any(
+        _may_take(other, set(bound)) for other in script.sources if other is not source
+    ):
         return ()
-    if source.rel.endswith("__init__.py") or any(isinstance(n, ast.Constant) and n.value in bound for n in ast.walk(source.tree)):
+    if source.rel.endswith("__init__.py") or any(
+        isinstance(n, ast.Constant) and n.value in bound for n in ast.walk(source.tree)
+    ):
         return ()
     edits: list[Edit] = []
     for node in {id(node): node for nodes in bound.values() for node in nodes}.values():
@@ -200,7 +269,10 @@ def _may_take(other: Source, names: set[str]) -> bool:
     """Whether another file may have the name from here."""
     for node in ast.walk(other.tree):
         if isinstance(node, ast.ImportFrom) and node.module not in MODULES:
-            if any(a.name in names or a.name == "*" and (node.module or "").split(".")[0] != "torch" for a in node.names):
+            if any(
+                a.name in names or a.name == "*" and (node.module or "").split(".")[0] != "torch"
+                for a in node.names
+            ):
                 return True
         elif isinstance(node, ast.Attribute) and node.attr in names:
             return True
@@ -213,24 +285,36 @@ def old_items(script: Script) -> Iterator[Finding]:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             text = ast.unparse(node)
             message = f"`{text}` is an IndexError since torch 0.4, as a loss has no dimensions"
-            yield Finding(node, message, edits=(Rewrite(node, "{tensor}.item()", {"tensor": node.value.value}, moot=True),))
+            yield Finding(
+                node,
+                message,
+                edits=(Rewrite(node, "{tensor}.item()", {"tensor": node.value.value}, moot=True),),
+            )
 
 
 def old_reductions(script: Script) -> Iterator[Finding]:
     """``size_average=False`` → ``reduction="sum"``."""
     for _, site in script.log.each():
         call = site.node
-        name = site.kind if site.kind != "new" else next((getattr(o.this, "name", "") for o in site), "")
+        name = (
+            site.kind
+            if site.kind != "new"
+            else next((getattr(o.this, "name", "") for o in site), "")
+        )
         short = name.rpartition(".")[2]
         functional = name.startswith("torch.nn.functional.") and short in FUNCTIONAL_LOSSES
-        if not isinstance(call, ast.Call) or not (functional or (site.kind == "new" and is_loss(name))):
+        if not isinstance(call, ast.Call) or not (
+            functional or (site.kind == "new" and is_loss(name))
+        ):
             continue
         old = {k.arg: k.value for k in call.keywords if k.arg in ("size_average", "reduce")}
         if not old:
             continue
         message = "size_average and reduce are deprecated for reduction"
         flags = {key: const(script.values(value)) for key, value in old.items()}
-        if any(v not in (True, False, None) for v in flags.values()) or any(k.arg in ("reduction", None) for k in call.keywords):
+        if any(v not in (True, False, None) for v in flags.values()) or any(
+            k.arg in ("reduction", None) for k in call.keywords
+        ):
             yield Finding(call, message, refusal="which reduction they mean here is not certain")
             continue
         size_average, reduce = flags.get("size_average"), flags.get("reduce")

@@ -16,32 +16,66 @@ from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
 
-OWN = ("collate_fn", "generator", "batch_sampler")  # with one of these, the loader is not a plain one
+OWN = (
+    "collate_fn",
+    "generator",
+    "batch_sampler",
+)  # with one of these, the loader is not a plain one
 
 
 MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of batches takes over
 
 
-SAMPLERS = frozenset(f"torch.utils.data.{n}" for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler"))  # they give int
+SAMPLERS = frozenset(
+    f"torch.utils.data.{n}"
+    for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler")
+)  # they give int
 
 
-PASSING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip", "print", "list", "tuple", "isinstance", "dict"))
+PASSING = frozenset(
+    f"builtins.{n}"
+    for n in (
+        "enumerate",
+        "iter",
+        "len",
+        "next",
+        "zip",
+        "print",
+        "list",
+        "tuple",
+        "isinstance",
+        "dict",
+    )
+)
 
 
-PASSING |= {"tqdm.tqdm", "itertools.islice", "itertools.cycle", "itertools.chain", "builtins.id", "builtins.type"}
+PASSING |= {
+    "tqdm.tqdm",
+    "itertools.islice",
+    "itertools.cycle",
+    "itertools.chain",
+    "builtins.id",
+    "builtins.type",
+}
 
 
 def only_collects(loader: Loader) -> bool:
     """The items are at hand, and making a batch is no more than to collect them."""
     return bool(loader.datasets) and all(
-        d.kind == "tensors" or (d.kind == "project" and d.in_memory and not (d.iterable or d.random or d.reads)) for d in loader.datasets
+        d.kind == "tensors"
+        or (d.kind == "project" and d.in_memory and not (d.iterable or d.random or d.reads))
+        for d in loader.datasets
     )
 
 
 def is_batched(loader: Loader) -> bool:
     """Batches of one item, or made by the dataset already."""
     size = given(loader, "batch_size")
-    return const(size.values) in (None, 1) if size is not None else not loader.args.open and given(loader, "batch_sampler") is None
+    return (
+        const(size.values) in (None, 1)
+        if size is not None
+        else not loader.args.open and given(loader, "batch_sampler") is None
+    )
 
 
 def against(script: Script, loader: Loader) -> str:
@@ -79,7 +113,9 @@ def _arguments(loader: Loader) -> str:
     sampler = given(loader, "sampler")
     if sampler is not None and len(sampler.values) > 1:
         return "whether it has a sampler depends on the run"
-    if sampler is not None and not all(t == Const(None) or (isinstance(t, Ext) and t.name in SAMPLERS) for t in sampler.values):
+    if sampler is not None and not all(
+        t == Const(None) or (isinstance(t, Ext) and t.name in SAMPLERS) for t in sampler.values
+    ):
         return "its sampler may give something else than whole numbers"
     return ""
 
@@ -92,10 +128,17 @@ def _looked_at(script: Script, loader: Loader) -> str:
 
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and node.attr != "dataset" and is_loader(node.value) and not is_share(function_of(node)):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr != "dataset"
+                and is_loader(node.value)
+                and not is_share(function_of(node))
+            ):
                 return f"line {node.lineno} uses its `{node.attr}`, which would be another"
             if isinstance(node, ast.Call):
-                arguments = [a.value if isinstance(a, ast.Starred) else a for a in node.args] + [k.value for k in node.keywords]
+                arguments = [a.value if isinstance(a, ast.Starred) else a for a in node.args] + [
+                    k.value for k in node.keywords
+                ]
                 if any(is_loader(a) for a in arguments) and not _passes(script, node):
                     return f"line {node.lineno} passes it to code that is not known"
     return ""
@@ -103,13 +146,20 @@ def _looked_at(script: Script, loader: Loader) -> str:
 
 def _passes(script: Script, call: ast.Call) -> bool:
     callee = script.values(call.func)
-    return bool(callee) and all(isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in PASSING) for t in callee)
+    return bool(callee) and all(
+        isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in PASSING)
+        for t in callee
+    )
 
 
 def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str:
     """``DataLoader(data, batch_size=None, sampler=BatchSampler(RandomSampler(data), 64, False))``; or why it cannot be written."""
     call, source = loader.node, source_of(loader.node)
-    expr = {name: value.expr for name in ("dataset", *MOVED) if (value := given(loader, name)) is not None and value.expr is not None}
+    expr = {
+        name: value.expr
+        for name in ("dataset", *MOVED)
+        if (value := given(loader, name)) is not None and value.expr is not None
+    }
     code = {name: source.segment(value) for name, value in expr.items()}
     edits: list[Edit] = []
     data = code["dataset"]
@@ -118,7 +168,10 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         if not isinstance(statement, ast.Assign) or statement.value is not call:
             return "its dataset has no name: put it into a variable first"
         data = _beside(statement.targets[0])
-        edits += [Before(statement, f"{data} = {{data}}", {"data": expr["dataset"]}), Rewrite(expr["dataset"], data)]
+        edits += [
+            Before(statement, f"{data} = {{data}}", {"data": expr["dataset"]}),
+            Rewrite(expr["dataset"], data),
+        ]
     for dataset in loader.datasets:
         if isinstance(wrapped := _contiguous(script, dataset), str):
             return wrapped
@@ -138,9 +191,17 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         order = made("RandomSampler" if shuffle else "SequentialSampler", data)
     sizes = f"batch_size={code['batch_size']}", f"drop_last={code.get('drop_last', 'False')}"
     edits.append(Keyword(call, "sampler", made("BatchSampler", order, *sizes)))
-    edits.append(Keyword(call, "batch_size", "None") if "batch_size" in loader.args.named else Rewrite(expr["batch_size"], "None"))
+    edits.append(
+        Keyword(call, "batch_size", "None")
+        if "batch_size" in loader.args.named
+        else Rewrite(expr["batch_size"], "None")
+    )
     if "shuffle" in expr:
-        edits.append(DropKeyword(call, "shuffle") if "shuffle" in loader.args.named else Rewrite(expr["shuffle"], "None"))
+        edits.append(
+            DropKeyword(call, "shuffle")
+            if "shuffle" in loader.args.named
+            else Rewrite(expr["shuffle"], "None")
+        )
     if "drop_last" in expr:
         edits.append(DropKeyword(call, "drop_last"))
     return tuple(edits)
@@ -148,9 +209,17 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
 
 def _beside(target: ast.expr) -> str:
     """A name for the dataset of the loader that is kept in ``target``: ``train_dataset`` for ``train_loader``."""
-    name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else "loader"
+    name = (
+        target.id
+        if isinstance(target, ast.Name)
+        else target.attr
+        if isinstance(target, ast.Attribute)
+        else "loader"
+    )
     return source_of(target).fresh(
-        name.replace("dataloader", "dataset").replace("loader", "dataset") if "loader" in name else f"{name}_dataset"
+        name.replace("dataloader", "dataset").replace("loader", "dataset")
+        if "loader" in name
+        else f"{name}_dataset"
     )
 
 
@@ -171,8 +240,12 @@ def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
             continue
         if why := learned(script, expr):
             return f"`{_text(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
-        if not script.analysis(Memory).is_fresh(expr) and (why := written_after(script, expr, made)):
-            return f"`{_text(expr)}` may lie in memory in another order, and cannot be copied: {why}"
+        if not script.analysis(Memory).is_fresh(expr) and (
+            why := written_after(script, expr, made)
+        ):
+            return (
+                f"`{_text(expr)}` may lie in memory in another order, and cannot be copied: {why}"
+            )
         edits.append(Wrap(expr, "{}.contiguous()"))
     return edits
 
@@ -221,4 +294,8 @@ def subclass(image_set: Images) -> tuple[Edit, ...]:
         torch=torch,
         rest=COMPOSED if image_set.composed else "",
     )
-    return (*imports, Helper(source, image_set.subclass, code), Rewrite(image_set.call.func, image_set.subclass))
+    return (
+        *imports,
+        Helper(source, image_set.subclass, code),
+        Rewrite(image_set.call.func, image_set.subclass),
+    )

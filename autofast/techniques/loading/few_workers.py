@@ -37,7 +37,9 @@ class Number:
     @property
     def is_default(self) -> bool:
         """The default of an option or parameter, which says less than a number that is chosen for this loader."""
-        return self.origin.kind == "option" or isinstance(parent_of(self.origin.expr), ast.arguments)
+        return self.origin.kind == "option" or isinstance(
+            parent_of(self.origin.expr), ast.arguments
+        )
 
 
 def raised(script: Script, options: Options) -> Iterator[Finding]:
@@ -46,23 +48,43 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
     numbers: dict[int, Number] = {}
     for loader in script.loaders:
         argument = given(loader, NAME)
-        origins = trail.of(argument, [getattr(t, "made", ()) for t in loader.things]) if argument is not None else []
+        origins = (
+            trail.of(argument, [getattr(t, "made", ()) for t in loader.things])
+            if argument is not None
+            else []
+        )
         for origin in origins if isinstance(origins, list) else ():
             numbers.setdefault(id(origin.expr), Number(origin)).loaders.append(loader)
     for number in numbers.values():
         value = number.value
-        if not isinstance(value, int) or isinstance(value, bool) or value > FEW or not any(counts(script, x) for x in number.loaders):
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or value > FEW
+            or not any(counts(script, x) for x in number.loaders)
+        ):
             continue
-        message = NONE if value == 0 else f"batches are made by {value} worker{'s'[: value > 1]}, however many cores there are"
+        message = (
+            NONE
+            if value == 0
+            else f"batches are made by {value} worker{'s'[: value > 1]}, however many cores there are"
+        )
         home = _home(script, number)
         if why := home if isinstance(home, str) else _too_few(script, number, trail):
             yield Finding(number.origin.node, message, refusal=why)
             continue
         assert isinstance(home, Home)
         helped = helper(script, source_of(number.origin.expr), options)
-        code = helped.code if value == 0 else f"max({value}, {helped.code})"  # never fewer than the user asks for
+        code = (
+            helped.code if value == 0 else f"max({value}, {helped.code})"
+        )  # never fewer than the user asks for
         effect = max(effect_of(script, loader) for loader in number.loaders)
-        yield Finding(home.node, message, edits=(Rewrite(number.origin.expr, code), *helped.edits), effect=effect)
+        yield Finding(
+            home.node,
+            message,
+            edits=(Rewrite(number.origin.expr, code), *helped.edits),
+            effect=effect,
+        )
 
 
 def _home(script: Script, number: Number) -> Home | str:

@@ -23,13 +23,39 @@ NAME = "persistent_workers"
 MANY = 10_000_000  # a sampler with this many indices never comes to the end of an epoch
 
 
-PURE = frozenset({"builtins.int", "builtins.max", "builtins.min", "builtins.len", "builtins.abs", "os.cpu_count", "os.sched_getaffinity"})
+PURE = frozenset(
+    {
+        "builtins.int",
+        "builtins.max",
+        "builtins.min",
+        "builtins.len",
+        "builtins.abs",
+        "os.cpu_count",
+        "os.sched_getaffinity",
+    }
+)
 
 
-PURE |= {"os.process_cpu_count", "multiprocessing.cpu_count", "torch.multiprocessing.cpu_count", "torch.cuda.device_count"}
+PURE |= {
+    "os.process_cpu_count",
+    "multiprocessing.cpu_count",
+    "torch.multiprocessing.cpu_count",
+    "torch.cuda.device_count",
+}
 
 
-SIMPLE = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.keyword, ast.expr_context)
+SIMPLE = (
+    ast.Name,
+    ast.Attribute,
+    ast.Constant,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Compare,
+    ast.BoolOp,
+    ast.IfExp,
+    ast.keyword,
+    ast.expr_context,
+)
 
 
 OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
@@ -42,25 +68,42 @@ def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) 
         return False
     for loader in script.loaders:
         if loader.node is call:
-            fits = counts(script, loader) and given(loader, NAME) is None and not against(script, loader)
-            homes = written(script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS])
-            return fits and not isinstance(homes, str) and len(homes) == 1 and homes[0].expr is home.expr
+            fits = (
+                counts(script, loader)
+                and given(loader, NAME) is None
+                and not against(script, loader)
+            )
+            homes = written(
+                script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS]
+            )
+            return (
+                fits
+                and not isinstance(homes, str)
+                and len(homes) == 1
+                and homes[0].expr is home.expr
+            )
     return False
 
 
-def workers_of(script: Script, loader: Loader, loaders: list[Loader], options: Options) -> Wish | list[Home] | str:
+def workers_of(
+    script: Script, loader: Loader, loaders: list[Loader], options: Options
+) -> Wish | list[Home] | str:
     """Where the number of workers is written, or the wish to go with those that num-workers adds; empty where there are none."""
     argument = given(loader, WORKERS)
     if argument is None:
         return together(script, loader, options, "{} > 0") or []
     if const(argument.values) == 0 and isinstance(argument.expr, ast.Constant):
         return []
-    homes = written(script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS])
+    homes = written(
+        script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS]
+    )
     if isinstance(homes, str):
         return homes
     if any(home.expr is None or not _repeatable(script, home.expr) for home in homes):
         return "the number of workers is computed in a way that should not be written twice"
-    return [home for home in homes if not isinstance(home.expr, ast.Constant) or _is_positive(home.expr)]
+    return [
+        home for home in homes if not isinstance(home.expr, ast.Constant) or _is_positive(home.expr)
+    ]
 
 
 def against(script: Script, loader: Loader) -> str:
@@ -88,7 +131,11 @@ def against(script: Script, loader: Loader) -> str:
 def _never_ends(loader: Loader) -> bool:
     argument = given(loader, "sampler")
     for thing in argument.values if argument is not None else ():
-        count = thing.args.given(2, "num_samples") if isinstance(thing, Ext) and thing.name.endswith(".RandomSampler") else None
+        count = (
+            thing.args.given(2, "num_samples")
+            if isinstance(thing, Ext) and thing.name.endswith(".RandomSampler")
+            else None
+        )
         if count is not None and (not isinstance(n := const(count.values), int) or n >= MANY):
             return True
     return False
@@ -99,13 +146,22 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
     start = first_use(script, loader)
     epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
     side = items(script, loader)
-    held = {id(dataset), *(id(t) for values in getattr(dataset, "attrs", {}).values() for t in values)}
+    held = {
+        id(dataset),
+        *(id(t) for values in getattr(dataset, "attrs", {}).values() for t in values),
+    }
     for site in script.log.of("set_attribute", "append", "tensor_write"):
         for occurrence in site:
-            unread = site.kind == "set_attribute" and not side.every and occurrence.data["name"] not in side.loads
+            unread = (
+                site.kind == "set_attribute"
+                and not side.every
+                and occurrence.data["name"] not in side.loads
+            )
             if unread and occurrence.this is not dataset:
                 continue  # options that the dataset keeps, for example
-            late = occurrence.order > start or any(id(frame.node) in epochs for frame in loops(occurrence.stack))
+            late = occurrence.order > start or any(
+                id(frame.node) in epochs for frame in loops(occurrence.stack)
+            )
             if id(occurrence.this) in held and late and not _while_made(occurrence.stack, dataset):
                 return getattr(site.node, "lineno", 0)
     return 0
@@ -114,7 +170,10 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
 def _while_made(stack: Stack, dataset: Thing) -> bool:
     """In the constructor of the dataset."""
     classes = lineage(dataset.cls) if isinstance(dataset, Inst) else []
-    return any(isinstance(f, CallFrame) and f.func.name == "__init__" and f.func.owner in classes for f in stack)
+    return any(
+        isinstance(f, CallFrame) and f.func.name == "__init__" and f.func.owner in classes
+        for f in stack
+    )
 
 
 def positive(expr: ast.expr) -> str:
@@ -122,7 +181,11 @@ def positive(expr: ast.expr) -> str:
     if _is_positive(expr):
         return "True"
     code = source_of(expr).segment(expr)
-    return f"({code}) > 0" if isinstance(expr, (ast.BoolOp, ast.IfExp, ast.Compare)) or "\n" in code else f"{code} > 0"
+    return (
+        f"({code}) > 0"
+        if isinstance(expr, (ast.BoolOp, ast.IfExp, ast.Compare)) or "\n" in code
+        else f"{code} > 0"
+    )
 
 
 def _is_positive(expr: ast.expr) -> bool:
@@ -130,15 +193,25 @@ def _is_positive(expr: ast.expr) -> bool:
         return isinstance(expr.value, int) and expr.value > 0
     if not isinstance(expr, ast.Call):
         return False
-    name = expr.func.attr if isinstance(expr.func, ast.Attribute) else expr.func.id if isinstance(expr.func, ast.Name) else ""
-    return name == "cpu_count" or (name == "max" and any(isinstance(a, ast.Constant) and _is_positive(a) for a in expr.args))
+    name = (
+        expr.func.attr
+        if isinstance(expr.func, ast.Attribute)
+        else expr.func.id
+        if isinstance(expr.func, ast.Name)
+        else ""
+    )
+    return name == "cpu_count" or (
+        name == "max" and any(isinstance(a, ast.Constant) and _is_positive(a) for a in expr.args)
+    )
 
 
 def _repeatable(script: Script, expr: ast.expr) -> bool:
     """Nothing happens when it is evaluated twice, and the same comes out."""
     for node in ast.walk(expr):
         if isinstance(node, ast.Call):
-            pure = all(isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)) and bool(script.values(node.func))
+            pure = all(
+                isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)
+            ) and bool(script.values(node.func))
             if not pure and not is_helper(script, node):
                 return False
         elif not isinstance(node, (*SIMPLE, *OPERATORS)):

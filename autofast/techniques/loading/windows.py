@@ -26,11 +26,28 @@ from autofast.rule import Refusal
 from autofast.write.imports import module_in
 
 STACKS = ("torch.stack", "numpy.stack")
-DRAWN = {"torch.randint": "torch", "numpy.random.randint": "numpy"}  # whole numbers from ``low`` (0 where it is not given) up to ``high``
-ROWS = {"numpy.memmap": "numpy", "numpy.fromfile": "numpy", "numpy.frombuffer": "numpy", "numpy.arange": "numpy", "torch.arange": "torch"}
-MADE = {"torch.tensor": "torch", "torch.as_tensor": "torch", "torch.LongTensor": "torch", "numpy.array": "numpy", "numpy.asarray": "numpy"}
+DRAWN = {
+    "torch.randint": "torch",
+    "numpy.random.randint": "numpy",
+}  # whole numbers from ``low`` (0 where it is not given) up to ``high``
+ROWS = {
+    "numpy.memmap": "numpy",
+    "numpy.fromfile": "numpy",
+    "numpy.frombuffer": "numpy",
+    "numpy.arange": "numpy",
+    "torch.arange": "torch",
+}
+MADE = {
+    "torch.tensor": "torch",
+    "torch.as_tensor": "torch",
+    "torch.LongTensor": "torch",
+    "numpy.array": "numpy",
+    "numpy.asarray": "numpy",
+}
 NUMPY_CASTS = frozenset({"astype", "copy"})
-TORCH_CASTS = frozenset({"long", "int", "float", "short", "to", "cpu", "cuda", "clone", "contiguous", "type"})
+TORCH_CASTS = frozenset(
+    {"long", "int", "float", "short", "to", "cpu", "cuda", "clone", "contiguous", "type"}
+)
 DEVICES = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
@@ -47,13 +64,24 @@ def cuts(script: Script) -> Iterator[Cut]:
     """The windows that the script cuts again and again."""
     for site in script.calls(*STACKS):
         comp = site.node.args[0] if isinstance(site.node, ast.Call) and site.node.args else None
-        if not isinstance(site.node, ast.Call) or not isinstance(comp, ast.ListComp) or len(site.node.args) + len(site.node.keywords) != 1:
+        if (
+            not isinstance(site.node, ast.Call)
+            or not isinstance(comp, ast.ListComp)
+            or len(site.node.args) + len(site.node.keywords) != 1
+        ):
             continue
         windows = _windows(script, site.node, comp)
-        if windows is None or not any(isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While)) for o in site for f in o.stack):
+        if windows is None or not any(
+            isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
+            for o in site
+            for f in o.stack
+        ):
             continue
         try:
-            yield Cut(site.node, windows.at_once(script, {_row(script, windows.row, o.stack, 0) for o in site}))
+            yield Cut(
+                site.node,
+                windows.at_once(script, {_row(script, windows.row, o.stack, 0) for o in site}),
+            )
         except Refusal as why:
             yield Cut(site.node, refusal=str(why))
 
@@ -71,7 +99,10 @@ def _windows(script: Script, call: ast.Call, comp: ast.ListComp) -> Windows | No
         return None
     index, window = loop.target.id, _window(script, comp.elt, loop.target.id)
     match window:
-        case ast.Subscript(value=ast.Name() as row, slice=ast.Slice(lower=ast.expr() as first, upper=ast.expr() as last, step=None)):
+        case ast.Subscript(
+            value=ast.Name() as row,
+            slice=ast.Slice(lower=ast.expr() as first, upper=ast.expr() as last, step=None),
+        ):
             if any(isinstance(t, Tensor) and t.models for t in script.values(row)):
                 return None
             try:
@@ -91,11 +122,21 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
             return expr
         case ast.Call(args=[inner], keywords=[]) if _is(script, expr.func, "torch.from_numpy"):
             return _window(script, inner, index)
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in NUMPY_CASTS | TORCH_CASTS:
-            if any(k.arg in ("order", None) for k in expr.keywords) or (method in NUMPY_CASTS and len(expr.args) > (method == "astype")):
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if (
+            method in NUMPY_CASTS | TORCH_CASTS
+        ):
+            if any(k.arg in ("order", None) for k in expr.keywords) or (
+                method in NUMPY_CASTS and len(expr.args) > (method == "astype")
+            ):
                 return None  # all windows together would lie in memory in another order
-            arguments = [n for a in (*expr.args, *(k.value for k in expr.keywords)) for n in ast.walk(a)]
-            return None if any(isinstance(n, ast.Name) and n.id == index for n in arguments) else _window(script, inner, index)
+            arguments = [
+                n for a in (*expr.args, *(k.value for k in expr.keywords)) for n in ast.walk(a)
+            ]
+            return (
+                None
+                if any(isinstance(n, ast.Name) and n.id == index for n in arguments)
+                else _window(script, inner, index)
+            )
     return None
 
 
@@ -120,13 +161,22 @@ class Windows:
             raise Refusal("new tensors are made on another device")
         as_tensor = _is(script, self.call.func, "torch.stack")
         if as_tensor != (
-            kind == "torch" or any(_is(script, n.func, "torch.from_numpy") for n in ast.walk(self.each) if isinstance(n, ast.Call))
+            kind == "torch"
+            or any(
+                _is(script, n.func, "torch.from_numpy")
+                for n in ast.walk(self.each)
+                if isinstance(n, ast.Call)
+            )
         ):
             raise Refusal(f"`{self.row.id}` is of another library than what is stacked")
         if kind == "torch" and drawn == "numpy":
             raise Refusal(f"`{self.starts.id}` is an array of NumPy, and `{self.row.id}` a tensor")
-        begin = f"{self.starts.id}.numpy()" if kind == "numpy" and drawn == "torch" else self.starts.id
-        begin += f" + {self.offset}" if self.offset > 0 else f" - {-self.offset}" if self.offset else ""
+        begin = (
+            f"{self.starts.id}.numpy()" if kind == "numpy" and drawn == "torch" else self.starts.id
+        )
+        begin += (
+            f" + {self.offset}" if self.offset > 0 else f" - {-self.offset}" if self.offset else ""
+        )
         imports: tuple[Edit, ...] = ()
         if kind == "torch":
             rows = f"{self.row.id}.unfold(0, {self.length.code()}, 1)[{begin}]"
@@ -142,8 +192,16 @@ class Windows:
 
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
-    nodes = (n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.Attribute))
-    return any(reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store)) for n in nodes)
+    nodes = (
+        n
+        for source in script.sources
+        for n in ast.walk(source.tree)
+        if isinstance(n, ast.Attribute)
+    )
+    return any(
+        reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store))
+        for n in nodes
+    )
 
 
 # ------------------------------------------------------------------------------------------------ sums
@@ -181,15 +239,20 @@ class Sum:
         return Sum(terms, self.number + sign * other.number, self.nodes | other.nodes)
 
     def without(self, name: str) -> Sum:
-        return Sum(Counter({k: n for k, n in self.terms.items() if k != name}), self.number, self.nodes)
+        return Sum(
+            Counter({k: n for k, n in self.terms.items() if k != name}), self.number, self.nodes
+        )
 
     def code(self) -> str:
         """The sum, where it is one of variables and a number that nothing is taken off but from that."""
-        if any(n != 1 or not isinstance(self.nodes[k], (ast.Name, ast.Attribute)) for k, n in self.terms.items()) or not (
-            self.terms or self.number > 0
-        ):
+        if any(
+            n != 1 or not isinstance(self.nodes[k], (ast.Name, ast.Attribute))
+            for k, n in self.terms.items()
+        ) or not (self.terms or self.number > 0):
             raise Refusal("what length the windows have is not known")
-        number = f" + {self.number}" if self.number > 0 else f" - {-self.number}" if self.number else ""
+        number = (
+            f" + {self.number}" if self.number > 0 else f" - {-self.number}" if self.number else ""
+        )
         return " + ".join(self.terms) + number if self.terms else str(self.number)
 
 
@@ -197,10 +260,21 @@ class Sum:
 def _inside(script: Script, windows: Windows) -> str:
     """Whether all windows lie inside the row; the library that has drawn their starts."""
     starts, row = windows.starts, windows.row.id
-    unknown = Refusal(f"whether the windows that begin at `{starts.id}` lie inside `{row}` is not known")
+    unknown = Refusal(
+        f"whether the windows that begin at `{starts.id}` lie inside `{row}` is not known"
+    )
     call = only_value(starts)
-    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)} if isinstance(call, ast.Call) else set()
-    if not isinstance(call, ast.Call) or len(names) != 1 or not names <= DRAWN.keys() or function_of(call) is not function_of(starts):
+    names = (
+        {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+        if isinstance(call, ast.Call)
+        else set()
+    )
+    if (
+        not isinstance(call, ast.Call)
+        or len(names) != 1
+        or not names <= DRAWN.keys()
+        or function_of(call) is not function_of(starts)
+    ):
         raise unknown
     scope = function_of(call)
     if any(
@@ -214,7 +288,9 @@ def _inside(script: Script, windows: Windows) -> str:
         raise Refusal(f"`{starts.id}` may be changed after it was drawn")
     given = {k.arg: k.value for k in call.keywords}
     size = given.pop("size", None)
-    if given.keys() - {"low", "high", "dtype", "generator"} or (names == {"torch.randint"} and "dtype" in given):
+    if given.keys() - {"low", "high", "dtype", "generator"} or (
+        names == {"torch.randint"} and "dtype" in given
+    ):
         raise Refusal(f"where `{starts.id}` is made is not known")
     positional = list(call.args)
     if size is None and positional:
@@ -226,7 +302,11 @@ def _inside(script: Script, windows: Windows) -> str:
     if not isinstance(low, int) or isinstance(low, bool) or low + windows.offset < 0:
         raise Refusal(f"`{starts.id}` may be negative")
     last = Sum.of(bounds[-1])  # one beyond the largest start
-    whole = [k for k in last.terms if k in (f"len({row})", f"{row}.size(0)", f"{row}.shape[0]", f"{row}.numel()")]
+    whole = [
+        k
+        for k in last.terms
+        if k in (f"len({row})", f"{row}.size(0)", f"{row}.shape[0]", f"{row}.numel()")
+    ]
     if len(whole) != 1 or last.terms[whole[0]] != 1:
         raise unknown
     beyond = last.without(whole[0]) + windows.length + Sum(number=windows.offset)
@@ -241,7 +321,8 @@ def _is_touched(starts: ast.Name, call: ast.Call) -> bool:
     return any(
         position(call) < position(n) and not (once and position(n) > position(starts))
         for n in mentions(function_of(starts), starts.id)
-        if isinstance(n.ctx, ast.Load) and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)
+        if isinstance(n.ctx, ast.Load)
+        and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)
     )
 
 
@@ -250,7 +331,10 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
     if isinstance(size, (ast.Tuple, ast.List)):
         return len(size.elts) == 1 and not isinstance(size.elts[0], ast.Starred)
     found = script.values(size)
-    return bool(found) and all(isinstance(t, (Num, Arg)) or (isinstance(t, Const) and isinstance(t.value, int)) for t in found)
+    return bool(found) and all(
+        isinstance(t, (Num, Arg)) or (isinstance(t, Const) and isinstance(t.value, int))
+        for t in found
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the row
@@ -260,13 +344,21 @@ def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
         return ""
     match expr:
         case ast.Name():
-            return _same(_row(script, value, way, depth + 1) if value is not None else "" for value, way in _values(expr, stack))
+            return _same(
+                _row(script, value, way, depth + 1) if value is not None else ""
+                for value, way in _values(expr, stack)
+            )
         case ast.Attribute(value=owner):
             sites = [
-                s for s in script.log.of("set_attribute") if any(o.this in script.values(owner) and o.data["name"] == expr.attr for o in s)
+                s
+                for s in script.log.of("set_attribute")
+                if any(o.this in script.values(owner) and o.data["name"] == expr.attr for o in s)
             ]
             pairs = [(assigned(s.node), o.stack) for s in sites for o in s]
-            return _same(_row(script, value, way, depth + 1) if value is not None else "" for value, way in pairs)
+            return _same(
+                _row(script, value, way, depth + 1) if value is not None else ""
+                for value, way in pairs
+            )
         case ast.IfExp(body=body, orelse=orelse):
             return _same(_row(script, arm, stack, depth + 1) for arm in (body, orelse))
         case ast.Subscript(value=inner, slice=ast.Slice()):
@@ -274,23 +366,39 @@ def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
         case ast.Call(func=func, args=args, keywords=keywords):
             names = {t.name for t in script.values(func) if isinstance(t, Ref)}
             if len(names) == 1 and (name := next(iter(names))) in ROWS:
-                shaped = name == "numpy.memmap" and (len(args) > 4 or any(k.arg in ("shape", None) for k in keywords))
+                shaped = name == "numpy.memmap" and (
+                    len(args) > 4 or any(k.arg in ("shape", None) for k in keywords)
+                )
                 return (
                     ""
-                    if shaped or any(_has_rows(n) for n in (*args[1:2], *(k.value for k in keywords if k.arg == "dtype")))
+                    if shaped
+                    or any(
+                        _has_rows(n)
+                        for n in (*args[1:2], *(k.value for k in keywords if k.arg == "dtype"))
+                    )
                     else ROWS[name]
                 )
             if len(names) == 1 and (name := next(iter(names))) in MADE and args:
                 if any(k.arg in ("ndmin", None) for k in keywords):
                     return ""
-                numbers = all(isinstance(t, Seq) and _holds_numbers(t) for t in script.values(args[0])) and bool(script.values(args[0]))
+                numbers = all(
+                    isinstance(t, Seq) and _holds_numbers(t) for t in script.values(args[0])
+                ) and bool(script.values(args[0]))
                 return MADE[name] if numbers or _row(script, args[0], stack, depth + 1) else ""
             if names == {"torch.from_numpy"} and args:
                 return "torch" if _row(script, args[0], stack, depth + 1) == "numpy" else ""
-            if isinstance(func, ast.Attribute) and func.attr in NUMPY_CASTS | TORCH_CASTS | {"numpy"}:
+            if isinstance(func, ast.Attribute) and func.attr in NUMPY_CASTS | TORCH_CASTS | {
+                "numpy"
+            }:
                 inner_kind = _row(script, func.value, stack, depth + 1)
                 casts = NUMPY_CASTS if inner_kind == "numpy" else TORCH_CASTS
-                return inner_kind if func.attr in casts else "numpy" if inner_kind and func.attr == "numpy" else ""
+                return (
+                    inner_kind
+                    if func.attr in casts
+                    else "numpy"
+                    if inner_kind and func.attr == "numpy"
+                    else ""
+                )
     return ""
 
 
@@ -308,7 +416,10 @@ def _same(kinds: Iterator[str]) -> str:
 
 def _holds_numbers(items: Seq) -> bool:
     found = items.any()
-    return bool(found) and all(isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float))) for t in found)
+    return bool(found) and all(
+        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
+        for t in found
+    )
 
 
 def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Stack]]:
@@ -324,13 +435,17 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
             given = frame.given[name.id]
             yield (given.expr if not given.via else None), stack[:n]
             return
-    if isinstance(scope, ast.Module) or name.id in {a.arg for a in ast.walk(scope) if isinstance(a, ast.arg)}:
+    if isinstance(scope, ast.Module) or name.id in {
+        a.arg for a in ast.walk(scope) if isinstance(a, ast.arg)
+    }:
         yield None, stack
         return
     stores = [n for n in mentions(source_of(name).tree, name.id) if not isinstance(n.ctx, ast.Load)]
     if name.id in source_of(name).rebound or not stores:
         yield None, ()
-    yield from ((assigned(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores)
+    yield from (
+        (assigned(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores
+    )
 
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:

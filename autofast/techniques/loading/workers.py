@@ -34,6 +34,16 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
     """What another rule wishes for a loader that gets its workers from this one; ``{}`` stands for their number."""
     if not options.decides(Helped) or refusal(script, loader):
         return None
-    calls = [x.node for x in script.loaders if counts(script, x) and given(x, NAME) is None and not refusal(script, x)]
+    calls = [
+        x.node
+        for x in script.loaders
+        if counts(script, x) and given(x, NAME) is None and not refusal(script, x)
+    ]
     home = room(script, loader.args, NAME, calls)
-    return None if isinstance(home, str) else replace(wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node)
+    return (
+        None
+        if isinstance(home, str)
+        else replace(
+            wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
+        )
+    )

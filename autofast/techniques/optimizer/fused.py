@@ -22,13 +22,29 @@ from autofast.write.spelling import cuda_test, requires_cuda, torch_in
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 
 
-NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])  # of Lightning
+NOT_MIXED = frozenset(
+    [32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"]
+)  # of Lightning
 
 
-COMPLEX = frozenset({"cfloat", "cdouble", "chalf", "complex32", "complex64", "complex128", "complex", "view_as_complex", "polar"})
+COMPLEX = frozenset(
+    {
+        "cfloat",
+        "cdouble",
+        "chalf",
+        "complex32",
+        "complex64",
+        "complex128",
+        "complex",
+        "view_as_complex",
+        "polar",
+    }
+)
 
 
-def edits(script: Script, optimizer: Optimizer, home: Home, options: Options, started: bool) -> Iterator[Edit]:
+def edits(
+    script: Script, optimizer: Optimizer, home: Home, options: Options, started: bool
+) -> Iterator[Edit]:
     """``fused=``; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
 
     SGD with momentum that is not ``started`` must not meet a GradScaler, which ``grad-scaler`` enables only where the GPU has no bf16:
@@ -41,21 +57,34 @@ def edits(script: Script, optimizer: Optimizer, home: Home, options: Options, st
     if scaled:
         torch, imports = torch_in(source_of(home.node))
         yield from imports
-        yield home.set("fused", f"{torch}.cuda.is_bf16_supported(including_emulation=False) or None")
+        yield home.set(
+            "fused", f"{torch}.cuda.is_bf16_supported(including_emulation=False) or None"
+        )
         return
     test, imports = cuda_test(script, home.node)
     yield from imports
-    yield home.set("fused", f"{test} or None" if test.endswith("()") else f"True if {test} else None")
+    yield home.set(
+        "fused", f"{test} or None" if test.endswith("()") else f"True if {test} else None"
+    )
 
 
 def is_exact(optimizer: Optimizer) -> bool:
     """One of torch's own classes: a subclass may do anything in its step."""
-    return all(isinstance(t, Ext) and t.name == f"torch.optim.{optimizer.name}" for t in optimizer.things) and optimizer.name in FUSED
+    return (
+        all(
+            isinstance(t, Ext) and t.name == f"torch.optim.{optimizer.name}"
+            for t in optimizer.things
+        )
+        and optimizer.name in FUSED
+    )
 
 
 def is_decided(args: Arguments) -> bool:
     """The script chooses the implementation itself."""
-    return any(name in args.named and args.named[name].values != {Const(None)} for name in ("fused", "foreach"))
+    return any(
+        name in args.named and args.named[name].values != {Const(None)}
+        for name in ("fused", "foreach")
+    )
 
 
 def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
@@ -69,9 +98,13 @@ def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
         return f"the model is shared between processes (line {line_of(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
         if framework in script.frameworks and not (framework == "apex" and apex_goes):
-            return f"{framework} changes the optimizer (line {line_of(script.frameworks[framework])})"
+            return (
+                f"{framework} changes the optimizer (line {line_of(script.frameworks[framework])})"
+            )
     for site in script.log.of("set_attribute"):
-        if any(o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site):
+        if any(
+            o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site
+        ):
             return f"its step() is replaced on line {line_of(site.node)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this is t for o in site for t in optimizer.things):
@@ -86,15 +119,26 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
             return f"the parameter of line {line_of(site.node)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
-        given |= frozenset().union(*(g.values for o in site if o.args is not None for g in (*o.args.positional, *o.args.named.values())))
+        given |= frozenset().union(
+            *(
+                g.values
+                for o in site
+                if o.args is not None
+                for g in (*o.args.positional, *o.args.named.values())
+            )
+        )
     if any(t.dtype == "complex" for t in tensors_in(given)):
         return "a parameter of it is complex, which no fused kernel takes"
     for site in script.log.of("new", "move_model"):
         for occurrence in site:
             asked = (
-                [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())] if occurrence.args is not None else []
+                [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())]
+                if occurrence.args is not None
+                else []
             )
-            if is_module(occurrence.this) and any(dtype_of(t) == "complex" for found in asked for t in found):  # type: ignore[arg-type]
+            if is_module(occurrence.this) and any(  # type: ignore[arg-type]
+                dtype_of(t) == "complex" for found in asked for t in found
+            ):
                 return f"the parameters of line {line_of(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for source in script.sources:
@@ -138,10 +182,16 @@ def _lightning_clips(script: Script) -> str:
         clip = trainer.args.named.get("gradient_clip_val")
         precision = trainer.args.named.get("precision")
         values = consts(precision.values) if precision is not None else None
-        if trainer.framework == "lightning" and clip is not None and const(clip.values) not in (None, 0, 0.0):
+        if (
+            trainer.framework == "lightning"
+            and clip is not None
+            and const(clip.values) not in (None, 0, 0.0)
+        ):
             if values is None or not values <= NOT_MIXED:
                 return f"{why} (line {line_of(trainer.node)})"
-        if trainer.framework == "lightning-cli" and (place := _configured(script, "gradient_clip_val")):
+        if trainer.framework == "lightning-cli" and (
+            place := _configured(script, "gradient_clip_val")
+        ):
             return f"{why} ({place})"
     for site in script.calls("lightning.Trainer.from_argparse_args"):
         return f"{why}, and its command line may ask for both (line {line_of(site.node)})"
@@ -155,10 +205,16 @@ def _configured(script: Script, word: str) -> str:
     """Where the defaults or the configuration files of a LightningCLI name an argument of its Trainer."""
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.removeprefix("trainer.") == word:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.removeprefix("trainer.") == word
+            ):
                 return f"line {node.lineno} of {source.rel}"
     folder = script.entry.path.parent
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("conf*/*.yaml")]):
+    for path in sorted(
+        [*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("conf*/*.yaml")]
+    ):
         try:
             if word in path.read_text("utf-8", "replace"):
                 return path.name

@@ -36,7 +36,13 @@ FROM_ZERO = '''def {name}(optimizer):
 
     optimizer.register_step_pre_hook(start)
 '''
-COPIES = ("copy.deepcopy", "copy.copy", "pickle.dump", "pickle.dumps", "torch.save")  # the copy of an optimizer has no hooks
+COPIES = (
+    "copy.deepcopy",
+    "copy.copy",
+    "pickle.dump",
+    "pickle.dumps",
+    "torch.save",
+)  # the copy of an optimizer has no hooks
 
 
 def has_momentum(script: Script, optimizer: Optimizer) -> bool:
@@ -49,7 +55,9 @@ def has_momentum(script: Script, optimizer: Optimizer) -> bool:
     return _is_said(script, "momentum")
 
 
-def starts(script: Script, optimizer: Optimizer, options: Options, *, parallel_goes: bool) -> tuple[Edit, ...] | str:
+def starts(
+    script: Script, optimizer: Optimizer, options: Options, *, parallel_goes: bool
+) -> tuple[Edit, ...] | str:
     """What lets momentum start at zero where fused SGD could not start it by itself, nothing where it can; a reason where neither holds."""
     if not has_momentum(script, optimizer):
         return ()
@@ -66,19 +74,30 @@ def _trouble(script: Script, optimizer: Optimizer, options: Options) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
         scalers = [o for o in site if o.this is not None and is_scaler(o.this)]
-        portable = options.target == "cuda" and options.precision == "auto" and all(only_without_bf16(script, o.args) for o in scalers)
+        portable = (
+            options.target == "cuda"
+            and options.precision == "auto"
+            and all(only_without_bf16(script, o.args) for o in scalers)
+        )
         if scalers and not portable:
             return f"in steps that the GradScaler of line {line_of(site.node)} skips, fused SGD spoils its momentum"
     if framework := next((f for f in script.frameworks if f in FRAMEWORKS), ""):
         return f"{framework} may scale the loss, and in steps that a GradScaler skips, fused SGD spoils its momentum"
-    if options.precision == "fp16" or (options.target == "cuda" and script.calls("torch.nn.DataParallel")):
+    if options.precision == "fp16" or (
+        options.target == "cuda" and script.calls("torch.nn.DataParallel")
+    ):
         return "with fp16 there may be a GradScaler, and in steps that it skips, fused SGD spoils its momentum"
     return ""
 
 
 def _late(script: Script, optimizer: Optimizer) -> str:
     """A parameter that may get its first gradient later than others, in words."""
-    models = optimizer.params or [m for step in script.steps if any(u in step.updates for u in optimizer.updates) for m in step.models]
+    models = optimizer.params or [
+        m
+        for step in script.steps
+        if any(u in step.updates for u in optimizer.updates)
+        for m in step.models
+    ]
     why = comes_late(script, models)
     return f"{why}: fused SGD with momentum is an error then" if why else ""
 
@@ -87,18 +106,26 @@ def _late(script: Script, optimizer: Optimizer) -> str:
 def _against(script: Script, optimizer: Optimizer, parallel_goes: bool) -> str:
     """Why buffers cannot be made, filled with zeros, before the steps of the optimizer."""
     args = optimizer.args
-    if args.open or not args.get(3, "dampening") <= {Const(0), Const(0.0)} or _is_said(script, "dampening"):
+    if (
+        args.open
+        or not args.get(3, "dampening") <= {Const(0), Const(0.0)}
+        or _is_said(script, "dampening")
+    ):
         return "with dampening, its momentum cannot start at zero"
     if any(f in FRAMEWORKS for f in script.frameworks):
         return "the framework may take another optimizer in its place"
     if parallel_goes:
         return "DataParallel, for which it would be, goes"
-    if _is_said(script, "momentum_buffer") or any(_reads_state(script, optimizer, s.tree) for s in script.sources):
+    if _is_said(script, "momentum_buffer") or any(
+        _reads_state(script, optimizer, s.tree) for s in script.sources
+    ):
         return "the script handles the optimizer's state itself"
     if any(u.closure for u in optimizer.updates):
         return "its steps compute the gradients themselves, with a closure"
     for site in script.calls(*COPIES):
-        given = held_by(*(t for o in site if o.args is not None for g in o.args.positional for t in g.values))
+        given = held_by(
+            *(t for o in site if o.args is not None for g in o.args.positional for t in g.values)
+        )
         if any(id(t) in given for t in optimizer.things):
             return f"the optimizer is copied on line {line_of(site.node)}"
     if _target(optimizer) is None:
@@ -129,7 +156,10 @@ def _is_said(script: Script, word: str) -> bool:
 def _target(optimizer: Optimizer) -> ast.expr | None:
     """``optimizer`` in ``optimizer = SGD(...)``."""
     match parent_of(optimizer.node):
-        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]) | ast.AnnAssign(target=ast.Name() | ast.Attribute() as target):
+        case (
+            ast.Assign(targets=[ast.Name() | ast.Attribute() as target])
+            | ast.AnnAssign(target=ast.Name() | ast.Attribute() as target)
+        ):
             return target
     return None
 
@@ -152,5 +182,9 @@ def _edits(optimizer: Optimizer) -> tuple[Edit, ...]:
 def _below_scaler(statement: ast.stmt) -> ast.stmt:
     """It stands below a scaler that is made beside the optimizer, whichever of them is written first."""
     rest = block_of(statement)[index(block_of(statement), statement) + 1 :]
-    made = rest and isinstance(rest[0], ast.Assign) and ".amp.GradScaler(" in source_of(statement).segment(rest[0])
+    made = (
+        rest
+        and isinstance(rest[0], ast.Assign)
+        and ".amp.GradScaler(" in source_of(statement).segment(rest[0])
+    )
     return rest[0] if made else statement

@@ -11,7 +11,15 @@ from autofast.facts.gradients import left_out
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
-from autofast.model.source import ancestors, block_of, function_of, line_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    ancestors,
+    block_of,
+    function_of,
+    line_of,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.values import Const, Seq, Tensor, Thing, const
 from autofast.read.recover.build import unwrapped
 
@@ -24,7 +32,9 @@ class Zeroing:
 
     node: ast.AST
     site: Site
-    owners: list[Thing]  # the optimizers or models whose gradients these are; empty where that is not known
+    owners: list[
+        Thing
+    ]  # the optimizers or models whose gradients these are; empty where that is not known
     edits: tuple[Edit, ...]
     own: frozenset[int] = frozenset()
 
@@ -33,7 +43,9 @@ def explicit(script: Script) -> Iterator[Zeroing]:
     """``optimizer.zero_grad(set_to_none=False)``."""
     for site in script.methods("zero_grad"):
         node = site.node
-        if not isinstance(node, ast.Call) or not all(o.args is not None and const(o.args.get(0, "set_to_none")) is False for o in site):
+        if not isinstance(node, ast.Call) or not all(
+            o.args is not None and const(o.args.get(0, "set_to_none")) is False for o in site
+        ):
             continue
         owners = list({id(o.this): o.this for o in site if o.this is not None}.values())
         if not all(is_optimizer(t) or is_module(t) for t in owners):
@@ -65,16 +77,28 @@ def _cleared(script: Script, site: Site) -> ast.expr | None:
     """The parameter ``p`` of ``p.grad.zero_()``, ``p.grad.data.fill_(0)`` or ``p.grad = torch.zeros_like(p)``."""
     node = site.node
     match node:
-        case ast.Call(func=ast.Attribute(value=receiver, attr="zero_" | "fill_" as name), args=given):
-            if not all(isinstance(o.this, Tensor) and o.this.param == "grad" for o in site) or not isinstance(parent_of(node), ast.Expr):
+        case ast.Call(
+            func=ast.Attribute(value=receiver, attr="zero_" | "fill_" as name), args=given
+        ):
+            if not all(
+                isinstance(o.this, Tensor) and o.this.param == "grad" for o in site
+            ) or not isinstance(parent_of(node), ast.Expr):
                 return None
-            if name == "fill_" and (len(given) != 1 or const(script.values(given[0])) not in (0, 0.0)):
+            if name == "fill_" and (
+                len(given) != 1 or const(script.values(given[0])) not in (0, 0.0)
+            ):
                 return None
             if isinstance(receiver, ast.Attribute) and receiver.attr == "data":
                 receiver = receiver.value
-            return receiver.value if isinstance(receiver, ast.Attribute) and receiver.attr == "grad" else None
+            return (
+                receiver.value
+                if isinstance(receiver, ast.Attribute) and receiver.attr == "grad"
+                else None
+            )
         case ast.Attribute(value=holder, attr="grad"):
-            zeros = all(isinstance(t, Tensor) and t.fresh == "zeros_like" for o in site for t in o.result)
+            zeros = all(
+                isinstance(t, Tensor) and t.fresh == "zeros_like" for o in site for t in o.result
+            )
             return holder if zeros and any(o.result for o in site) else None
     return None
 
@@ -87,10 +111,18 @@ def _owners(script: Script, over: ast.expr) -> list[Thing]:
     """The models whose parameters a loop goes through."""
     found: list[Thing] = []
     for thing in script.values(over):
-        if not isinstance(thing, Seq) or thing.kind != "parameters" or not isinstance(thing.node, ast.Call):
+        if (
+            not isinstance(thing, Seq)
+            or thing.kind != "parameters"
+            or not isinstance(thing.node, ast.Call)
+        ):
             return []
         func = thing.node.func
-        found += [t for t in script.values(func.value) if is_module(t)] if isinstance(func, ast.Attribute) else []
+        found += (
+            [t for t in script.values(func.value) if is_module(t)]
+            if isinstance(func, ast.Attribute)
+            else []
+        )
     return found
 
 
@@ -100,10 +132,22 @@ def against(script: Script, zeroing: Zeroing) -> str:
         return "whose gradients these are is not known"
     for site in [*script.calls(*GRAPHS), *script.methods("share_memory")]:
         return f"line {line_of(site.node)} keeps the addresses of gradients"
-    steps = [s for s in script.steps if any(inside(o.stack, s.loop) for o in zeroing.site) or function_of(zeroing.site.node) is s.loop]
+    steps = [
+        s
+        for s in script.steps
+        if any(inside(o.stack, s.loop) for o in zeroing.site)
+        or function_of(zeroing.site.node) is s.loop
+    ]
     if not steps:
         return "nothing shows which training step this belongs to"
-    return next((why for step in steps if (why := _read(script, zeroing, step) or _skipped(script, zeroing, step))), "")
+    return next(
+        (
+            why
+            for step in steps
+            if (why := _read(script, zeroing, step) or _skipped(script, zeroing, step))
+        ),
+        "",
+    )
 
 
 def readers(script: Script, zeroing: Zeroing) -> Iterator[ast.AST]:
@@ -126,7 +170,9 @@ def _reads(script: Script, zeroing: Zeroing, step: Step) -> Iterator[ast.AST]:
         if id(site.node) in zeroing.own or _is_test(site.node):
             continue
         for o in site:
-            between = here < o.order < backward if here < backward else not backward < o.order < here
+            between = (
+                here < o.order < backward if here < backward else not backward < o.order < here
+            )
             if between and (inside(o.stack, step.loop) or here > backward):
                 yield site.node
                 break
@@ -139,12 +185,16 @@ def _is_test(node: ast.AST) -> bool:
         return True
     here = node
     for outer in ancestors(node):
-        if isinstance(outer, (ast.IfExp, ast.If)) and here is not outer.test and _compares(outer.test):
+        if (
+            isinstance(outer, (ast.IfExp, ast.If))
+            and here is not outer.test
+            and _compares(outer.test)
+        ):
             assert isinstance(outer.test, ast.Compare)
             body = outer.body if isinstance(outer.body, list) else [outer.body]
-            if any(here is b for b in body) is isinstance(outer.test.ops[0], ast.IsNot) and ast.unparse(outer.test.left) == ast.unparse(
-                node
-            ):
+            if any(here is b for b in body) is isinstance(
+                outer.test.ops[0], ast.IsNot
+            ) and ast.unparse(outer.test.left) == ast.unparse(node):
                 return True
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return False
@@ -154,14 +204,22 @@ def _is_test(node: ast.AST) -> bool:
 
 def _compares(node: ast.AST | None) -> bool:
     """``... is None`` or ``... is not None``."""
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+    if (
+        not isinstance(node, ast.Compare)
+        or len(node.ops) != 1
+        or not isinstance(node.ops[0], (ast.Is, ast.IsNot))
+    ):
         return False
     return isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
 
 
 def _skipped(script: Script, zeroing: Zeroing, step: Step) -> str:
     """A parameter that an optimizer would move with a gradient of zeros, and leaves alone with None."""
-    mine = [o for o in script.optimizers if any(u in step.updates for u in o.updates) and _concerns(o, zeroing)]
+    mine = [
+        o
+        for o in script.optimizers
+        if any(u in step.updates for u in o.updates) and _concerns(o, zeroing)
+    ]
     if not mine:
         return "which optimizer uses these gradients is not known"
     for optimizer in mine:
@@ -179,11 +237,17 @@ def _concerns(optimizer: Optimizer, zeroing: Zeroing) -> bool:
     if any(t is x for t in optimizer.things for x in zeroing.owners):
         return True
     cleared = {id(x) for t in zeroing.owners if is_module(t) for x in unwrapped(t)}
-    return not optimizer.params or any(id(p) in cleared for p in optimizer.params) or any(is_module(t) for t in zeroing.owners)
+    return (
+        not optimizer.params
+        or any(id(p) in cleared for p in optimizer.params)
+        or any(is_module(t) for t in zeroing.owners)
+    )
 
 
 def _still(optimizer: Optimizer) -> bool:
     """SGD without momentum and decay does not move what has a gradient of zeros."""
     args = optimizer.args
-    plain = all(args.get(i, n) <= {Const(0), Const(0.0)} for i, n in ((2, "momentum"), (4, "weight_decay")))
+    plain = all(
+        args.get(i, n) <= {Const(0), Const(0.0)} for i, n in ((2, "momentum"), (4, "weight_decay"))
+    )
     return optimizer.name == "SGD" and plain and not args.open

@@ -118,7 +118,9 @@ def _first_forwards(script: Script) -> Iterator[ast.AST]:
 
 
 # ------------------------------------------------------------------------------------------------ what can be done
-def _accepted(script: Script, options: Options, found: Amp, leaves: str) -> Iterator[tuple[Region, Code]]:
+def _accepted(
+    script: Script, options: Options, found: Amp, leaves: str
+) -> Iterator[tuple[Region, Code]]:
     """The regions that can run under autocast. A step takes part as a whole, and evaluations only beside training."""
     training: list[tuple[Region, Code]] = []
     for step in script.steps:
@@ -160,7 +162,9 @@ def _against_step(script: Script, region: Region) -> str:
     if step.double_backward:
         return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
     if any(u.closure for u in step.updates):
-        return f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
+        return (
+            f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
+        )
     return ""
 
 
@@ -180,12 +184,21 @@ class Precision:
             return f'with {torch}.autocast("cpu", dtype={torch}.{dtype}):', edits
         if self.form == "auto":
             name, helper = _helper(source, "amp_dtype", AMP_DTYPE, torch)
-            return f'with {torch}.autocast("cuda", dtype={name}(), enabled={torch}.cuda.is_available()):', (*edits, helper)
+            return (
+                f'with {torch}.autocast("cuda", dtype={name}(), enabled={torch}.cuda.is_available()):',
+                (*edits, helper),
+            )
         if self.form == "native":
             name, helper = _helper(source, "has_bf16", HAS_BF16, torch)
-            return f'with {torch}.autocast("cuda", dtype={torch}.bfloat16, enabled={name}()):', (*edits, helper)
+            return f'with {torch}.autocast("cuda", dtype={torch}.bfloat16, enabled={name}()):', (
+                *edits,
+                helper,
+            )
         dtype = "bfloat16" if self.form == "bf16" else "float16"
-        return f'with {torch}.autocast("cuda", dtype={torch}.{dtype}, enabled={torch}.cuda.is_available()):', edits
+        return (
+            f'with {torch}.autocast("cuda", dtype={torch}.{dtype}, enabled={torch}.cuda.is_available()):',
+            edits,
+        )
 
     def scaler(self, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
         """The edits that make the scaler."""
@@ -208,15 +221,28 @@ def _helper(source: Source, name: str, code: str, torch: str) -> tuple[str, Help
     return name, Helper(source, name, code.format(name=name, torch=torch))
 
 
-def _precision(script: Script, options: Options, with_scaler: bool, code: list[Code], found: Amp, leaves: str = "") -> Precision | str:
+def _precision(
+    script: Script,
+    options: Options,
+    with_scaler: bool,
+    code: list[Code],
+    found: Amp,
+    leaves: str = "",
+) -> Precision | str:
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
     parallel = device == "cuda" and _is_data_parallel(script)
     not_fp16 = next((c.not_fp16 for c in code if c.not_fp16), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
-        return "DataParallel runs its replicas in fp16, whatever autocast is set to" if parallel else Precision("bf16", device)
-    made: Scaling | str = not_fp16 or (scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected")
+        return (
+            "DataParallel runs its replicas in fp16, whatever autocast is set to"
+            if parallel
+            else Precision("bf16", device)
+        )
+    made: Scaling | str = not_fp16 or (
+        scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected"
+    )
     if isinstance(made, Scaling):
         found.scaling = made
         return Precision("fp16" if parallel or wanted == "fp16" else "auto", device)
@@ -230,11 +256,17 @@ def _precision(script: Script, options: Options, with_scaler: bool, code: list[C
 
 def _is_data_parallel(script: Script) -> bool:
     wraps = any(w.name == "torch.nn.DataParallel" for m in script.models for w in m.wraps)
-    return wraps or any("DataParallel" in m.layers for m in script.models) or bool(script.calls("torch.nn.parallel.data_parallel"))
+    return (
+        wraps
+        or any("DataParallel" in m.layers for m in script.models)
+        or bool(script.calls("torch.nn.parallel.data_parallel"))
+    )
 
 
 # ------------------------------------------------------------------------------------------------ edits of one block
-def _edits(script: Script, options: Options, region: Region, precision: Precision, inside: set[int]) -> tuple[Edit, ...] | str:
+def _edits(
+    script: Script, options: Options, region: Region, precision: Precision, inside: set[int]
+) -> tuple[Edit, ...] | str:
     header, needed = precision.header(source_of(region.first))
     edits: list[Edit] = [*_around(region, header), *needed]
     half = Half(script, inside, options.target)
@@ -251,7 +283,12 @@ def _around(region: Region, header: str) -> tuple[Edit, ...]:
         return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
     name = source_of(region.first).fresh("loss", "step_loss")
     return (
-        Before(region.first, f"{header}\n    {name} = {{loss}}", {"loss": region.receiver}, rank=Rank.AUTOCAST),
+        Before(
+            region.first,
+            f"{header}\n    {name} = {{loss}}",
+            {"loss": region.receiver},
+            rank=Rank.AUTOCAST,
+        ),
         Rewrite(region.receiver, name),
     )
 

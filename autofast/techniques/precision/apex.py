@@ -21,8 +21,16 @@ from autofast.model.values import Const, const
 from autofast.rule import Options, Refusal, at
 from autofast.techniques.precision.amp import Amp, instead_of
 
-INITIALIZE, SCALE_LOSS, MASTER_PARAMS = "apex.amp.initialize", "apex.amp.scale_loss", "apex.amp.master_params"
-KEPT = "apex.normalization.", "apex.parallel.SyncBatchNorm", "apex.parallel.convert_syncbn_model"  # work with torch.amp as well
+INITIALIZE, SCALE_LOSS, MASTER_PARAMS = (
+    "apex.amp.initialize",
+    "apex.amp.scale_loss",
+    "apex.amp.master_params",
+)
+KEPT = (
+    "apex.normalization.",
+    "apex.parallel.SyncBatchNorm",
+    "apex.parallel.convert_syncbn_model",
+)  # work with torch.amp as well
 KEY = "apex"  # what is only right without apex stands and falls with its going
 POSITIONS = ("models", "optimizers", "enabled", "verbosity", "opt_level")
 DEFAULTS: dict[str, tuple[object, ...]] = {  # what changes nothing of O1 as torch.amp does it
@@ -68,7 +76,12 @@ def without_apex(script: Script, options: Options) -> Going | None:
 
 
 def _without(script: Script, options: Options) -> Going | None:
-    calls = [s.node for kind in (INITIALIZE, SCALE_LOSS) for s in script.calls(kind) if isinstance(s.node, ast.Call)]
+    calls = [
+        s.node
+        for kind in (INITIALIZE, SCALE_LOSS)
+        for s in script.calls(kind)
+        if isinstance(s.node, ast.Call)
+    ]
     if not calls or options.target == "cpu":  # apex works on CUDA only
         return None
     going = Going(calls)
@@ -79,8 +92,15 @@ def _without(script: Script, options: Options) -> Going | None:
         if found.refused:
             raise Refusal(f"autocast cannot take its place: {found.refused[0][1]}")
         if found.scaling is None or not found.blocks:
-            raise Refusal(f"a GradScaler cannot take its place: {found.no_scaler or 'no training step is known'}")
-        going.edits = [*_torch_amp(found), *initialized, *_losses(script, found), *_parameters(script)]
+            raise Refusal(
+                f"a GradScaler cannot take its place: {found.no_scaler or 'no training step is known'}"
+            )
+        going.edits = [
+            *_torch_amp(found),
+            *initialized,
+            *_losses(script, found),
+            *_parameters(script),
+        ]
         going.edits += _imports(script)
     except Refusal as why:
         going.refusal = str(why)
@@ -97,14 +117,22 @@ def _check(script: Script) -> None:
         if not name.startswith("apex.") or name in done or name.startswith(KEPT):
             continue
         if name in ("apex.amp.state_dict", "apex.amp.load_state_dict"):
-            raise Refusal(f"checkpoints hold the state of apex ({at(site.node)}), which a GradScaler cannot load: take it out first")
+            raise Refusal(
+                f"checkpoints hold the state of apex ({at(site.node)}), which a GradScaler cannot load: take it out first"
+            )
         raise Refusal(f"{name} ({at(site.node)}) belongs to apex and has to be replaced by hand")
     sites = script.calls(INITIALIZE)
     if len(sites) != 1:
-        raise Refusal("amp.initialize() is called in several places" if sites else "amp.initialize() is not called in this project")
+        raise Refusal(
+            "amp.initialize() is called in several places"
+            if sites
+            else "amp.initialize() is not called in this project"
+        )
     for occurrence in sites[0]:
         if any(isinstance(f, (BranchFrame, LoopFrame, TryFrame)) for f in occurrence.stack):
-            raise Refusal(f"amp.initialize() is called under a condition ({at(sites[0].node)}): make the script use it always, or never")
+            raise Refusal(
+                f"amp.initialize() is called under a condition ({at(sites[0].node)}): make the script use it always, or never"
+            )
 
 
 def _torch_amp(found: Amp) -> Iterator[Edit]:
@@ -122,11 +150,19 @@ def _initialized(script: Script) -> Iterator[Edit]:
     call = script.calls(INITIALIZE)[0].node
     assert isinstance(call, ast.Call)
     given = dict(zip(POSITIONS, call.args, strict=False))
-    if len(call.args) > len(POSITIONS) or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+    if (
+        len(call.args) > len(POSITIONS)
+        or any(isinstance(a, ast.Starred) for a in call.args)
+        or any(k.arg is None for k in call.keywords)
+    ):
         raise Refusal(f"what amp.initialize() is given on {at(call)} is not spelled out")
     given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
     for name, expr in given.items():
-        value = const(script.values(expr)) if name not in ("models", "optimizers", "verbosity") else None
+        value = (
+            const(script.values(expr))
+            if name not in ("models", "optimizers", "verbosity")
+            else None
+        )
         if name == "opt_level" and value not in DEFAULTS[name]:
             known = (
                 f"opt_level {value} keeps the model itself in another type than autocast"
@@ -134,11 +170,18 @@ def _initialized(script: Script) -> Iterator[Edit]:
                 else "its opt_level is not certain"
             )
             raise Refusal(f"{known} ({at(call)}): only O1 is what torch.amp does")
-        if name not in ("models", "optimizers", "verbosity") and value not in DEFAULTS.get(name, ()):
-            raise Refusal(f"amp.initialize() is given {name}= ({at(call)}), which torch.amp has not")
+        if name not in ("models", "optimizers", "verbosity") and value not in DEFAULTS.get(
+            name, ()
+        ):
+            raise Refusal(
+                f"amp.initialize() is given {name}= ({at(call)}), which torch.amp has not"
+            )
     if "models" not in given:
         raise Refusal(f"what amp.initialize() is given on {at(call)} is not spelled out")
-    parts = [given["models"], *([given["optimizers"]] if not _is_none(script, given.get("optimizers")) else [])]
+    parts = [
+        given["models"],
+        *([given["optimizers"]] if not _is_none(script, given.get("optimizers")) else []),
+    ]
     statement = parent_of(call)
     if (
         isinstance(statement, ast.Expr)
@@ -168,7 +211,11 @@ def _losses(script: Script, found: Amp) -> Iterator[Edit]:
         call = site.node
         item = parent_of(call)
         statement = statement_of(call)
-        if not isinstance(call, ast.Call) or not isinstance(item, ast.withitem) or not isinstance(statement, ast.With):
+        if (
+            not isinstance(call, ast.Call)
+            or not isinstance(item, ast.withitem)
+            or not isinstance(statement, ast.With)
+        ):
             raise Refusal(f"amp.scale_loss() on {at(call)} is not the head of a `with`")
         if len(statement.items) != 1 or not isinstance(item.optional_vars, ast.Name):
             raise Refusal(f"the `with` on {at(call)} does more than scale the loss")
@@ -179,10 +226,14 @@ def _losses(script: Script, found: Amp) -> Iterator[Edit]:
             or not named <= {"optimizers", "delay_unscale"}
             or any(isinstance(a, ast.Starred) for a in call.args)
         ):
-            raise Refusal(f"amp.scale_loss() on {at(call)} is given more than a loss and an optimizer")
+            raise Refusal(
+                f"amp.scale_loss() on {at(call)} is given more than a loss and an optimizer"
+            )
         name = item.optional_vars
         uses = script.analysis(Flow).definitions(name).uses(Definition(name.id, name))
-        receivers = {id(b.func.value) for b in found.scaling.backwards if isinstance(b.func, ast.Attribute)}
+        receivers = {
+            id(b.func.value) for b in found.scaling.backwards if isinstance(b.func, ast.Attribute)
+        }
         if len(uses) != 1 or id(uses[0]) not in receivers:
             raise Refusal(f"`{name.id}` on {at(call)} is used for more than its backward")
         yield Header(statement)
@@ -193,26 +244,56 @@ def _parameters(script: Script) -> Iterator[Edit]:
     """``amp.master_params(optimizer)``: with O1, the optimizer's own parameters."""
     for site in script.calls(MASTER_PARAMS):
         call = site.node
-        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
+        if (
+            not isinstance(call, ast.Call)
+            or len(call.args) != 1
+            or call.keywords
+            or isinstance(call.args[0], ast.Starred)
+        ):
             raise Refusal(f"what amp.master_params() is given on {at(call)} is not clear")
         source = source_of(call)
         p, group = source.fresh("p", "param", "p_"), source.fresh("group", "param_group", "group_")
-        yield Rewrite(call, f'[{p} for {group} in {{optimizer}}.param_groups for {p} in {group}["params"]]', {"optimizer": call.args[0]})
+        yield Rewrite(
+            call,
+            f'[{p} for {group} in {{optimizer}}.param_groups for {p} in {group}["params"]]',
+            {"optimizer": call.args[0]},
+        )
 
 
 def _imports(script: Script) -> Iterator[Edit]:
     """The imports of apex.amp at the top of a file, where all that uses them goes."""
-    gone = {id(s.node.func) for kind in (INITIALIZE, SCALE_LOSS, MASTER_PARAMS) for s in script.calls(kind) if isinstance(s.node, ast.Call)}
+    gone = {
+        id(s.node.func)
+        for kind in (INITIALIZE, SCALE_LOSS, MASTER_PARAMS)
+        for s in script.calls(kind)
+        if isinstance(s.node, ast.Call)
+    }
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.ImportFrom) and isinstance(parent_of(node), ast.Module) and node.module in ("apex", "apex.amp"):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and isinstance(parent_of(node), ast.Module)
+                and node.module in ("apex", "apex.amp")
+            ):
                 ours = [a for a in node.names if node.module == "apex.amp" or a.name == "amp"]
                 if ours and not any(_is_used(source, a.asname or a.name, gone) for a in ours):
-                    rest = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in node.names if a not in ours)
-                    yield Replace(node, f"from {node.module} import {rest}") if rest else Remove(node)
-            elif isinstance(node, ast.Import) and isinstance(parent_of(node), ast.Module) and len(node.names) == 1:
+                    rest = ", ".join(
+                        f"{a.name} as {a.asname}" if a.asname else a.name
+                        for a in node.names
+                        if a not in ours
+                    )
+                    yield (
+                        Replace(node, f"from {node.module} import {rest}") if rest else Remove(node)
+                    )
+            elif (
+                isinstance(node, ast.Import)
+                and isinstance(parent_of(node), ast.Module)
+                and len(node.names) == 1
+            ):
                 alias = node.names[0]
-                if alias.name in ("apex", "apex.amp") and not _is_used(source, alias.asname or "apex", gone):
+                if alias.name in ("apex", "apex.amp") and not _is_used(
+                    source, alias.asname or "apex", gone
+                ):
                     yield Remove(node)
 
 

@@ -96,14 +96,22 @@ class _Builder:
         for backward in self.backwards:
             receiver = backward.node.func
             assert isinstance(receiver, ast.Attribute)
-            made.edits.append(Wrap(receiver.value, f"{self._name(backward.node)}.scale({{}})", rank=Rank.LOSS_SCALE))
+            made.edits.append(
+                Wrap(
+                    receiver.value, f"{self._name(backward.node)}.scale({{}})", rank=Rank.LOSS_SCALE
+                )
+            )
             made.backwards.append(backward.node)
         for update in self.updates:
             template = f"{self._name(update.node)}.step({{optimizer}})"
-            made.edits.append(Rewrite(update.node, template, {"optimizer": update.optimizer}, rank=Rank.STEP))
+            made.edits.append(
+                Rewrite(update.node, template, {"optimizer": update.optimizer}, rank=Rank.STEP)
+            )
         ends = self._ends()
         for statement in ends:
-            made.edits.append(After(statement, f"{self._name(statement)}.update()", rank=Rank.SCALER_UPDATE))
+            made.edits.append(
+                After(statement, f"{self._name(statement)}.update()", rank=Rank.SCALER_UPDATE)
+            )
         made.unscales = list(self._unscales())
         for unscale in made.unscales:
             made.edits += unscale.edits
@@ -125,7 +133,10 @@ class _Builder:
         events += [Event("step", u.node, frozenset(map(id, u.things))) for u in self.updates]
         events += zeros(self.script)
         events += clips(self.script)
-        events += [Event("exit", e.node) for e in self.script.calls("sys.exit", "builtins.exit", "builtins.quit", "os._exit")]
+        events += [
+            Event("exit", e.node)
+            for e in self.script.calls("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
+        ]
         makes = [Event("make", place) for place in made.makes]
         before = [e for u in made.unscales for e in u.events]
         after = [*self.zeroed, *(Event("update", e) for e in ends)]
@@ -140,10 +151,14 @@ class _Builder:
     # ------------------------------------------------------------------------------------------------ what must hold
     def _check(self) -> None:
         if not self.backwards or not self.updates:
-            raise Refusal("no optimizer is stepped after the backward: there is nothing to unscale the gradients with")
+            raise Refusal(
+                "no optimizer is stepped after the backward: there is nothing to unscale the gradients with"
+            )
         for step in self.script.steps:
             if not step.updates:
-                raise Refusal(f"no optimizer is stepped after the backward on {at(step.backwards[0].node)}")
+                raise Refusal(
+                    f"no optimizer is stepped after the backward on {at(step.backwards[0].node)}"
+                )
         for backward in self.backwards:
             call = backward.node
             if (
@@ -171,7 +186,10 @@ class _Builder:
                 raise Refusal(f"what is stepped on {where} is not known")
         if not isinstance(parent_of(update.node), ast.Expr):
             raise Refusal(f"the step on {where} is part of an expression")
-        if isinstance(update.node.func, ast.Attribute) and update.node.func.value is not update.optimizer:
+        if (
+            isinstance(update.node.func, ast.Attribute)
+            and update.node.func.value is not update.optimizer
+        ):
             raise Refusal(f"the step on {where} is written in an unusual way")
 
     def _makes(self, home: Home) -> tuple[list[ast.stmt], bool]:
@@ -184,20 +202,43 @@ class _Builder:
         early = False
         if home.scope is not None:
             if len(places) > 1:
-                raise Refusal(f"the optimizer is set in several blocks, the last on {at(places[-1])}")
+                raise Refusal(
+                    f"the optimizer is set in several blocks, the last on {at(places[-1])}"
+                )
             here = block(places[0])
-            first = next((n for n, s in enumerate(here) if nodes_of([s]) & busy and not isinstance(s, DEFINES)), len(here))
-            if first < index(here, places[0]):  # something is trained before the last optimizer is made
-                stores = {n for n, s in enumerate(here[:first]) if nodes_of([s]) & {id(t) for t in home.stores}}
+            first = next(
+                (
+                    n
+                    for n, s in enumerate(here)
+                    if nodes_of([s]) & busy and not isinstance(s, DEFINES)
+                ),
+                len(here),
+            )
+            if first < index(
+                here, places[0]
+            ):  # something is trained before the last optimizer is made
+                stores = {
+                    n
+                    for n, s in enumerate(here[:first])
+                    if nodes_of([s]) & {id(t) for t in home.stores}
+                }
                 early = not stores
                 places = [here[max(stores, default=first)]]
-        made_in = {id(f.node) for u in self.updates for t in u.things for f in getattr(t, "made", ()) if isinstance(f, LoopFrame)}
+        made_in = {
+            id(f.node)
+            for u in self.updates
+            for t in u.things
+            for f in getattr(t, "made", ())
+            if isinstance(f, LoopFrame)
+        }
         for place in places:
             for outer in ancestors(place):
                 if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     break
                 if isinstance(outer, (ast.For, ast.While)) and id(outer) not in made_in:
-                    raise Refusal(f"the optimizer is put into its place again and again, in the loop on {at(outer)}")
+                    raise Refusal(
+                        f"the optimizer is put into its place again and again, in the loop on {at(outer)}"
+                    )
         return places, early
 
     # ------------------------------------------------------------------------------------------------ scaler.update()
@@ -205,9 +246,21 @@ class _Builder:
         """The statements after which an iteration has made all of its updates."""
         ends: dict[int, ast.stmt] = {}
         for step in self.script.steps:
-            inner = {id(u.node) for s in self.script.steps if s is not step and _is_inside(s, step) for u in s.updates}
+            inner = {
+                id(u.node)
+                for s in self.script.steps
+                if s is not step and _is_inside(s, step)
+                for u in s.updates
+            }
             mine = [u for u in step.updates if id(u.node) not in inner]
-            for statement in self._last([(u.node, o) for u in mine for o in u.site if inside(o.stack, step.loop) or not o.stack]):
+            for statement in self._last(
+                [
+                    (u.node, o)
+                    for u in mine
+                    for o in u.site
+                    if inside(o.stack, step.loop) or not o.stack
+                ]
+            ):
                 ends[id(statement)] = statement
         return list(ends.values())
 
@@ -228,7 +281,9 @@ class _Builder:
         here = block(statements[0])
         order = [index(here, s) for s in statements]
         if min(order) < 0:
-            raise Refusal(f"which update comes last in an iteration is not clear ({at(statements[-1])})")
+            raise Refusal(
+                f"which update comes last in an iteration is not clear ({at(statements[-1])})"
+            )
         if not any(is_sure(o, depth) for _, o in places):
             raise Refusal(f"all updates of an iteration depend on conditions ({at(statements[0])})")
         last = here[max(order)]
@@ -240,12 +295,18 @@ class _Builder:
     # ------------------------------------------------------------------------------------------------ scaler.unscale_()
     def _unscales(self) -> Iterator[Unscale]:
         """The places that clip or read gradients between a backward and its update."""
-        done: dict[int, ast.stmt] = {}  # update -> the statement before which its gradients are unscaled
+        done: dict[
+            int, ast.stmt
+        ] = {}  # update -> the statement before which its gradients are unscaled
         for step in self.script.steps:
             sites = [
                 *step.clips,
                 *step.grad_reads,
-                *(s for s in self.script.log.of("grad_write") if any(inside(o.stack, step.loop) for o in s)),
+                *(
+                    s
+                    for s in self.script.log.of("grad_write")
+                    if any(inside(o.stack, step.loop) for o in s)
+                ),
             ]
             for site in sorted(sites, key=lambda s: (source_of(s.node).rel, s.node.lineno)):  # type: ignore[attr-defined]
                 if isinstance(site.node, ast.Attribute) and use_of(site.node) in ("", "zero"):
@@ -257,20 +318,30 @@ class _Builder:
                         continue
                     for statement, update in self._updates_after(step, site, occurrence):
                         if id(update.node) not in done:
-                            events.append(Event("unscale", statement, frozenset(map(id, update.things))))
+                            events.append(
+                                Event("unscale", statement, frozenset(map(id, update.things)))
+                            )
                         first = done.setdefault(id(update.node), statement)
                         if function_of(first) is not function_of(update.node):
-                            raise Refusal(f"the gradients are read on {at(site.node)}, away from the optimizer")
+                            raise Refusal(
+                                f"the gradients are read on {at(site.node)}, away from the optimizer"
+                            )
                         text = f"{self._name(first)}.unscale_({source_of(first).segment(update.optimizer)})"
                         before[id(update.node)] = Before(first, text, rank=Rank.UNSCALE)
                 if before:
                     yield Unscale(site.node, tuple(before.values()), tuple(events))
 
-    def _updates_after(self, step: Step, site: Site, occurrence: Occurrence) -> list[tuple[ast.stmt, Update]]:
+    def _updates_after(
+        self, step: Step, site: Site, occurrence: Occurrence
+    ) -> list[tuple[ast.stmt, Update]]:
         """The updates that use the gradients which ``site`` reads, each with the statement before which they must be unscaled."""
         scaled, found, related = False, [], False
         for backward in step.backwards:
-            scaled |= any(self._follows(o, backward.node, occurrence, site.node) for o in backward.site if inside(o.stack, step.loop))
+            scaled |= any(
+                self._follows(o, backward.node, occurrence, site.node)
+                for o in backward.site
+                if inside(o.stack, step.loop)
+            )
         if not scaled:
             return []  # before any backward of the iteration: they are gone or unscaled by then
         for update in step.updates:
@@ -278,13 +349,18 @@ class _Builder:
                 if not inside(other.stack, step.loop):
                     continue
                 depth = shared(occurrence.stack, other.stack)
-                mine, theirs = statement_at(occurrence.stack, site.node, depth), statement_at(other.stack, update.node, depth)
+                mine, theirs = (
+                    statement_at(occurrence.stack, site.node, depth),
+                    statement_at(other.stack, update.node, depth),
+                )
                 here = block(theirs)
                 distance = index(here, theirs) - index(here, mine)
                 if mine is theirs or index(here, mine) < 0 or not self._reads_of(site, update):
                     continue
                 if not is_sure(other, depth):
-                    raise Refusal(f"{at(site.node)} reads gradients in iterations that end without an update")
+                    raise Refusal(
+                        f"{at(site.node)} reads gradients in iterations that end without an update"
+                    )
                 related = True
                 if distance > 0:
                     found.append((distance, mine, update))
@@ -300,9 +376,14 @@ class _Builder:
         nodes = nodes_of(here[start + 1 : start + distance])
         return any(id(b.node) in nodes for b in step.backwards)
 
-    def _follows(self, first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST) -> bool:
+    def _follows(
+        self, first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
+    ) -> bool:
         depth = shared(first.stack, second.stack)
-        a, b = statement_at(first.stack, first_node, depth), statement_at(second.stack, second_node, depth)
+        a, b = (
+            statement_at(first.stack, first_node, depth),
+            statement_at(second.stack, second_node, depth),
+        )
         here = block(a)
         return 0 <= index(here, a) < index(here, b)
 
@@ -312,7 +393,12 @@ class _Builder:
         if not isinstance(call, ast.Call) or not call.args:
             return True
         owners = _parameter_owners(self.script, call.args[0])
-        theirs = [p for o in self.script.optimizers if any(t is u for t in o.things for u in update.things) for p in o.params]
+        theirs = [
+            p
+            for o in self.script.optimizers
+            if any(t is u for t in o.things for u in update.things)
+            for p in o.params
+        ]
         return not owners or not theirs or any(a is b for a in owners for b in theirs)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
@@ -324,13 +410,22 @@ class _Builder:
         done: set[int] = set()
         for site in self.script.methods("load_state_dict"):
             checkpoint = _loaded_from(site, things)
-            if checkpoint is None or not isinstance(parent_of(site.node), ast.Expr) or id(block(statement_of(site.node))) in done:
+            if (
+                checkpoint is None
+                or not isinstance(parent_of(site.node), ast.Expr)
+                or id(block(statement_of(site.node))) in done
+            ):
                 continue
             done.add(id(block(statement_of(site.node))))
             if self._is_spread(checkpoint) or (name := self.way.to(function_of(site.node))) is None:
                 return []
             text = ast.unparse(checkpoint)
-            loads.append(After(statement_of(site.node), f'if {text}.get("{KEY}"):\n    {name}.load_state_dict({text}["{KEY}"])'))
+            loads.append(
+                After(
+                    statement_of(site.node),
+                    f'if {text}.get("{KEY}"):\n    {name}.load_state_dict({text}["{KEY}"])',
+                )
+            )
         for site in self.script.methods("state_dict"):
             display = _display_of(site, things)
             if display is None or id(display) in done:
@@ -345,7 +440,11 @@ class _Builder:
         """``Snapshot(**checkpoint)``: a new key would be one argument too many."""
         wanted = ast.dump(checkpoint)
         for node in ast.walk(function_of(checkpoint)):
-            if isinstance(node, ast.keyword) and node.arg is None and ast.dump(node.value) == wanted:
+            if (
+                isinstance(node, ast.keyword)
+                and node.arg is None
+                and ast.dump(node.value) == wanted
+            ):
                 return True
             if isinstance(node, ast.For) and ast.dump(node.iter).startswith(wanted[:-1]):
                 return True
@@ -358,7 +457,11 @@ KEY = "scaler"
 def _loaded_from(site: Site, things: set[int]) -> ast.expr | None:
     """``checkpoint`` in ``optimizer.load_state_dict(checkpoint["optimizer"])``."""
     call = site.node
-    if not any(id(o.this) in things for o in site) or not isinstance(call, ast.Call) or not call.args:
+    if (
+        not any(id(o.this) in things for o in site)
+        or not isinstance(call, ast.Call)
+        or not call.args
+    ):
         return None
     given = call.args[0]
     if isinstance(given, ast.Subscript) and isinstance(given.value, (ast.Name, ast.Attribute)):
@@ -375,7 +478,11 @@ def _display_of(site: Site, things: set[int]) -> ast.Dict | ast.Call | None:
         return parent if _is_saved(parent) else None
     if isinstance(parent, ast.keyword):
         call = parent_of(parent)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "dict":
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "dict"
+        ):
             return call
     return None
 
@@ -385,7 +492,11 @@ def _is_saved(display: ast.Dict) -> bool:
 
 
 def _has_key(display: ast.Dict | ast.Call) -> bool:
-    keys = display.keys if isinstance(display, ast.Dict) else [ast.Constant(k.arg) for k in display.keywords]
+    keys = (
+        display.keys
+        if isinstance(display, ast.Dict)
+        else [ast.Constant(k.arg) for k in display.keywords]
+    )
     return any(isinstance(k, ast.Constant) and k.value == KEY for k in keys)
 
 
@@ -407,7 +518,9 @@ def zeros(script: Script) -> list[Event]:
                     ids |= {id(t) for t in optimizer.things if t is thing}
                 elif not is_optimizer(thing) and (not mine or any(id(m) in models for m in mine)):
                     ids |= {id(t) for t in optimizer.things}
-                    sure &= all(id(m) in zeroed for m in mine or trained) and (bool(mine) or not free_parameters(script))
+                    sure &= all(id(m) in zeroed for m in mine or trained) and (
+                        bool(mine) or not free_parameters(script)
+                    )
         found.append(Event("zero", site.node, frozenset(ids), sure))
     return found
 
@@ -420,13 +533,22 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
         things: frozenset[int] | None = None
         if isinstance(call, ast.Call) and call.args:
             models = {id(m) for m in _parameter_owners(script, call.args[0])}
-            mine = [o for o in script.optimizers if any(id(m) in models for p in o.params for m in unwrapped(p))]
+            mine = [
+                o
+                for o in script.optimizers
+                if any(id(m) in models for p in o.params for m in unwrapped(p))
+            ]
             things = frozenset(id(t) for o in mine for t in o.things) or None
-            if strict and any(k.arg == "error_if_nonfinite" and const(script.values(k.value)) is not False for k in call.keywords):
+            if strict and any(
+                k.arg == "error_if_nonfinite" and const(script.values(k.value)) is not False
+                for k in call.keywords
+            ):
                 raise Refusal(f"{at(call)} raises where gradients overflow, which a scaler skips")
             given = tensors_in(script.values(call.args[0]))
             if strict and any(t.param != "param" for t in given):
-                raise Refusal(f"{at(call)} clips the gradient of something that is not known to be a parameter")
+                raise Refusal(
+                    f"{at(call)} clips the gradient of something that is not known to be a parameter"
+                )
         found.append(Event("read", call, things))
     return found
 
@@ -454,7 +576,9 @@ def _unique(found: list) -> list:  # type: ignore[type-arg]
 def _free_name(script: Script) -> str:
     taken: set[str] = set()
     for source in script.sources:
-        taken |= source.names | {n.attr for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)}
+        taken |= source.names | {
+            n.attr for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)
+        }
     return next((n for n in NAMES if n not in taken), None) or next(
         f"{NAMES[0]}_{i}" for i in range(2, 99) if f"{NAMES[0]}_{i}" not in taken
     )
@@ -462,7 +586,10 @@ def _free_name(script: Script) -> str:
 
 def _is_inside(step: Step, other: Step) -> bool:
     return step.loop is not other.loop and any(
-        inside(o.stack, other.loop) for b in step.backwards for o in b.site if inside(o.stack, step.loop)
+        inside(o.stack, other.loop)
+        for b in step.backwards
+        for o in b.site
+        if inside(o.stack, step.loop)
     )
 
 
@@ -470,6 +597,15 @@ def _parameter_owners(script: Script, expr: ast.expr) -> list[Thing]:
     """The models in ``model.parameters()``."""
     found: list[Thing] = []
     for node in ast.walk(expr):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("parameters", "named_parameters"):
-            found += [inner for t in script.values(node.func.value) if isinstance(t, (Inst, Ext)) for inner in unwrapped(t)]
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("parameters", "named_parameters")
+        ):
+            found += [
+                inner
+                for t in script.values(node.func.value)
+                if isinstance(t, (Inst, Ext))
+                for inner in unwrapped(t)
+            ]
     return found

@@ -18,7 +18,13 @@ from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
 from autofast.techniques.precision.scaling import alike, clips, zeros
 
-UNSURE = ("unseen", "recursion", "generator", "many", "group")  # problems of following the code, not of the code
+UNSURE = (
+    "unseen",
+    "recursion",
+    "generator",
+    "many",
+    "group",
+)  # problems of following the code, not of the code
 
 
 BUG = "a bug: the gradients are still multiplied by the scale here; unscaling them first changes training to what was meant"
@@ -35,17 +41,26 @@ class Known:
         backwards = {id(b.node): b for s in script.steps for b in s.backwards}
         self.updates = list(steps.values())
         self.events = [*touched, *self.clips.values(), *zeros(script)]
-        self.events += [Event("backward" if b.scaled else "plain", b.node) for b in backwards.values()]
-        self.events += [Event("step" if u.scaled else "plain step", u.node, frozenset(map(id, u.things))) for u in self.updates]
+        self.events += [
+            Event("backward" if b.scaled else "plain", b.node) for b in backwards.values()
+        ]
+        self.events += [
+            Event("step" if u.scaled else "plain step", u.node, frozenset(map(id, u.things)))
+            for u in self.updates
+        ]
         for site in script.methods("unscale_", "update"):
             if not any(o.this is not None and is_scaler(o.this) for o in site):
                 continue
             if site.kind == ".update":
                 self.events.append(Event("update", site.node))
             else:
-                given = frozenset().union(*(o.args.get(0, "optimizer") for o in site if o.args is not None))
+                given = frozenset().union(
+                    *(o.args.get(0, "optimizer") for o in site if o.args is not None)
+                )
                 sure = bool(given) and not any(isinstance(t, Unknown) for t in given)
-                self.events.append(Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure))
+                self.events.append(
+                    Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure)
+                )
 
     def is_of(self, site: Site, things: list[Thing]) -> bool:
         """Whether a place reads gradients that these optimizers use."""
@@ -73,14 +88,19 @@ class Known:
                     return why
         return ""
 
-    def _problems(self, things: frozenset[int], before: list[Event]) -> dict[tuple[str, int], tuple[str, ast.AST]]:
+    def _problems(
+        self, things: frozenset[int], before: list[Event]
+    ) -> dict[tuple[str, int], tuple[str, ast.AST]]:
         return Ledger(self.script, self.events, before, self.zeroed, is_new=False).problems(things)
 
 
 def forgotten(known: Known, step: Step) -> Iterator[Finding]:
     """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes before."""
     done: set[int] = set()  # updates whose gradients are unscaled
-    for site in sorted([*step.clips, *step.grad_reads], key=lambda s: (source_of(s.node).rel, getattr(s.node, "lineno", 0))):
+    for site in sorted(
+        [*step.clips, *step.grad_reads],
+        key=lambda s: (source_of(s.node).rel, getattr(s.node, "lineno", 0)),
+    ):
         for update in step.updates:
             if not update.scaled or id(update.node) in done or not known.is_of(site, update.things):
                 continue
@@ -103,17 +123,28 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
             if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):
                 continue
             depth = shared(mine.stack, theirs.stack)
-            statement, end = statement_at(mine.stack, site.node, depth), statement_at(theirs.stack, update.node, depth)
+            statement, end = (
+                statement_at(mine.stack, site.node, depth),
+                statement_at(theirs.stack, update.node, depth),
+            )
             here = block(end)
             if not 0 <= index(here, statement) < index(here, end):
                 continue
             scaled = [o for b in step.backwards if b.scaled for o in b.site]
             if not any(_precedes(o, mine, site.node) for o in scaled):
                 continue
-            if any(_precedes(o, theirs, update.node) for s in step.unscales for o in s if _unscales(o, update)):
+            if any(
+                _precedes(o, theirs, update.node)
+                for s in step.unscales
+                for o in s
+                if _unscales(o, update)
+            ):
                 continue
             if not is_sure(theirs, depth):
-                return f"the step on line {update.node.lineno} depends on a condition that this does not", None
+                return (
+                    f"the step on line {update.node.lineno} depends on a condition that this does not",
+                    None,
+                )
             scaler = update.node.func.value if isinstance(update.node.func, ast.Attribute) else None
             names = (ast.Name, ast.Attribute)
             if (
@@ -121,7 +152,10 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                 or not isinstance(scaler, names)
                 or not isinstance(update.optimizer, names)
             ):
-                return f"scaler and optimizer are not at hand here, but on line {update.node.lineno}", None
+                return (
+                    f"scaler and optimizer are not at hand here, but on line {update.node.lineno}",
+                    None,
+                )
             source = source_of(statement)
             code = f"{source.segment(scaler)}.unscale_({source.segment(update.optimizer)})"
             return "", Before(statement, code, rank=Rank.UNSCALE)

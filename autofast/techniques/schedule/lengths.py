@@ -52,7 +52,10 @@ NEVER = {
     "OneCycleLR": "OneCycleLR counts updates already",
     "CyclicLR": "CyclicLR counts updates already",
 }
-ABSOLUTE = ("LambdaLR", "CosineAnnealingWarmRestarts")  # set the rate from its first value, whatever others made of it
+ABSOLUTE = (
+    "LambdaLR",
+    "CosineAnnealingWarmRestarts",
+)  # set the rate from its first value, whatever others made of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,19 +108,35 @@ def check(scheduler: Scheduler, parts: list[Scheduler]) -> None:
         form, args = FORMS[part.name], part.args
         if args.open or args.loose is not None:
             raise Refusal(f"not all arguments of {part.name} are known ({at(part.node)})")
-        if any(t != Const(-1) for t in args.get(form.last_epoch, "last_epoch")) and part.name != "ChainedScheduler":
+        if (
+            any(t != Const(-1) for t in args.get(form.last_epoch, "last_epoch"))
+            and part.name != "ChainedScheduler"
+        ):
             raise Refusal(f"{part.name} is given the epoch to go on from ({at(part.node)})")
-        if any(t != Const(False) for t in args.get(form.last_epoch + 1, "verbose")) and part.name != "ChainedScheduler":
+        if (
+            any(t != Const(False) for t in args.get(form.last_epoch + 1, "verbose"))
+            and part.name != "ChainedScheduler"
+        ):
             raise Refusal(f"{part.name} prints each of its steps (`verbose`)")
     for outer in (p for p in parts if p.name == "SequentialLR"):
         for inner in (p for p in parts if any(t is x for t in p.things for x in outer.inner)):
-            if inner.name == "ChainedScheduler" or (inner.name == "MultiplicativeLR" and _may_be(inner, _items(outer)[1:])):
-                raise Refusal(f"{inner.name} goes on from the last step of the scheduler before it, which is another one then")
+            if inner.name == "ChainedScheduler" or (
+                inner.name == "MultiplicativeLR" and _may_be(inner, _items(outer)[1:])
+            ):
+                raise Refusal(
+                    f"{inner.name} goes on from the last step of the scheduler before it, which is another one then"
+                )
     for outer in (p for p in parts if p.name == "ChainedScheduler"):
         for inner in (p for p in parts if any(t is x for t in p.things for x in outer.inner)):
             if inner.name in ABSOLUTE or inner.inner:
-                raise Refusal(f"{inner.name} in a ChainedScheduler undoes what the others do in each step")
-            if inner.name == "CosineAnnealingLR" and any(t != Const(0) for t in inner.args.get(2, "eta_min")) and len(_items(outer)) > 1:
+                raise Refusal(
+                    f"{inner.name} in a ChainedScheduler undoes what the others do in each step"
+                )
+            if (
+                inner.name == "CosineAnnealingLR"
+                and any(t != Const(0) for t in inner.args.get(2, "eta_min"))
+                and len(_items(outer)) > 1
+            ):
                 raise Refusal(
                     "CosineAnnealingLR with `eta_min` in a ChainedScheduler mixes sums and products, which step by step give other rates"
                 )
@@ -140,19 +159,32 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
     factor = count.replace("{", "{{").replace("}", "}}")
     if expr is None:
         if given is not None or not form.default or args.dicts:
-            raise Refusal(f"`{form.name}` of {scheduler.name} does not stand in its call ({at(call)})")
-        return Conversion(scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1)
+            raise Refusal(
+                f"`{form.name}` of {scheduler.name} does not stand in its call ({at(call)})"
+            )
+        return Conversion(
+            scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1
+        )
     if form.kind == "times":
         if scheduler.name != "CosineAnnealingLR":
             _whole(script, expr)
         return Conversion(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
     if form.kind == "each":
-        if isinstance(expr, (ast.List, ast.Tuple)) and not any(isinstance(e, ast.Starred) for e in expr.elts):
+        if isinstance(expr, (ast.List, ast.Tuple)) and not any(
+            isinstance(e, ast.Starred) for e in expr.elts
+        ):
             for e in expr.elts:
                 _whole(script, e)
-            return Conversion(scheduler, tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts), form.smooth, len(expr.elts))
+            return Conversion(
+                scheduler,
+                tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts),
+                form.smooth,
+                len(expr.elts),
+            )
         _whole(script, expr)
-        return Conversion(scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2)
+        return Conversion(
+            scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2
+        )
     if form.kind == "root":
         _positive(script, expr)
         return Conversion(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
@@ -168,14 +200,21 @@ def _listed(expr: ast.expr) -> list[ast.expr]:
 def _whole(script: Script, expr: ast.expr) -> None:
     """A number of epochs must be whole: half an epoch is reached now at its end, and would be in its middle."""
     found = script.values(expr)
-    if any(isinstance(t, Const) and isinstance(t.value, float) and not t.value.is_integer() for t in found):
+    if any(
+        isinstance(t, Const) and isinstance(t.value, float) and not t.value.is_integer()
+        for t in found
+    ):
         raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} is no whole number of epochs")
     if found and all(isinstance(t, Const) and isinstance(t.value, int) for t in found):
         return
     todo: list[ast.AST] = [expr]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("int", "round", "len"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("int", "round", "len")
+        ):
             continue
         if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or (
             isinstance(node, ast.Constant) and isinstance(node.value, float)
@@ -186,7 +225,9 @@ def _whole(script: Script, expr: ast.expr) -> None:
 
 def _positive(script: Script, expr: ast.expr) -> None:
     for thing in script.values(expr):
-        if isinstance(thing, Const) and not (isinstance(thing.value, (int, float)) and thing.value > 0):
+        if isinstance(thing, Const) and not (
+            isinstance(thing.value, (int, float)) and thing.value > 0
+        ):
             raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} has no root")
 
 
@@ -198,20 +239,33 @@ def _function(script: Script, expr: ast.expr, count: str, kind: str) -> tuple[li
     if isinstance(expr, ast.Lambda) and _is_plain(expr.args):
         name = expr.args.args[0].arg
         smooth, changes = _is_smooth(expr.body, {name}), _changes_between(expr.body, {name})
-        if any(isinstance(n, (ast.Lambda, ast.comprehension, ast.NamedExpr)) for n in ast.walk(expr.body)):
+        if any(
+            isinstance(n, (ast.Lambda, ast.comprehension, ast.NamedExpr))
+            for n in ast.walk(expr.body)
+        ):
             return [Wrap(expr, f"lambda step: {{}}(step // {count})")], False
-        new = "step" if not any(isinstance(n, ast.Name) and n.id == "step" for n in ast.walk(expr.body)) else "update"
+        new = (
+            "step"
+            if not any(isinstance(n, ast.Name) and n.id == "step" for n in ast.walk(expr.body))
+            else "update"
+        )
         how = "/" if smooth and changes else "//"
         edits: list[Edit] = [Rewrite(expr, f"lambda {new}: {{body}}", {"body": expr.body})]
         uses = [n for n in ast.walk(expr.body) if isinstance(n, ast.Name) and n.id == name]
         edits += [Rewrite(n, f"({new} {how} {count})") for n in uses]
         return edits, smooth and changes
     found = script.values(expr)
-    if not found or not all(isinstance(t, (Func, Bound)) for t in found) or not isinstance(expr, (ast.Name, ast.Attribute)):
+    if (
+        not found
+        or not all(isinstance(t, (Func, Bound)) for t in found)
+        or not isinstance(expr, (ast.Name, ast.Attribute))
+    ):
         raise Refusal(f"the function `{ast.unparse(expr)}` on {at(expr)} is not known")
     smooth, changes = True, False
     if isinstance(expr, ast.Attribute) and not isinstance(expr.value, (ast.Name, ast.Attribute)):
-        raise Refusal(f"the object of `{ast.unparse(expr)}` on {at(expr)} would be made in every step: put it into a variable first")
+        raise Refusal(
+            f"the object of `{ast.unparse(expr)}` on {at(expr)} would be made in every step: put it into a variable first"
+        )
     for thing in found:
         s, c = _of_function(thing)
         smooth &= s
@@ -221,7 +275,9 @@ def _function(script: Script, expr: ast.expr, count: str, kind: str) -> tuple[li
 
 
 def _is_plain(args: ast.arguments) -> bool:
-    return len(args.args) == 1 and not (args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults)
+    return len(args.args) == 1 and not (
+        args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults
+    )
 
 
 def _factor(script: Script, expr: ast.expr, count: str) -> list[Edit]:
@@ -299,20 +355,39 @@ def _is_smooth(node: ast.expr, names: set[str]) -> bool:
         case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()):
             return _is_smooth(node.left, names) and _is_smooth(node.right, names)
         case ast.BinOp(op=ast.Div()):
-            return _is_smooth(node.left, names) and (not _mentions(node.right, names) or _above_zero(node.right, names))
+            return _is_smooth(node.left, names) and (
+                not _mentions(node.right, names) or _above_zero(node.right, names)
+            )
         case ast.BinOp(op=ast.Pow()):
-            negative = isinstance(node.right, ast.UnaryOp) and _mentions(node.left, names) and not _above_zero(node.left, names)
+            negative = (
+                isinstance(node.right, ast.UnaryOp)
+                and _mentions(node.left, names)
+                and not _above_zero(node.left, names)
+            )
             twice = _mentions(node.left, names) and _mentions(node.right, names)
-            return not negative and not twice and _is_smooth(node.left, names) and _is_smooth(node.right, names)
+            return (
+                not negative
+                and not twice
+                and _is_smooth(node.left, names)
+                and _is_smooth(node.right, names)
+            )
         case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
             return _is_smooth(node.operand, names)
         case ast.IfExp():
-            return _is_smooth_test(node.test, names) and _is_smooth(node.body, names) and _is_smooth(node.orelse, names)
+            return (
+                _is_smooth_test(node.test, names)
+                and _is_smooth(node.body, names)
+                and _is_smooth(node.orelse, names)
+            )
         case ast.Compare():
             plain = all(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops)
             return plain and all(_is_smooth(part, names) for part in (node.left, *node.comparators))
         case ast.Call():
-            return not node.keywords and _is_arithmetic(node.func) and all(_is_smooth(a, names) for a in node.args)
+            return (
+                not node.keywords
+                and _is_arithmetic(node.func)
+                and all(_is_smooth(a, names) for a in node.args)
+            )
     return False
 
 
@@ -339,11 +414,18 @@ def _is_arithmetic(func: ast.expr) -> bool:
 def _above_zero(node: ast.expr, names: set[str]) -> bool:
     """``1 + decay * epoch``, ``max(1, epoch)``: nothing near zero between whole numbers."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return any(_is_positive(side) and _is_smooth(other, names) for side, other in ((node.left, node.right), (node.right, node.left)))
+        return any(
+            _is_positive(side) and _is_smooth(other, names)
+            for side, other in ((node.left, node.right), (node.right, node.left))
+        )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "max":
-        return any(_is_positive(a) for a in node.args) and all(_is_smooth(a, names) for a in node.args)
+        return any(_is_positive(a) for a in node.args) and all(
+            _is_smooth(a, names) for a in node.args
+        )
     return False
 
 
 def _is_positive(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value > 0
+    return (
+        isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value > 0
+    )

@@ -31,10 +31,36 @@ PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-TORCH = frozenset("device dtype no_grad enable_grad is_tensor is_grad_enabled manual_seed get_rng_state save load Size Generator".split())
-NUMPY_WRITES = frozenset("copyto put put_along_axis place putmask fill_diagonal random.shuffle".split())  # to an argument
-PURE = frozenset(f"builtins.{n}" for n in ("float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool", "dict"))
-QUIET = PURE | {"builtins.print", "builtins.isinstance", "builtins.range", "builtins.enumerate", "builtins.zip"}
+TORCH = frozenset(
+    "device dtype no_grad enable_grad is_tensor is_grad_enabled manual_seed get_rng_state save load Size Generator".split()
+)
+NUMPY_WRITES = frozenset(
+    "copyto put put_along_axis place putmask fill_diagonal random.shuffle".split()
+)  # to an argument
+PURE = frozenset(
+    f"builtins.{n}"
+    for n in (
+        "float",
+        "int",
+        "round",
+        "abs",
+        "min",
+        "max",
+        "sum",
+        "pow",
+        "str",
+        "len",
+        "bool",
+        "dict",
+    )
+)
+QUIET = PURE | {
+    "builtins.print",
+    "builtins.isinstance",
+    "builtins.range",
+    "builtins.enumerate",
+    "builtins.zip",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +91,21 @@ def _find(script: Script) -> Iterator[Move]:
     for source in script.sources:
         for statement in ast.walk(source.tree):
             match statement:
-                case ast.Assign(targets=[ast.Name() as target]) if (loop := loop_of(statement)) is not None and is_step(script, loop):
+                case ast.Assign(targets=[ast.Name() as target]) if (
+                    loop := loop_of(statement)
+                ) is not None and is_step(script, loop):
                     gate = _gate(script, statement, target)
-                    if gate is not None and _is_pure(script, statement.value) and _may_wait(script, statement, gate):
-                        code = Before(gate.body[0], f"{target.id} = {{value}}", holes={"value": statement.value}, rank=Rank.MOVED)
+                    if (
+                        gate is not None
+                        and _is_pure(script, statement.value)
+                        and _may_wait(script, statement, gate)
+                    ):
+                        code = Before(
+                            gate.body[0],
+                            f"{target.id} = {{value}}",
+                            holes={"value": statement.value},
+                            rank=Rank.MOVED,
+                        )
                         yield Move(statement, gate, (Remove(statement), code))
 
 
@@ -84,7 +121,12 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
     here = block(statement)
     if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
         return None
-    fine = all(isinstance(n.ctx, ast.Load) and function_of(n) is scope and any(within(n, s) for s in gate.body) for n in uses)
+    fine = all(
+        isinstance(n.ctx, ast.Load)
+        and function_of(n) is scope
+        and any(within(n, s) for s in gate.body)
+        for n in uses
+    )
     return gate if fine else None
 
 
@@ -104,45 +146,78 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
     match call.func:
         case ast.Attribute(value=ast.Constant(value=str()), attr="format" | "join"):
             return True
-        case ast.Attribute(value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"):
-            return bool(script.values(tensor)) and all(isinstance(t, Tensor) for t in script.values(tensor))
+        case ast.Attribute(
+            value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"
+        ):
+            return bool(script.values(tensor)) and all(
+                isinstance(t, Tensor) for t in script.values(tensor)
+            )
     found = script.values(call.func)
-    return bool(found) and all(isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found)
+    return bool(found) and all(
+        isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found
+    )
 
 
 def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     """Whether nothing between the statement and the condition, or in the condition itself, changes what it computes with."""
     here = block(statement)
     between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
-    if works_between(script, statement, gate) or next(catchers(script, statement, loop_of(statement)), None) is not None:
+    if (
+        works_between(script, statement, gate)
+        or next(catchers(script, statement, loop_of(statement)), None) is not None
+    ):
         return False
     names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
     needed = {n.id for n in names}
     if any(needed & stored_in(other) for other in between):
         return False
-    rebound = {n for s in script.sources for f in ast.walk(s.tree) if isinstance(f, (ast.Global, ast.Nonlocal)) for n in f.names}
-    things: set[Thing] = {t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))}
+    rebound = {
+        n
+        for s in script.sources
+        for f in ast.walk(s.tree)
+        if isinstance(f, (ast.Global, ast.Nonlocal))
+        for n in f.names
+    }
+    things: set[Thing] = {
+        t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))
+    }
     open_to_change = not all(_is_fixed(script, n) for n in names)
     for node in (n for other in between for n in ast.walk(other)):
         if isinstance(node, ast.Call) and not _is_quiet(script, node):
-            if needed & rebound or (open_to_change and not _is_elsewhere(script, node, names, things)):
+            if needed & rebound or (
+                open_to_change and not _is_elsewhere(script, node, names, things)
+            ):
                 return False
-        if open_to_change and isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        if (
+            open_to_change
+            and isinstance(node, (ast.Attribute, ast.Subscript))
+            and not isinstance(node.ctx, ast.Load)
+        ):
             base = script.values(node.value)
-            apart = bool(base) and all(isinstance(t, (Inst, Seq, Dict)) and t not in things for t in base)
+            apart = bool(base) and all(
+                isinstance(t, (Inst, Seq, Dict)) and t not in things for t in base
+            )
             if not apart or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
                 return False
-        if open_to_change and isinstance(node, ast.AugAssign) and not _is_number(script, node.target):
+        if (
+            open_to_change
+            and isinstance(node, ast.AugAssign)
+            and not _is_number(script, node.target)
+        ):
             return False
     return True
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
-    return bool(script.values(expr)) and all(isinstance(t, (Num, Const)) for t in script.values(expr))
+    return bool(script.values(expr)) and all(
+        isinstance(t, (Num, Const)) for t in script.values(expr)
+    )
 
 
 def _is_object(script: Script, expr: ast.expr) -> bool:
-    return bool(script.values(expr)) and all(isinstance(t, (Inst, Seq, Dict)) for t in script.values(expr))
+    return bool(script.values(expr)) and all(
+        isinstance(t, (Inst, Seq, Dict)) for t in script.values(expr)
+    )
 
 
 def _is_fixed(script: Script, name: ast.Name) -> bool:
@@ -150,7 +225,11 @@ def _is_fixed(script: Script, name: ast.Name) -> bool:
     found = script.values(name)
     if bool(found) and all(isinstance(t, (Num, Const, Ref, Func)) for t in found):
         return True
-    return bool(found) and all(isinstance(t, (Tensor, Num, Const)) for t in found) and is_fresh(script, name)
+    return (
+        bool(found)
+        and all(isinstance(t, (Tensor, Num, Const)) for t in found)
+        and is_fresh(script, name)
+    )
 
 
 def _is_quiet(script: Script, call: ast.Call) -> bool:
@@ -160,7 +239,9 @@ def _is_quiet(script: Script, call: ast.Call) -> bool:
     if writes(script, call):
         return False
     of = script.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
-    if of and all(isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of):
+    if of and all(
+        isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of
+    ):
         return not is_in_place(call.func.attr, flags=True)  # type: ignore[attr-defined]
     found = script.values(call.func)
     return bool(found) and all(isinstance(t, Ref) and _leaves_all(t.name) for t in found)
@@ -171,12 +252,19 @@ def _leaves_all(name: str) -> bool:
     root, _, rest = name.partition(".")
     if root == "torch":
         return op(name) is not None or rest.startswith("cuda.") or rest in TORCH
-    return name in QUIET or (root in ("math", "time", "numpy", "logging") and name.removeprefix("numpy.") not in NUMPY_WRITES)
+    return name in QUIET or (
+        root in ("math", "time", "numpy", "logging")
+        and name.removeprefix("numpy.") not in NUMPY_WRITES
+    )
 
 
-def _is_elsewhere(script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]) -> bool:
+def _is_elsewhere(
+    script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]
+) -> bool:
     """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those that are needed."""
-    if not isinstance(call.func, ast.Attribute) or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
+    if not isinstance(call.func, ast.Attribute) or not all(
+        _is_fixed(script, n) or _is_object(script, n) for n in names
+    ):
         return False
     of = script.values(call.func.value)
     if not of or not all(isinstance(t, (Inst, Seq)) and t not in things for t in of):

@@ -27,7 +27,15 @@ from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import works_between
 from autofast.write.spelling import torch_in
 
-SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SOMETIMES = (
+    ast.IfExp,
+    ast.BoolOp,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 
 
 def is_always(read: ast.expr, statement: ast.stmt) -> bool:
@@ -35,7 +43,9 @@ def is_always(read: ast.expr, statement: ast.stmt) -> bool:
     here: ast.AST = read
     for outer in ancestors(read):
         if outer is statement:
-            return not isinstance(statement, (ast.While, ast.Try)) and not (isinstance(outer, ast.Assert) and here is outer.msg)
+            return not isinstance(statement, (ast.While, ast.Try)) and not (
+                isinstance(outer, ast.Assert) and here is outer.msg
+            )
         if isinstance(outer, SOMETIMES) or (isinstance(outer, ast.Compare) and len(outer.ops) > 1):
             return False
         here = outer
@@ -94,7 +104,11 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         mine = [r for r in repeated.reads if within(r.node, statement)]
         sink_here = next((s for s in moved if s.statement is statement), None)
         if sink_here is not None:
-            code = swapped(statement, {id(r.node): name for r in mine}).replace("{", "{{").replace("}", "}}")
+            code = (
+                swapped(statement, {id(r.node): name for r in mine})
+                .replace("{", "{{")
+                .replace("}", "}}")
+            )
             result.append((statement, [*shared, Remove(statement), Before(first, code)]))
         else:
             result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
@@ -106,18 +120,26 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = (
 
     ``mine`` are the ids of statements that move with it.
     """
-    if not isinstance(sink.holder, ast.Name) or not isinstance(sink.statement, (ast.AugAssign, ast.Expr)):
+    if not isinstance(sink.holder, ast.Name) or not isinstance(
+        sink.statement, (ast.AugAssign, ast.Expr)
+    ):
         return False
     here = block(sink.statement)
-    between = [s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine]
+    between = [
+        s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine
+    ]
     scope = function_of(sink.holder)
-    shared = sink.holder.id in declared(scope) or any(function_of(n) is not scope for n in mentions(scope, sink.holder.id))
+    shared = sink.holder.id in declared(scope) or any(
+        function_of(n) is not scope for n in mentions(scope, sink.holder.id)
+    )
     if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
         return False  # a function may look at it
     needed = loaded_in(sink.statement)
     if any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between):
         return False
-    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in between for n in ast.walk(s))
+    yields = any(
+        isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in between for n in ast.walk(s)
+    )
     return not yields and script.analysis(Flow).graph(to).postdominates(to, sink.statement)
 
 
@@ -127,14 +149,20 @@ def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
         if name in stored_in(statement):
             return True
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr, flags=True):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and is_in_place(node.func.attr, flags=True)
+            ):
                 if name in loaded_in(node.func.value):
                     return True
     return False
 
 
 # ------------------------------------------------------------------------------------------------ tensors shown together
-def read_together(script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[int, Read]) -> list[Edit]:
+def read_together(
+    script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[int, Read]
+) -> list[Edit]:
     """The edits by which a statement gets all its numbers by one copy from the device; raises :class:`Refusal`.
 
     ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come from.
@@ -143,15 +171,27 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
     must stay integers, so they are not mixed with others.
     """
     cores = [origins.get(id(r.node), r).core for r in reads]
-    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(script):
+    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(
+        script
+    ):
         raise Refusal("")
     if not all(is_number(script, core) and is_float(script, core) for core in cores):
         raise Refusal("")
-    if len({frozenset(t.device for t in script.values(core) if isinstance(t, Tensor)) for core in cores}) != 1:
+    if (
+        len(
+            {
+                frozenset(t.device for t in script.values(core) if isinstance(t, Tensor))
+                for core in cores
+            }
+        )
+        != 1
+    ):
         raise Refusal("")
     source = source_of(statement)
     torch, imports = torch_in(source)
-    if len({r.key for r in reads}) < len(reads) and not all(gives_the_same(script, core) for core in cores):
+    if len({r.key for r in reads}) < len(reads) and not all(
+        gives_the_same(script, core) for core in cores
+    ):
         raise Refusal("")
     distinct: dict[str, Read] = {}
     for read in reads:
@@ -165,7 +205,14 @@ def read_together(script: Script, statement: ast.stmt, reads: list[Read], origin
 
 
 def _names(source: Source, reads: list[Read]) -> dict[str, str]:
-    stems = [r.core.id if isinstance(r.core, ast.Name) else r.core.attr if isinstance(r.core, ast.Attribute) else "tensor" for r in reads]
+    stems = [
+        r.core.id
+        if isinstance(r.core, ast.Name)
+        else r.core.attr
+        if isinstance(r.core, ast.Attribute)
+        else "tensor"
+        for r in reads
+    ]
     return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
 
 
@@ -201,10 +248,18 @@ def several_gpus(script: Script) -> bool:
     named: set[object] = set()
     for site in script.log.of("move", "move_model", "torch.device"):
         for occurrence in site:
-            for given in (*occurrence.args.positional, *occurrence.args.named.values()) if occurrence.args is not None else ():
-                named |= {t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)}
+            for given in (
+                (*occurrence.args.positional, *occurrence.args.named.values())
+                if occurrence.args is not None
+                else ()
+            ):
+                named |= {
+                    t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)
+                }
     return len(named) > 1
 
 
 def _names_gpu(value: object) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.startswith("cuda:"))
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and value.startswith("cuda:")
+    )

@@ -44,14 +44,23 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
     tensors = [p for p in payload if ast.dump(p) in cores]
     payload = [*tensors, *(p for p in payload if ast.dump(p) not in cores)]
     names = _fresh_names(sinks, payload, len(tensors))
-    unread = source.fresh(f"unread_{_word(next((s for s in sinks if s.kind != 'passed'), sinks[0]).holder)}")
-    items = [_kept(script, sinks, p).replace("{core}", f"{{p{k}}}") if k < len(tensors) else f"{{p{k}}}" for k, p in enumerate(payload)]
+    unread = source.fresh(
+        f"unread_{_word(next((s for s in sinks if s.kind != 'passed'), sinks[0]).holder)}"
+    )
+    items = [
+        _kept(script, sinks, p).replace("{core}", f"{{p{k}}}") if k < len(tensors) else f"{{p{k}}}"
+        for k, p in enumerate(payload)
+    ]
     one = len(items) == 1
     append = f"{unread}.append({items[0] if one else '(' + ', '.join(items) + ')'})"
     target = names[0] if one else ", ".join(names)
     slots = {ast.dump(p): n for p, n in zip(payload, names, strict=True)}
-    replay = f"for {target} in {unread}:\n" + "\n".join("    " + _escaped(_again(sink, slots)) for sink in sinks)
-    edits: list[Edit] = [Replace(sinks[0].statement, append, holes={f"p{k}": p for k, p in enumerate(payload)})]
+    replay = f"for {target} in {unread}:\n" + "\n".join(
+        "    " + _escaped(_again(sink, slots)) for sink in sinks
+    )
+    edits: list[Edit] = [
+        Replace(sinks[0].statement, append, holes={f"p{k}": p for k, p in enumerate(payload)})
+    ]
     edits += [Remove(sink.statement) for sink in sinks[1:]]
     around = _anchor(script, loop)
     edits.append(Before(around, f"{unread} = []", rank=OUTERMOST))
@@ -72,7 +81,10 @@ def _anchor(script: Script, loop: Loop) -> ast.stmt:
     """The loop, or the block of a gradient mode that holds nothing else."""
     outer = parent_of(loop)
     if isinstance(outer, ast.With) and len(outer.body) == 1 and outer.body[0] is loop:
-        if all(grad_mode_of(script.values(i.context_expr)) is not None and i.optional_vars is None for i in outer.items):
+        if all(
+            grad_mode_of(script.values(i.context_expr)) is not None and i.optional_vars is None
+            for i in outer.items
+        ):
             return outer
     return loop
 
@@ -86,9 +98,19 @@ def _fresh_names(sinks: list[Sink], payload: list[ast.expr], tensors: int) -> li
     }
     names: list[str] = []
     for k, part in enumerate(payload):
-        stems = ("value", "number", "reading") if k < tensors else ("index", "place") if ast.dump(part) in indices else ("count", "weight")
+        stems = (
+            ("value", "number", "reading")
+            if k < tensors
+            else ("index", "place")
+            if ast.dump(part) in indices
+            else ("count", "weight")
+        )
         taken = [n for n in names if n.split("_")[0] in stems]
-        name = sinks[0].source.fresh(*stems) if not taken else sinks[0].source.fresh(f"{taken[0]}_{len(taken) + 1}")
+        name = (
+            sinks[0].source.fresh(*stems)
+            if not taken
+            else sinks[0].source.fresh(f"{taken[0]}_{len(taken) + 1}")
+        )
         names.append(name)
     return names
 
@@ -96,10 +118,17 @@ def _fresh_names(sinks: list[Sink], payload: list[ast.expr], tensors: int) -> li
 def _word(holder: ast.expr) -> str:
     """A word for a holder that no other holder in its function gets: its variable or attribute, else all its names."""
     holder = _bare(holder)
-    word = holder.id if isinstance(holder, ast.Name) else holder.attr if isinstance(holder, ast.Attribute) else ""
+    word = (
+        holder.id
+        if isinstance(holder, ast.Name)
+        else holder.attr
+        if isinstance(holder, ast.Attribute)
+        else ""
+    )
     long = re.sub(r"\W+", "_", ast.unparse(holder)).strip("_")
     shared = any(
-        word in (getattr(n, "id", ""), getattr(n, "attr", "")) and ast.unparse(n) != ast.unparse(holder)
+        word in (getattr(n, "id", ""), getattr(n, "attr", ""))
+        and ast.unparse(n) != ast.unparse(holder)
         for n in ast.walk(function_of(holder))
     )
     return long if shared or not word else word
@@ -114,9 +143,17 @@ def _bare(holder: ast.expr) -> ast.expr:
 def _again(sink: Sink, slots: dict[str, str]) -> str:
     """The statement as it runs later: each read of a kept tensor, each number that was kept with it."""
     swaps: dict[int, str] = {id(r.node): r.of(slots[r.key]) for r in sink.reads}
-    numbers = {ast.dump(p): slots[ast.dump(p)] for p in sink.payload if ast.dump(p) not in {r.key for r in sink.reads}}
+    numbers = {
+        ast.dump(p): slots[ast.dump(p)]
+        for p in sink.payload
+        if ast.dump(p) not in {r.key for r in sink.reads}
+    }
     for node in ast.walk(sink.statement):
-        if isinstance(node, ast.expr) and ast.dump(node) in numbers and not any(within(node, r.node) for r in sink.reads):
+        if (
+            isinstance(node, ast.expr)
+            and ast.dump(node) in numbers
+            and not any(within(node, r.node) for r in sink.reads)
+        ):
             swaps[id(node)] = numbers[ast.dump(node)]
     return swapped(sink.statement, swaps)
 
@@ -127,7 +164,11 @@ def swapped(statement: ast.stmt, swaps: dict[int, str]) -> str:
     if statement.lineno != statement.end_lineno:
         return ast.unparse(_Swap(swaps).visit(_copied(statement, swaps)))
     line = source.lines[statement.lineno - 1].encode()
-    spots = [n for n in ast.walk(statement) if id(n) in swaps and not any(id(a) in swaps for a in ancestors(n))]
+    spots = [
+        n
+        for n in ast.walk(statement)
+        if id(n) in swaps and not any(id(a) in swaps for a in ancestors(n))
+    ]
     start, end = statement.col_offset, statement.end_col_offset or len(line)
     out, here = b"", start
     for node in sorted(spots, key=lambda n: getattr(n, "col_offset", 0)):

@@ -47,7 +47,12 @@ class Variable:
 
 
 def variable_of(
-    script: Script, target: ast.Name, statement: ast.stmt, loop: Loop | None, how: str, others: Sequence[ast.Name] = ()
+    script: Script,
+    target: ast.Name,
+    statement: ast.stmt,
+    loop: Loop | None,
+    how: str,
+    others: Sequence[ast.Name] = (),
 ) -> Variable:
     """Where the number in ``target`` goes; raises :class:`Refusal` where that is not certain.
 
@@ -55,7 +60,9 @@ def variable_of(
     """
     scope = function_of(target)
     found = Variable(target.id, statement, loop, how)
-    if target.id in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, target.id)):
+    if target.id in declared(scope) or (
+        not isinstance(scope, ast.Module) and not binds(scope, target.id)
+    ):
         raise Refusal(f"`{target.id}` is a global")
     if shows_names(scope):
         raise Refusal(f"`{target.id}` may be shown by locals() or the like")
@@ -97,13 +104,21 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
         return _read_from(script, variable, rest, away)
     gains = bool(variable.seldom or variable.outside or away)
     if rest:
-        gains = works_between(script, variable.statement, statement_of(rest[0])) or _is_conditional(rest[0], variable.statement)
-    read = [Wrap(node, reading(variable.how)) for node in sorted([*rest, *variable.seldom, *variable.outside], key=position)]
+        gains = works_between(script, variable.statement, statement_of(rest[0])) or _is_conditional(
+            rest[0], variable.statement
+        )
+    read = [
+        Wrap(node, reading(variable.how))
+        for node in sorted([*rest, *variable.seldom, *variable.outside], key=position)
+    ]
     return [*(e for _, more in away for e in more), *read], gains
 
 
 def _read_from(
-    script: Script, variable: Variable, rest: list[ast.Name], away: list[tuple[ast.stmt, list[Edit]]]
+    script: Script,
+    variable: Variable,
+    rest: list[ast.Name],
+    away: list[tuple[ast.stmt, list[Edit]]],
 ) -> tuple[list[Edit], bool]:
     """The edits for a variable that several places use in each turn: it is read before the first of them, and a number from there on."""
     inside = sorted([*variable.each, *variable.seldom], key=position)
@@ -113,7 +128,11 @@ def _read_from(
     between = here[index(here, variable.statement) + 1 :]
     while True:
         top = next(s for s in here if within(first, s))
-        deeper = [b for b in (getattr(top, "body", []), getattr(top, "orelse", [])) if isinstance(top, (ast.If, ast.With)) and b]
+        deeper = [
+            b
+            for b in (getattr(top, "body", []), getattr(top, "orelse", []))
+            if isinstance(top, (ast.If, ast.With)) and b
+        ]
         inner = next((b for b in deeper if all(any(within(n, s) for s in b) for n in after)), None)
         if inner is None or variable.outside:
             break
@@ -122,11 +141,20 @@ def _read_from(
     before = between[: next(n for n, s in enumerate(between) if within(first, s))]
     if not works_between(script, variable.statement, top) and here is block(variable.statement):
         return [], False
-    if variable.outside and any(isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)):
+    if variable.outside and any(
+        isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)
+    ):
         return [], False
     edits = [e for statement, more in away if position(statement) < position(first) for e in more]
-    edits += [Wrap(n, reading(variable.how)) for n in early if not within(n, top) and not any(within(n, s) for s, _ in away)]
-    return [*edits, Before(top, f"{variable.name} = {reading(variable.how).format(variable.name)}")], True
+    edits += [
+        Wrap(n, reading(variable.how))
+        for n in early
+        if not within(n, top) and not any(within(n, s) for s, _ in away)
+    ]
+    return [
+        *edits,
+        Before(top, f"{variable.name} = {reading(variable.how).format(variable.name)}"),
+    ], True
 
 
 def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
@@ -174,7 +202,10 @@ def in_arms(found: Sequence[Read]) -> Iterator[tuple[ast.If, list[Read]]]:
         if condition is None or (id(condition), name) in seen:
             continue
         seen.add((id(condition), name))
-        arms = [[made[id(s)][1] for s in arm if id(s) in made and made[id(s)][0] == name] for arm in _arms(condition)]
+        arms = [
+            [made[id(s)][1] for s in arm if id(s) in made and made[id(s)][0] == name]
+            for arm in _arms(condition)
+        ]
         if all(len(mine) == 1 and mine[0].how == read.how for mine in arms):
             yield condition, [mine[0] for mine in arms]
 
@@ -190,7 +221,11 @@ def _target(read: Read) -> ast.Name | None:
 def _condition(statement: ast.stmt) -> ast.If | None:
     """The condition whose arm a statement stands in, from its ``if``."""
     outer = parent_of(statement)
-    while isinstance(outer, ast.If) and isinstance(above := parent_of(outer), ast.If) and above.orelse == [outer]:
+    while (
+        isinstance(outer, ast.If)
+        and isinstance(above := parent_of(outer), ast.If)
+        and above.orelse == [outer]
+    ):
         outer = above
     return outer if isinstance(outer, ast.If) else None
 
@@ -204,7 +239,9 @@ def _arms(condition: ast.If) -> Iterator[list[ast.stmt]]:
             yield rest
 
 
-def delayed_arms(script: Script, condition: ast.If, reads: Sequence[Read], loop: Loop | None) -> Variable:
+def delayed_arms(
+    script: Script, condition: ast.If, reads: Sequence[Read], loop: Loop | None
+) -> Variable:
     """The variable that all arms of a condition read into; raises :class:`Refusal`."""
     targets = [t for t in map(_target, reads) if t is not None]
     return variable_of(script, targets[0], condition, loop, reads[0].how, targets[1:])
@@ -236,13 +273,23 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
         if function_of(node) is not scope or not within(node, loop):
             raise Refusal(f"`{name}` is used elsewhere too (line {node.lineno})")
         if isinstance(node.ctx, ast.Store):
-            if not isinstance(statement, ast.Assign) or statement.targets != [node] or not _is_new(script, statement.value):
+            if (
+                not isinstance(statement, ast.Assign)
+                or statement.targets != [node]
+                or not _is_new(script, statement.value)
+            ):
                 raise Refusal(f"`{name}` gets other values too (line {node.lineno})")
             made.append(statement)
             values += statement.value.values if isinstance(statement.value, ast.Dict) else []
-        elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store) and isinstance(statement, ast.Assign):
+        elif (
+            isinstance(parent, ast.Subscript)
+            and isinstance(parent.ctx, ast.Store)
+            and isinstance(statement, ast.Assign)
+        ):
             if statement.targets != [parent]:
-                raise Refusal(f"`{name}` is filled in a way that is not understood (line {node.lineno})")
+                raise Refusal(
+                    f"`{name}` is filled in a way that is not understood (line {node.lineno})"
+                )
             values.append(statement.value)
         else:
             uses.append(node)
@@ -270,7 +317,12 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
         reader = f"{value}.item() if hasattr({value}, 'item') else {value}"
     edits: list[Edit] = [keep(script, r) for r in tensors]
     for gate, nodes in gates.values():
-        edits.append(Before(first_in(gate, nodes), f"{name} = {{{{{key}: {reader} for {key}, {value} in {name}.items()}}}}"))
+        edits.append(
+            Before(
+                first_in(gate, nodes),
+                f"{name} = {{{{{key}: {reader} for {key}, {value} in {name}.items()}}}}",
+            )
+        )
     return edits
 
 
@@ -280,7 +332,10 @@ def _is_new(script: Script, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call) or value.args or value.keywords:
         return False
     things = script.values(value.func)
-    return bool(things) and all(isinstance(t, Ref) and t.name in ("builtins.dict", "collections.OrderedDict") for t in things)
+    return bool(things) and all(
+        isinstance(t, Ref) and t.name in ("builtins.dict", "collections.OrderedDict")
+        for t in things
+    )
 
 
 def _is_number(script: Script, value: ast.expr) -> bool:

@@ -18,24 +18,49 @@ from autofast.model.values import Tensor
 
 CASTS = frozenset({"float", "double", "half", "bfloat16"})
 KEEPS = frozenset(  # methods whose result has the type of what they are called on
-    ["mul", "mul_", "div", "div_", "add", "add_", "sub", "sub_", "sum", "reshape", "squeeze", "flatten", "detach", "clone", "abs"]
+    [
+        "mul",
+        "mul_",
+        "div",
+        "div_",
+        "add",
+        "add_",
+        "sub",
+        "sub_",
+        "sum",
+        "reshape",
+        "squeeze",
+        "flatten",
+        "detach",
+        "clone",
+        "abs",
+    ]
 )
 DEEP = 6
 
 
 def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     """Whether ``expr`` is certainly a tensor of real floats."""
-    if depth > DEEP or any(isinstance(t, Tensor) and t.dtype == "complex" for t in script.values(expr)):
+    if depth > DEEP or any(
+        isinstance(t, Tensor) and t.dtype == "complex" for t in script.values(expr)
+    ):
         return False
     match expr:
-        case ast.Call(func=ast.Attribute(value=tensor, attr=name), args=[], keywords=[]) if name in CASTS:
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name), args=[], keywords=[]) if (
+            name in CASTS
+        ):
             return _is_tensor(script, tensor)
         case ast.Call(func=ast.Attribute(value=tensor, attr=name), keywords=[]) if name in KEEPS:
             return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
-        case ast.Call(func=ast.Attribute(value=tensor, attr="sum" | "mean")) if all(k.arg in ("dim", "keepdim") for k in expr.keywords):
+        case ast.Call(func=ast.Attribute(value=tensor, attr="sum" | "mean")) if all(
+            k.arg in ("dim", "keepdim") for k in expr.keywords
+        ):
             return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
         case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
-            return any(_is_tensor(script, side) and holds_floats(script, side, depth + 1) for side in (left, right))
+            return any(
+                _is_tensor(script, side) and holds_floats(script, side, depth + 1)
+                for side in (left, right)
+            )
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int())):
             return _each(script, call, depth)
         case ast.Subscript(value=tensor):
@@ -59,7 +84,9 @@ def _assigns(script: Script, made: Definition, depth: int) -> bool:
     if made.value is not None:
         return holds_floats(script, made.value, depth + 1)
     unpacked = isinstance(statement, ast.Assign) and parent_of(made.node) in statement.targets
-    return unpacked and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)  # type: ignore[union-attr]
+    return (
+        unpacked and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)  # type: ignore[union-attr]
+    )
 
 
 def _each(script: Script, call: ast.Call, depth: int) -> bool:
@@ -67,7 +94,11 @@ def _each(script: Script, call: ast.Call, depth: int) -> bool:
     callees = [code_of(t) for t in script.values(call.func)]
     functions = [c.function for code in callees for c in code]
     parts = [e for f in functions for e in _elements(script, f)]
-    return all(callees) and bool(parts) and all(e is not None and holds_floats(script, e, depth + 1) for e in parts)
+    return (
+        all(callees)
+        and bool(parts)
+        and all(e is not None and holds_floats(script, e, depth + 1) for e in parts)
+    )
 
 
 def _elements(script: Script, function: Function) -> Iterator[ast.expr | None]:

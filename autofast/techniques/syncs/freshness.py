@@ -14,14 +14,22 @@ from autofast.model.source import function_of, parent_of, within
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, const
 from autofast.ops import is_in_place, may_share, op
 
-PASSING = frozenset({"Identity", "Flatten", "Unflatten"})  # layers whose result is their argument, or a view of it
-CONTAINERS = frozenset({"Sequential", "DataParallel", "parallel.DataParallel", "parallel.DistributedDataParallel"})
+PASSING = frozenset(
+    {"Identity", "Flatten", "Unflatten"}
+)  # layers whose result is their argument, or a view of it
+CONTAINERS = frozenset(
+    {"Sequential", "DataParallel", "parallel.DataParallel", "parallel.DistributedDataParallel"}
+)
 
 
 def kept(script: Script, core: ast.expr) -> str:
     """The template (hole ``{core}``) of what is kept of a tensor: without its graph, and safe from changes in place."""
     values = script.values(core)
-    if isinstance(core, ast.Call) and values and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values):
+    if (
+        isinstance(core, ast.Call)
+        and values
+        and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
+    ):
         return "{core}"  # a count
     if is_fresh(script, core) and not _graphs(script) and not script.unread:
         return "{core}.detach()"
@@ -34,9 +42,15 @@ def _graphs(script: Script) -> bool:
         for occurrence in site:
             if occurrence.args is None or set(occurrence.args.named) & {"options"}:
                 return True
-            if "mode" in occurrence.args.named and const(occurrence.args.named["mode"].values) not in (None, "default"):
+            if "mode" in occurrence.args.named and const(
+                occurrence.args.named["mode"].values
+            ) not in (None, "default"):
                 return True
-    return bool(script.calls("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"))
+    return bool(
+        script.calls(
+            "torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"
+        )
+    )
 
 
 def is_fresh(script: Script, expr: ast.expr, depth: int = 0) -> bool:
@@ -48,8 +62,12 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
     match expr:
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return True
-        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if any(isinstance(t, Tensor) for t in script.values(tensor)):
-            return not is_in_place(name, flags=True) and (not may_share(name) or _is_fresh(script, tensor, loop, depth))
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if any(
+            isinstance(t, Tensor) for t in script.values(tensor)
+        ):
+            return not is_in_place(name, flags=True) and (
+                not may_share(name) or _is_fresh(script, tensor, loop, depth)
+            )
         case ast.Call():
             return _gives_fresh(script, expr, depth)
         case ast.Name():
@@ -60,7 +78,11 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
 # ------------------------------------------------------------------------------------------------ what a call gives
 def _gives_fresh(script: Script, call: ast.Call, depth: int) -> bool:
     callees = script.values(call.func)
-    return bool(callees) and not writes(script, call) and all(_makes_new(script, t, depth) for t in callees)
+    return (
+        bool(callees)
+        and not writes(script, call)
+        and all(_makes_new(script, t, depth) for t in callees)
+    )
 
 
 def writes(script: Script, call: ast.Call) -> bool:
@@ -70,11 +92,17 @@ def writes(script: Script, call: ast.Call) -> bool:
             known = op(thing.name)
             if is_in_place(thing.name, flags=True) or (known is not None and known.mutates):
                 return True
-            if known is not None and known.inplace is not None and _is_set(script.values(a) for a in call.args[known.inplace :][:1]):
+            if (
+                known is not None
+                and known.inplace is not None
+                and _is_set(script.values(a) for a in call.args[known.inplace :][:1])
+            ):
                 return True
         elif isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and _is_in_place(thing):
             return True
-    return any(k.arg == "out" for k in call.keywords) or _is_set(script.values(k.value) for k in call.keywords if k.arg == "inplace")
+    return any(k.arg == "out" for k in call.keywords) or _is_set(
+        script.values(k.value) for k in call.keywords if k.arg == "inplace"
+    )
 
 
 def _is_set(given: Iterable[frozenset[Thing]]) -> bool:
@@ -90,14 +118,21 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
     if isinstance(callee, Ext) and callee.name.startswith("torch.nn."):
         return _is_computing(script, callee, depth)
-    return isinstance(callee, (Ref, Ext)) and callee.name.startswith("torch.") and not may_share(callee.name)
+    return (
+        isinstance(callee, (Ref, Ext))
+        and callee.name.startswith("torch.")
+        and not may_share(callee.name)
+    )
 
 
 def _is_computing(script: Script, layer: Ext, depth: int) -> bool:
     """Whether a layer of torch gives memory of its own, whatever it is given."""
     name = layer.name.removeprefix("torch.nn.")
     if name in CONTAINERS:
-        return any(g.values and all(_makes_new(script, t, depth) for t in g.values) for g in layer.args.positional)
+        return any(
+            g.values and all(_makes_new(script, t, depth) for t in g.values)
+            for g in layer.args.positional
+        )
     return name not in PASSING and "Dropout" not in name
 
 
@@ -126,7 +161,9 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
     values = flow.reaching(name)
     inside = (u for u in uses if u is not name and (loop is None or within(u, loop)))
     return not any(
-        values <= flow.reaching(u) if isinstance(u.ctx, ast.Store) else isinstance(u.ctx, ast.Load) and not _is_harmless(script, u)
+        values <= flow.reaching(u)
+        if isinstance(u.ctx, ast.Store)
+        else isinstance(u.ctx, ast.Load) and not _is_harmless(script, u)
         for u in inside  # what is stored and used is changed by ``+=``, before ``name`` is read where not all of its values come there
     )
 
@@ -134,14 +171,18 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
 def _begins_fresh(script: Script, made: Definition, loop: Loop | None, depth: int) -> bool:
     value, whole = bound_to(made.node)
     if value is None or whole:
-        return value is not None and (_is_fresh(script, value, loop, depth + 1) or _is_plain(script, value))
+        return value is not None and (
+            _is_fresh(script, value, loop, depth + 1) or _is_plain(script, value)
+        )
     unpacked = isinstance(made.statement, ast.Assign) and made.statement.value is value
     return unpacked and isinstance(value, ast.Call) and _gives_fresh(script, value, depth)
 
 
 def _is_plain(script: Script, value: ast.expr) -> bool:
     """``loss = None``, ``total = 0``: no tensor yet, or one that ``+=`` makes."""
-    return bool(script.values(value)) and all(isinstance(t, (Const, Num)) for t in script.values(value))
+    return bool(script.values(value)) and all(
+        isinstance(t, (Const, Num)) for t in script.values(value)
+    )
 
 
 def _is_harmless(script: Script, node: ast.expr) -> bool:
@@ -153,7 +194,9 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
             if is_in_place(parent.attr, flags=True):
                 return False
             return not may_share(parent.attr) or _is_harmless(script, call)
-        return isinstance(parent.ctx, ast.Load) and (not may_share(parent.attr) or _is_harmless(script, parent))
+        return isinstance(parent.ctx, ast.Load) and (
+            not may_share(parent.attr) or _is_harmless(script, parent)
+        )
     if isinstance(parent, ast.keyword):
         parent = parent_of(parent)
     if isinstance(parent, ast.Call):
@@ -162,7 +205,19 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
             return False
         torch = [t for t in callees if getattr(t, "name", "").startswith("torch.")]
         return all(_makes_new(script, t, 0) for t in torch) or _is_harmless(script, parent)
-    return isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.FormattedValue, ast.Expr, ast.If, ast.Assert))
+    return isinstance(
+        parent,
+        (
+            ast.BinOp,
+            ast.UnaryOp,
+            ast.Compare,
+            ast.BoolOp,
+            ast.FormattedValue,
+            ast.Expr,
+            ast.If,
+            ast.Assert,
+        ),
+    )
 
 
 def _only_looks(callee: Thing) -> bool:
@@ -170,5 +225,11 @@ def _only_looks(callee: Thing) -> bool:
     if isinstance(callee, Ref):
         root = callee.name.split(".")[0]
         pure = root == "torch" and not callee.name.startswith("torch.distributed")
-        return pure or root in ("builtins", "math", "numpy", "wandb", "logging") or callee.name == "apex.amp.scale_loss"
-    return isinstance(callee, Ext) or (isinstance(callee, Method) and isinstance(callee.this, (Ext, Tensor)))
+        return (
+            pure
+            or root in ("builtins", "math", "numpy", "wandb", "logging")
+            or callee.name == "apex.amp.scale_loss"
+        )
+    return isinstance(callee, Ext) or (
+        isinstance(callee, Method) and isinstance(callee.this, (Ext, Tensor))
+    )

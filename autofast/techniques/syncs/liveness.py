@@ -71,13 +71,17 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         if gate is None and (move := move_around(script, node)) is not None:
             needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
-            raise Refusal(f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})")
+            raise Refusal(
+                f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})"
+            )
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
     flow = script.analysis(Flow).definitions(loop)
     needs.after = sink.kind != "number" or _name(sink) in flow.live_after(loop)
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
-        raise Refusal(f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read")
+        raise Refusal(
+            f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read"
+        )
     return needs
 
 
@@ -94,7 +98,11 @@ def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
                         break
                     if isinstance(frame, CallFrame):
                         for attempt in catchers(script, frame.node):
-                            if not isinstance(attempt, ast.Try) or attempt.handlers or _looks(script, attempt.finalbody, sink):
+                            if (
+                                not isinstance(attempt, ast.Try)
+                                or attempt.handlers
+                                or _looks(script, attempt.finalbody, sink)
+                            ):
                                 return attempt
     return None
 
@@ -105,14 +113,18 @@ def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
     for node in (n for s in statements for n in ast.walk(s)):
         if isinstance(node, ast.Attribute) and node.attr == name:
             return True
-        if isinstance(node, ast.Call) and any(isinstance(t, (Bound, Func)) for t in script.values(node.func)):
+        if isinstance(node, ast.Call) and any(
+            isinstance(t, (Bound, Func)) for t in script.values(node.func)
+        ):
             return True
         if isinstance(node, ast.expr) and script.values(node) & script.values(sink.holder):
             return True
     return False
 
 
-def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Sequence[ast.AST]) -> None:
+def _check_end(
+    script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Sequence[ast.AST]
+) -> None:
     """What is kept must be read when the loop ends, however it ends, and must not grow without limit."""
     if any(within(n, s) for n in outside for s in loop.orelse):
         raise Refusal("the `else` of the loop uses it")
@@ -124,17 +136,23 @@ def _check_end(script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Se
             raise Refusal(f"line {leaving.lineno} leaves the loop before the rest could be read")
     for attempt in catchers(script, loop):
         if sink.kind != "number" or name in _live_when_caught(script, attempt):
-            raise Refusal(f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read")
+            raise Refusal(
+                f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read"
+            )
     if not needs.gates and _is_endless(script, loop):
         raise Refusal("the loop may not end: one tensor would be kept for each step")
 
 
-def _live_when_caught(script: Script, attempt: ast.Try | ast.With | ast.AsyncWith) -> frozenset[str]:
+def _live_when_caught(
+    script: Script, attempt: ast.Try | ast.With | ast.AsyncWith
+) -> frozenset[str]:
     """The variables whose values may be read after ``attempt`` has seen an exception of its block."""
     flow = script.analysis(Flow).definitions(attempt)
     if isinstance(attempt, (ast.With, ast.AsyncWith)):
         return flow.live_after(attempt)
-    return frozenset().union(*(flow.live_before(place) for place in (*attempt.handlers, *attempt.finalbody[:1])))
+    return frozenset().union(
+        *(flow.live_before(place) for place in (*attempt.handlers, *attempt.finalbody[:1]))
+    )
 
 
 def _is_endless(script: Script, loop: Loop) -> bool:
@@ -151,7 +169,11 @@ def _is_endless(script: Script, loop: Loop) -> bool:
             if thing.name in ("itertools.cycle", "itertools.count", "itertools.repeat"):
                 return True
             todo.extend(thing.attrs.get("over", ()))
-        elif isinstance(thing, Seq) and thing.kind == "generator" and isinstance(thing.node, ast.Call):
+        elif (
+            isinstance(thing, Seq)
+            and thing.kind == "generator"
+            and isinstance(thing.node, ast.Call)
+        ):
             callees = script.analysis(CallGraph).callees(thing.node)
             if any(isinstance(n, ast.While) for c in callees for n in ast.walk(c.function)):
                 return True
@@ -164,7 +186,9 @@ def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     if sink.kind == "attribute":
         assert isinstance(holder, ast.Attribute)
         yield from _of_attribute(script, holder, loop)
-    elif isinstance(holder, ast.Name) and not any(isinstance(t, Inst) for t in script.values(holder)):
+    elif isinstance(holder, ast.Name) and not any(
+        isinstance(t, Inst) for t in script.values(holder)
+    ):
         yield from _of_variable(script, holder, sink, loop)
     else:
         yield from _of_object(script, holder, loop)
@@ -198,14 +222,20 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     """A place in the loop, or in a function that it runs, where a list or dict is known by another name than ``holder``."""
     scope = function_of(holder)
     objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
-    views = [n for n in mentions(scope, holder.id) if isinstance(n.ctx, ast.Store) and _is_part(parent_of(n))]
+    views = [
+        n
+        for n in mentions(scope, holder.id)
+        if isinstance(n.ctx, ast.Store) and _is_part(parent_of(n))
+    ]
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
+                node.ctx, ast.Load
+            ):
                 continue
             if isinstance(node, ast.Name) and node.id == holder.id and function_of(node) is scope:
                 continue
@@ -223,7 +253,9 @@ def _is_part(statement: ast.AST | None) -> bool:
     """``row = table[0]``, ``a = b = np.zeros(3)``, ``kept = other``."""
     if not isinstance(statement, ast.Assign):
         return False
-    return len(statement.targets) > 1 or isinstance(statement.value, (ast.Subscript, ast.Attribute, ast.Name))
+    return len(statement.targets) > 1 or isinstance(
+        statement.value, (ast.Subscript, ast.Attribute, ast.Name)
+    )
 
 
 def _gives_another_name(node: ast.Name) -> bool:
@@ -231,12 +263,19 @@ def _gives_another_name(node: ast.Name) -> bool:
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
         call = parent_of(parent)
-        return not (isinstance(call, ast.Call) and call.func is parent) and parent.attr not in ("shape", "size", "ndim", "dtype")
+        return not (isinstance(call, ast.Call) and call.func is parent) and parent.attr not in (
+            "shape",
+            "size",
+            "ndim",
+            "dtype",
+        )
     if isinstance(parent, ast.Subscript) and parent.value is node:
         return False
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id not in PURE | {"print"}
-    return not isinstance(parent, (ast.FormattedValue, ast.Compare, ast.BinOp, ast.BoolOp, ast.If, ast.UnaryOp))
+    return not isinstance(
+        parent, (ast.FormattedValue, ast.Compare, ast.BinOp, ast.BoolOp, ast.If, ast.UnaryOp)
+    )
 
 
 def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator[ast.AST]:
@@ -244,29 +283,47 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
     base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if base and _is_shown_whole(script, node, base) and (within(node, loop) or id(function_of(node)) in running):
+            if (
+                base
+                and _is_shown_whole(script, node, base)
+                and (within(node, loop) or id(function_of(node)) in running)
+            ):
                 if not within(node, loop):
-                    raise Refusal(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
+                    raise Refusal(
+                        f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step"
+                    )
                 yield node
-            if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
-                raise Refusal(f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step")
+            if _shows_all(script, node) and (
+                within(node, loop) or id(function_of(node)) in running
+            ):
+                raise Refusal(
+                    f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step"
+                )
             if isinstance(node, ast.Attribute) and node.attr == holder.attr:
                 home = function_of(node)
                 if home is not function_of(holder) and id(home) in running:
-                    raise Refusal(f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step")
+                    raise Refusal(
+                        f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
+                    )
                 yield node
 
 
 def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
     """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its attributes."""
-    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
+        node.ctx, ast.Load
+    ):
         return False
     parent = parent_of(node)
-    if not objects & script.values(node) or (isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node):
+    if not objects & script.values(node) or (
+        isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node
+    ):
         return False
     call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
     callees = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
-    return not callees or not all(isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees)
+    return not callees or not all(
+        isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees
+    )
 
 
 def _shows_all(script: Script, node: ast.AST) -> bool:
@@ -282,15 +339,23 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
         raise Refusal(f"what `{text_of(holder)}` is is not known")
     holding = _holding(script, objects)
-    own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}  # whatever comes to their methods, comes by way of the object
+    own = {
+        id(t.cls.node) for t in objects if isinstance(t, Inst)
+    }  # whatever comes to their methods, comes by way of the object
     holders = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
     mine = function_of(holder)
-    running, often = ({id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True))
+    running, often = (
+        {id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True)
+    )
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
+                node.ctx, ast.Load
+            ):
                 continue
-            if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
+            if not any(
+                t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))
+            ):
                 continue
             home = function_of(node)
             around = {id(a) for a in ancestors(node)} if home is not mine else set()
@@ -298,14 +363,24 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
             if around & own or (around & holders and seldom and id(home) in running):
                 continue
             gated = home is mine and within(node, loop) and rare_branch(node, loop) is not None
-            if _passes_by(script, node, objects, holding, methods=not gated and (home is mine or id(home) in running)):
+            if _passes_by(
+                script,
+                node,
+                objects,
+                holding,
+                methods=not gated and (home is mine or id(home) in running),
+            ):
                 continue
             if home is not mine and id(home) in running:
-                raise Refusal(f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step")
+                raise Refusal(
+                    f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
+                )
             yield node
 
 
-def _passes_by(script: Script, node: ast.expr, objects: frozenset[Thing], holding: set[Thing], methods: bool) -> bool:
+def _passes_by(
+    script: Script, node: ast.expr, objects: frozenset[Thing], holding: set[Thing], methods: bool
+) -> bool:
     """``self.step`` of an object that only holds the one in question, elsewhere; with ``methods`` also ``self.update``, which is looked at itself."""
     parent = parent_of(node)
     if not isinstance(parent, ast.Attribute) or parent.value is not node:
@@ -320,9 +395,18 @@ def _passes_by(script: Script, node: ast.expr, objects: frozenset[Thing], holdin
             return False
         member = thing.cls.find(parent.attr) or frozenset()
         data = thing.attrs.get(parent.attr, frozenset())
-        if not data and methods and member and all(isinstance(t, Func) and not t.decorators for t in member):
+        if (
+            not data
+            and methods
+            and member
+            and all(isinstance(t, Func) and not t.decorators for t in member)
+        ):
             continue
-        if not data or not all(isinstance(t, Const) for t in member) or any(t in holding for t in data if isinstance(t, (Inst, Seq, Dict))):
+        if (
+            not data
+            or not all(isinstance(t, Const) for t in member)
+            or any(t in holding for t in data if isinstance(t, (Inst, Seq, Dict)))
+        ):
             return False
     return True
 
@@ -337,7 +421,11 @@ def _holding(script: Script, objects: frozenset[Thing]) -> set[Thing]:
         if id(thing) in seen:
             continue
         seen.add(id(thing))
-        held = [t for v in thing.attrs.values() for t in v] if isinstance(thing, Inst) else list(thing.any())
+        held = (
+            [t for v in thing.attrs.values() for t in v]
+            if isinstance(thing, Inst)
+            else list(thing.any())
+        )
         for part in held:
             if isinstance(part, (Inst, Seq, Dict)):
                 inside_of.setdefault(part, set()).add(thing)

@@ -17,7 +17,15 @@ from autofast.rule import Finding, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
 from autofast.techniques.syncs.deferred import put_off
-from autofast.techniques.syncs.delayed import Variable, delayed, delayed_arms, in_arms, keep, logged, read_at_use
+from autofast.techniques.syncs.delayed import (
+    Variable,
+    delayed,
+    delayed_arms,
+    in_arms,
+    keep,
+    logged,
+    read_at_use,
+)
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
@@ -50,13 +58,20 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
             if str(why):
                 yield Finding(places[0], said(used), refusal=str(why)), {id(r.node) for r in used}
             continue
-        yield from group([(p, said([r for r in used if r.statement is p])) for p in places], edits, used)
+        yield from group(
+            [(p, said([r for r in used if r.statement is p])) for p in places], edits, used
+        )
 
 
 def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
     """Whether the function reads the same tensor for something else in every step: a tensor in the result would be read once more."""
     others = [r for r in found if r is not result and (r.key, r.how) == (result.key, result.how)]
-    return any(is_often(script, r.node, None) and is_always(r.node, r.statement) and in_each_step(script, r) for r in others)
+    return any(
+        is_often(script, r.node, None)
+        and is_always(r.node, r.statement)
+        and in_each_step(script, r)
+        for r in others
+    )
 
 
 def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -72,7 +87,13 @@ def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
             edits = logged(script, base, mine, loop)
         except Refusal:
             continue
-        used = [r for r in mine if any(isinstance(e, type(edits[0])) and getattr(e, "expr", None) is r.node for e in edits)]
+        used = [
+            r
+            for r in mine
+            if any(
+                isinstance(e, type(edits[0])) and getattr(e, "expr", None) is r.node for e in edits
+            )
+        ]
         yield from group([(s, said(rs)) for s, rs in by_statement(used)], edits, used)
 
 
@@ -89,9 +110,17 @@ def dict_of(read: Read) -> ast.Name | None:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     target = statement.targets[0]
-    if statement.value is read.node and isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+    if (
+        statement.value is read.node
+        and isinstance(target, ast.Subscript)
+        and isinstance(target.value, ast.Name)
+    ):
         return target.value
-    if isinstance(statement.value, ast.Dict) and parent_of(read.node) is statement.value and isinstance(target, ast.Name):
+    if (
+        isinstance(statement.value, ast.Dict)
+        and parent_of(read.node) is statement.value
+        and isinstance(target, ast.Name)
+    ):
         return target
     return None
 
@@ -108,7 +137,9 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
         if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
-        if is_often(script, read.node, loop) and (is_step(script, loop) if loop is not None else in_each_step(script, read)):
+        if is_often(script, read.node, loop) and (
+            is_step(script, loop) if loop is not None else in_each_step(script, read)
+        ):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
     yield from homes.values()
@@ -124,12 +155,17 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
                     edits = put_off_parts(script, loop, sinks_at(script, statement, mine, loop))
                 if not edits and len(mine) == 1:
                     with suppress(Refusal):
-                        edits, gains = read_at_use(script, delayed(script, statement, mine[0], loop))
+                        edits, gains = read_at_use(
+                            script, delayed(script, statement, mine[0], loop)
+                        )
                         edits = [keep(script, mine[0]), *edits] if gains else []
             if edits:
                 yield from group([(statement, said(mine))], edits, mine)
             else:
-                yield Finding(statement, said(mine), refusal=script.unread), {id(r.node) for r in mine}
+                yield (
+                    Finding(statement, said(mine), refusal=script.unread),
+                    {id(r.node) for r in mine},
+                )
 
 
 def in_each_step(script: Script, read: Read) -> bool:
@@ -167,14 +203,20 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
     shared = list(repeated(script, [s for parts in sinks for s, _ in parts], fixed))
     yield from shared
     if loop is not None:
-        yield from read_at_once(script, loop, [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)])
+        yield from read_at_once(
+            script,
+            loop,
+            [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)],
+        )
     for parts in sinks:
         assert loop is not None
         yield from later(script, loop, parts)
     yield from used_late(script, late, fixed)
 
 
-def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> list[tuple[Sink, Needs]]:
+def sinks_at(
+    script: Script, statement: ast.stmt, mine: list[Read], loop: Loop
+) -> list[tuple[Sink, Needs]]:
     """The sink at a statement; with those that follow it, where they take over what it computes."""
     passed = passed_on(statement, mine, loop)
     if passed is None:
@@ -191,31 +233,61 @@ def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) 
     return found
 
 
-def passed_on(statement: ast.stmt, mine: list[Read], loop: Loop) -> tuple[str, list[ast.stmt]] | None:
+def passed_on(
+    statement: ast.stmt, mine: list[Read], loop: Loop
+) -> tuple[str, list[ast.stmt]] | None:
     """``psnr = 10 * log10(1 / mse.item())`` where the statements right below are all that use ``psnr`` in the loop."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or any(r.node is statement.value for r in mine):
+    if (
+        not isinstance(statement, ast.Assign)
+        or len(statement.targets) != 1
+        or any(r.node is statement.value for r in mine)
+    ):
         return None
     target = statement.targets[0]
     if not isinstance(target, ast.Name):
         return None
-    uses = [n for n in mentions(function_of(target), target.id) if within(n, loop) and not within(n, statement)]
+    uses = [
+        n
+        for n in mentions(function_of(target), target.id)
+        if within(n, loop) and not within(n, statement)
+    ]
     here = block(statement)
     followers: list[ast.stmt] = []
     for following in here[index(here, statement) + 1 :]:
         if not any(within(n, following) for n in uses):
             break
         followers.append(following)
-    return (target.id, followers) if followers and all(any(within(n, f) for f in followers) for n in uses) else None
+    return (
+        (target.id, followers)
+        if followers and all(any(within(n, f) for f in followers) for n in uses)
+        else None
+    )
 
 
-def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
+def repeated(
+    script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]
+) -> Iterator[Found]:
     """Statements that read the same tensor, one of which at least cannot wait."""
-    keys = {(r.key, r.how) for _, mine, _ in fixed for r in mine if is_always(r.node, r.statement) and r.how != "numpy"}
+    keys = {
+        (r.key, r.how)
+        for _, mine, _ in fixed
+        for r in mine
+        if is_always(r.node, r.statement) and r.how != "numpy"
+    }
     for key in sorted(keys):
-        members = [r for _, mine, _ in fixed for r in mine if (r.key, r.how) == key and is_always(r.node, r.statement)]
-        own = [s for s in sinks if any((r.key, r.how) == key for r in s.reads) and len(s.reads) == 1]
+        members = [
+            r
+            for _, mine, _ in fixed
+            for r in mine
+            if (r.key, r.how) == key and is_always(r.node, r.statement)
+        ]
+        own = [
+            s for s in sinks if any((r.key, r.how) == key for r in s.reads) and len(s.reads) == 1
+        ]
         members += [r for s in own for r in s.reads]
-        statements = sorted({id(r.statement): r.statement for r in members}.values(), key=lambda s: s.lineno)
+        statements = sorted(
+            {id(r.statement): r.statement for r in members}.values(), key=lambda s: s.lineno
+        )
         if len(members) < 2:
             continue
         try:
@@ -228,11 +300,14 @@ def repeated(script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list
             yield Finding(statement, message, edits=tuple(edits)), {id(r.node) for r in mine}
 
 
-def read_at_once(script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]) -> Iterator[Found]:
+def read_at_once(
+    script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]
+) -> Iterator[Found]:
     """Sums that are looked at in every step."""
     for sinks, edits in grouped(script, loop, fixed):
         members: list[tuple[ast.AST, str]] = [
-            (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step") for s in sinks
+            (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step")
+            for s in sinks
         ]
         yield from group(members, edits, [r for s in sinks for r in s.reads])
 
@@ -240,7 +315,9 @@ def read_at_once(script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Re
 def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
     """A sink, with what is put off together with it, is put off."""
     used = [r for s, _ in parts for r in s.reads]
-    yield from group([(parts[0][0].statement, said(used))], put_off_parts(script, loop, parts), used)
+    yield from group(
+        [(parts[0][0].statement, said(used))], put_off_parts(script, loop, parts), used
+    )
 
 
 def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> list[Edit]:
@@ -250,15 +327,23 @@ def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -
     return put_off(script, [s for s, _ in parts], loop, needs)
 
 
-def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]) -> Iterator[Found]:
+def used_late(
+    script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]
+) -> Iterator[Found]:
     """Variables that are read where they are used, and what is shown together read at once."""
-    shown: dict[int, tuple[ast.stmt, list[Read], list[Read]]] = {}  # what a statement reads itself, and through variables
+    shown: dict[
+        int, tuple[ast.stmt, list[Read], list[Read]]
+    ] = {}  # what a statement reads itself, and through variables
     origins: dict[int, Read] = {}
     alone: list[tuple[Variable, Read]] = []
     for statement, mine, _ in fixed:
         shown[id(statement)] = (statement, mine, [])
     for variable, read in late:
-        use = variable.each[0] if len(variable.each) == 1 and not variable.seldom and not variable.outside else None
+        use = (
+            variable.each[0]
+            if len(variable.each) == 1 and not variable.seldom and not variable.outside
+            else None
+        )
         if use is None:
             alone.append((variable, read))
             continue
@@ -271,18 +356,25 @@ def used_late(script: Script, late: list[tuple[Variable, Read]], fixed: list[tup
         try:
             if len(keys) < 2:
                 raise Refusal("")
-            edits = [*(keep(script, r) for _, r in delayed_here), *read_together(script, statement, [*own, *through], origins)]
+            edits = [
+                *(keep(script, r) for _, r in delayed_here),
+                *read_together(script, statement, [*own, *through], origins),
+            ]
         except Refusal:
             alone += delayed_here
             yield from refused(fixed, statement)
             continue
         members: list[tuple[ast.AST, str]] = [(r.statement, said([r])) for _, r in delayed_here]
-        members.append((statement, f"reads {len(keys)} tensors from the device one by one in every step"))
+        members.append(
+            (statement, f"reads {len(keys)} tensors from the device one by one in every step")
+        )
         yield from group(members, edits, [*own, *(r for _, r in delayed_here)])
     for variable, read in alone:
         edits, gains = read_at_use(script, variable)
         if gains:
-            yield from group([(variable.statement, said([read]))], [keep(script, read), *edits], [read])
+            yield from group(
+                [(variable.statement, said([read]))], [keep(script, read), *edits], [read]
+            )
         elif variable.each:
             why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
             yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
@@ -293,7 +385,11 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
     for variable, mine in arms:
         edits, gains = read_at_use(script, variable)
         if gains:
-            yield from group([(r.statement, said([r])) for r in mine], [*(keep(script, r) for r in mine), *edits], mine)
+            yield from group(
+                [(r.statement, said([r])) for r in mine],
+                [*(keep(script, r) for r in mine), *edits],
+                mine,
+            )
         elif variable.each:
             why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
             for read in mine:
@@ -307,12 +403,17 @@ def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) 
             yield Finding(at, said(mine), refusal=why), {id(r.node) for r in mine}
 
 
-def group(members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]) -> Iterator[Found]:
+def group(
+    members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]
+) -> Iterator[Found]:
     """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
     if any(is_spared(node, NAME) for node, _ in members):
         return
     for n, (node, message) in enumerate(members):
-        yield Finding(node, message, edits=tuple(edits)), {id(r.node) for r in used} if n == 0 else set()
+        yield (
+            Finding(node, message, edits=tuple(edits)),
+            {id(r.node) for r in used} if n == 0 else set(),
+        )
 
 
 def said(found: list[Read]) -> str:

@@ -53,7 +53,13 @@ def reads(script: Script) -> list[Read]:
     for site in script.log.of("sync"):
         node = site.node
         how = site.occurrences[-1].data.get("how", "item")
-        if how == "numpy" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+        if (
+            how == "numpy"
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and not node.args
+            and not node.keywords
+        ):
             core = _peeled(node.func.value)
             if any(_on_device(t) for t in script.values(core)) and is_scalar(script, core):
                 found.append(Read(node, core, how))
@@ -68,7 +74,11 @@ def reads(script: Script) -> list[Read]:
         elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
             found.append(Read(node, _peeled(node.args[0]), how))
     # what may be None besides would be an error at this place already
-    found = [r for r in found if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(r.core))]
+    found = [
+        r
+        for r in found
+        if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(r.core))
+    ]
     return [r for r in found if not is_spelled(r.node)]
 
 
@@ -79,7 +89,12 @@ def _on_device(thing: object) -> bool:
 def _peeled(expr: ast.expr) -> ast.expr:
     """``loss`` of ``loss.detach().cpu()`` and ``loss.data``."""
     while True:
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and not expr.args and not expr.keywords:
+        if (
+            isinstance(expr, ast.Call)
+            and isinstance(expr.func, ast.Attribute)
+            and not expr.args
+            and not expr.keywords
+        ):
             if expr.func.attr not in ("detach", "cpu"):
                 return expr
             expr = expr.func.value
@@ -103,9 +118,22 @@ def gives_the_same(script: Script, expr: ast.expr) -> bool:
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield)):
             return False
         if isinstance(node, ast.Call):
-            of = script.values(node.func.value) if isinstance(node.func, ast.Attribute) else frozenset()
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            tensors = bool(of) and all(isinstance(t, Tensor) for t in of) and not is_in_place(name, flags=True) and not draws(name)
+            of = (
+                script.values(node.func.value)
+                if isinstance(node.func, ast.Attribute)
+                else frozenset()
+            )
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
+            tensors = (
+                bool(of)
+                and all(isinstance(t, Tensor) for t in of)
+                and not is_in_place(name, flags=True)
+                and not draws(name)
+            )
             if not tensors and name not in ("len", "size", "numel", "float", "int"):
                 return False
     return True

@@ -31,9 +31,13 @@ class Result:
     read: Read
 
 
-def results_of(function: ast.FunctionDef, reads: list[Read]) -> tuple[ast.Return, list[Result]] | None:
+def results_of(
+    function: ast.FunctionDef, reads: list[Read]
+) -> tuple[ast.Return, list[Result]] | None:
     """What ``function`` reads only to return it."""
-    returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and function_of(n) is function]
+    returns = [
+        n for n in ast.walk(function) if isinstance(n, ast.Return) and function_of(n) is function
+    ]
     if len(returns) != 1 or returns[0].value is None or not _is_at_end(returns[0], function):
         return None
     value = returns[0].value
@@ -45,7 +49,12 @@ def results_of(function: ast.FunctionDef, reads: list[Read]) -> tuple[ast.Return
         elif isinstance(part, ast.Name):
             every = mentions(function, part.id)
             made = [parent_of(m) for m in every if isinstance(m.ctx, ast.Store)]
-            if len(every) == 2 and len(made) == 1 and isinstance(made[0], ast.Assign) and id(made[0].value) in numbers:
+            if (
+                len(every) == 2
+                and len(made) == 1
+                and isinstance(made[0], ast.Assign)
+                and id(made[0].value) in numbers
+            ):
                 if len(made[0].targets) == 1 and isinstance(made[0].targets[0], ast.Name):
                     found.append(Result(n, numbers[id(made[0].value)]))
     return (returns[0], found) if found else None
@@ -64,7 +73,9 @@ def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
     return False
 
 
-def hand_on(script: Script, function: ast.FunctionDef, statement: ast.Return, results: list[Result]) -> list[Edit]:
+def hand_on(
+    script: Script, function: ast.FunctionDef, statement: ast.Return, results: list[Result]
+) -> list[Edit]:
     """The edits by which a function returns tensors, and its callers read them; raises :class:`Refusal`."""
     site = script.log.at("return", statement)
     occurrences = list(site) if site is not None else []
@@ -75,7 +86,9 @@ def hand_on(script: Script, function: ast.FunctionDef, statement: ast.Return, re
     for call in _calls(script, function, occurrences):
         callees = [t.func if isinstance(t, Bound) else t for t in script.values(call.func)]
         if not all(isinstance(t, Func) and t.node is function for t in callees):
-            raise Refusal(f"another function may be called instead of {function.name}() (line {call.lineno})")
+            raise Refusal(
+                f"another function may be called instead of {function.name}() (line {call.lineno})"
+            )
         more, gained = _at_caller(script, call, statement, results)
         edits += more
         gains |= gained
@@ -84,11 +97,20 @@ def hand_on(script: Script, function: ast.FunctionDef, statement: ast.Return, re
     return edits
 
 
-def _calls(script: Script, function: ast.FunctionDef, occurrences: list[Occurrence]) -> list[ast.Call]:
+def _calls(
+    script: Script, function: ast.FunctionDef, occurrences: list[Occurrence]
+) -> list[ast.Call]:
     """All calls of the function; raises :class:`Refusal` where there may be others."""
     calls: dict[int, ast.Call] = {}
     for occurrence in occurrences:
-        frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame) and f.func.node is function), None)
+        frame = next(
+            (
+                f
+                for f in reversed(occurrence.stack)
+                if isinstance(f, CallFrame) and f.func.node is function
+            ),
+            None,
+        )
         if frame is None or not isinstance(frame.node, ast.Call):
             raise Refusal(f"{function.name}() is not called in this project alone")
         if not all(grad_mode_of(d) is not None for d in frame.func.decorators):
@@ -96,20 +118,34 @@ def _calls(script: Script, function: ast.FunctionDef, occurrences: list[Occurren
         calls[id(frame.node)] = frame.node
     for source in script.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and _may_be(script, node, function):
+            if (
+                isinstance(node, (ast.Name, ast.Attribute))
+                and isinstance(node.ctx, ast.Load)
+                and _may_be(script, node, function)
+            ):
                 parent = parent_of(node)
-                if not isinstance(parent, ast.Call) or parent.func is not node or id(parent) not in calls:
-                    raise Refusal(f"{function.name}() is also used in another way (line {node.lineno})")
+                if (
+                    not isinstance(parent, ast.Call)
+                    or parent.func is not node
+                    or id(parent) not in calls
+                ):
+                    raise Refusal(
+                        f"{function.name}() is also used in another way (line {node.lineno})"
+                    )
     return list(calls.values())
 
 
 def _may_be(script: Script, node: ast.Name | ast.Attribute, function: ast.FunctionDef) -> bool:
     things = [t.func if isinstance(t, Bound) else t for t in script.values(node)]
     name = node.id if isinstance(node, ast.Name) else node.attr
-    return any(isinstance(t, Func) and t.node is function for t in things) or (not things and name == function.name)
+    return any(isinstance(t, Func) and t.node is function for t in things) or (
+        not things and name == function.name
+    )
 
 
-def _at_caller(script: Script, call: ast.Call, statement: ast.Return, results: list[Result]) -> tuple[list[Edit], bool]:
+def _at_caller(
+    script: Script, call: ast.Call, statement: ast.Return, results: list[Result]
+) -> tuple[list[Edit], bool]:
     parent = parent_of(call)
     if isinstance(parent, ast.Expr):
         return [], False
@@ -118,10 +154,14 @@ def _at_caller(script: Script, call: ast.Call, statement: ast.Return, results: l
         target = parent.targets[0]
         names = target.elts if isinstance(target, ast.Tuple) and several else [target]
         if several and len(names) != len(statement.value.elts):  # type: ignore[union-attr]
-            raise Refusal(f"the results are unpacked in a way that is not understood (line {call.lineno})")
+            raise Refusal(
+                f"the results are unpacked in a way that is not understood (line {call.lineno})"
+            )
         return _variables(script, parent, [(names[r.index], r.read.how) for r in results])
     if several:
-        raise Refusal(f"the results are not taken apart where they are returned (line {call.lineno})")
+        raise Refusal(
+            f"the results are not taken apart where they are returned (line {call.lineno})"
+        )
     how = results[0].read.how
     loop = loop_of(call)
     if loop is not None and is_step(script, loop):
@@ -133,7 +173,9 @@ def _at_caller(script: Script, call: ast.Call, statement: ast.Return, results: l
     return [Wrap(call, reading(how))], False
 
 
-def _variables(script: Script, statement: ast.Assign, targets: list[tuple[ast.expr, str]]) -> tuple[list[Edit], bool]:
+def _variables(
+    script: Script, statement: ast.Assign, targets: list[tuple[ast.expr, str]]
+) -> tuple[list[Edit], bool]:
     edits: list[Edit] = []
     gains = False
     for target, how in targets:

@@ -12,7 +12,18 @@ from autofast.model.script import Script
 from autofast.model.values import Ref, Tensor
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
-SAME = ("detach", "clone", "float", "double", "cpu", "to", "abs", "sqrt", "exp", "log")  # keep the shape
+SAME = (
+    "detach",
+    "clone",
+    "float",
+    "double",
+    "cpu",
+    "to",
+    "abs",
+    "sqrt",
+    "exp",
+    "log",
+)  # keep the shape
 
 
 def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
@@ -22,7 +33,9 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         return True
     match expr:
         case ast.BinOp(left=left, right=right):
-            return all(is_scalar(script, p, depth) for p in (left, right) if _may_be_tensor(script, p))
+            return all(
+                is_scalar(script, p, depth) for p in (left, right) if _may_be_tensor(script, p)
+            )
         case ast.UnaryOp(operand=operand):
             return is_scalar(script, operand, depth)
         case ast.Call():
@@ -42,14 +55,20 @@ def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
     value = statement.value if isinstance(statement, ast.AugAssign) else made.value
     if value is None:
         return False
-    return not script.reached(value) or not _may_be_tensor(script, value) or is_scalar(script, value, depth)
+    return (
+        not script.reached(value)
+        or not _may_be_tensor(script, value)
+        or is_scalar(script, value, depth)
+    )
 
 
 def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
     func = call.func
     plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
     if isinstance(func, ast.Attribute) and _may_be_tensor(script, func.value):
-        return (func.attr in WHOLE and plain and not call.args) or (func.attr in SAME and is_scalar(script, func.value, depth))
+        return (func.attr in WHOLE and plain and not call.args) or (
+            func.attr in SAME and is_scalar(script, func.value, depth)
+        )
     for thing in script.values(func):
         if is_loss(thing) or (isinstance(thing, Ref) and script.log.at("loss", call) is not None):
             if not all(t.loss for t in script.values(call) if isinstance(t, Tensor)):
@@ -60,7 +79,11 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
         else:
             functions = [c.function for c in code_of(thing)]
             results = [script.analysis(CallGraph).results(f) for f in functions]
-            if depth >= 4 or not all(results) or not all(is_scalar(script, e, depth + 1) for found in results for e in found):
+            if (
+                depth >= 4
+                or not all(results)
+                or not all(is_scalar(script, e, depth + 1) for found in results for e in found)
+            ):
                 return False
             if not functions:
                 return False

@@ -13,11 +13,27 @@ from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, live, parent_of, source_of, statement_of
-from autofast.model.values import Arg, Bound, Cls, Const, Dict, Ext, Func, Inst, Module, Num, Ref, Seq, Tensor
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Module,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+)
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
 
-PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})  # of Python's builtins
+PURE = frozenset(
+    {"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"}
+)  # of Python's builtins
 SIZES = frozenset({"size", "numel", "dim", "nelement"})
 
 
@@ -41,7 +57,13 @@ class Sink:
         return source_of(self.statement)
 
 
-def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, passed: frozenset[str] = frozenset()) -> Sink:
+def sink_of(
+    script: Script,
+    statement: ast.stmt,
+    reads: list[Read],
+    loop: Loop,
+    passed: frozenset[str] = frozenset(),
+) -> Sink:
     """The sink that a statement is; raises :class:`Refusal`.
 
     ``passed`` are variables that the statements put off together with this one hand to it; a statement that only makes one of
@@ -50,20 +72,30 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
     match statement:
         case ast.AugAssign(target=ast.Name() as target, value=value):
             sink, parts = Sink(statement, reads, target, _kind(script, target)), [value]
-            if _begins_as_unknown(script, target) or (any(r.how == "numpy" for r in reads) and not _begins_as_number(target)):
+            if _begins_as_unknown(script, target) or (
+                any(r.how == "numpy" for r in reads) and not _begins_as_number(target)
+            ):
                 sink.kind = "object"  # an array, which is added to in place
         case ast.AugAssign(target=ast.Attribute() as target, value=value):
             sink, parts = Sink(statement, reads, target, "attribute"), [value]
-        case ast.Assign(targets=[ast.Name() as target], value=value) if _names(value, target.id) or target.id in passed:
+        case ast.Assign(targets=[ast.Name() as target], value=value) if (
+            _names(value, target.id) or target.id in passed
+        ):
             sink, parts = Sink(statement, reads, target, _kind(script, value)), [value]
-        case ast.AugAssign(target=ast.Subscript() as target, value=value) | ast.Assign(targets=[ast.Subscript() as target], value=value):
+        case (
+            ast.AugAssign(target=ast.Subscript() as target, value=value)
+            | ast.Assign(targets=[ast.Subscript() as target], value=value)
+        ):
             if any(isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
                 raise Refusal("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
             if why := not_a_keeper(script, func):
                 raise Refusal(why)
-            sink, parts = Sink(statement, reads, func.value, "object"), [*args, *(k.value for k in keywords)]
+            sink, parts = (
+                Sink(statement, reads, func.value, "object"),
+                [*args, *(k.value for k in keywords)],
+            )
         case _:
             raise Refusal("")
     if _does_more(script, statement):
@@ -78,7 +110,13 @@ def sink_of(script: Script, statement: ast.stmt, reads: list[Read], loop: Loop, 
 
 def _does_more(script: Script, statement: ast.stmt) -> bool:
     """Whether an object of the project adds, or sets, by a method of its own."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, ast.AugAssign) else []
+    targets = (
+        statement.targets
+        if isinstance(statement, ast.Assign)
+        else [statement.target]
+        if isinstance(statement, ast.AugAssign)
+        else []
+    )
     for target in targets:
         if isinstance(target, ast.Name):
             same = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == target.id]
@@ -86,11 +124,17 @@ def _does_more(script: Script, statement: ast.stmt) -> bool:
                 return True
         if not isinstance(target, (ast.Attribute, ast.Subscript)):
             continue
-        names = ["__setattr__", target.attr] if isinstance(target, ast.Attribute) else ["__setitem__"]
+        names = (
+            ["__setattr__", target.attr] if isinstance(target, ast.Attribute) else ["__setitem__"]
+        )
         for thing in script.values(target.value):
             if isinstance(thing, Module):
                 return True  # its functions see the variable under another name
-            members = [t for n in names for t in thing.cls.find(n) or ()] if isinstance(thing, Inst) else []
+            members = (
+                [t for n in names for t in thing.cls.find(n) or ()]
+                if isinstance(thing, Inst)
+                else []
+            )
             if any(isinstance(t, Func) for t in members):
                 return True
     return False
@@ -98,12 +142,18 @@ def _does_more(script: Script, statement: ast.stmt) -> bool:
 
 def _kind(script: Script, expr: ast.expr) -> str:
     """``number``, or ``object`` for what is changed in place by ``+=`` (a tensor, an array, a list)."""
-    return "number" if all(isinstance(t, (Num, Const, Arg)) for t in script.values(expr)) else "object"
+    return (
+        "number" if all(isinstance(t, (Num, Const, Arg)) for t in script.values(expr)) else "object"
+    )
 
 
 def _begins_as_number(target: ast.Name) -> bool:
     """Whether every assignment to a variable computes something new: no array that another variable holds too."""
-    stores = [parent_of(n) for n in mentions(function_of(target), target.id) if isinstance(n.ctx, ast.Store)]
+    stores = [
+        parent_of(n)
+        for n in mentions(function_of(target), target.id)
+        if isinstance(n.ctx, ast.Store)
+    ]
     made = [s.value for s in stores if isinstance(s, ast.Assign)]
     plain = all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in stores)
     return plain and all(isinstance(v, (ast.Constant, ast.BinOp, ast.UnaryOp)) for v in made)
@@ -116,9 +166,17 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
             found = script.values(statement.value)
             known = bool(found) and all(isinstance(t, (Num, Const, Arg)) for t in found)
-            made = script.values(statement.value.func) if isinstance(statement.value, ast.Call) else frozenset()
-            known = known and not any(isinstance(t, Ref) and t.name.startswith("numpy.") for t in made)
-            if not known and not isinstance(statement.value, (ast.Constant, ast.BinOp, ast.UnaryOp)):
+            made = (
+                script.values(statement.value.func)
+                if isinstance(statement.value, ast.Call)
+                else frozenset()
+            )
+            known = known and not any(
+                isinstance(t, Ref) and t.name.startswith("numpy.") for t in made
+            )
+            if not known and not isinstance(
+                statement.value, (ast.Constant, ast.BinOp, ast.UnaryOp)
+            ):
                 return True
     return False
 
@@ -151,11 +209,25 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
     me = func.node.args.args[0].arg
     for node in (n for s in func.node.body for n in live(s)):
         if isinstance(
-            node, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Raise, ast.With, ast.Try, ast.Delete, ast.Import)
+            node,
+            (
+                ast.Global,
+                ast.Nonlocal,
+                ast.Yield,
+                ast.YieldFrom,
+                ast.Await,
+                ast.Raise,
+                ast.With,
+                ast.Try,
+                ast.Delete,
+                ast.Import,
+            ),
         ):
             return False
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-            if _bottom(node) != me or (isinstance(node, ast.Attribute) and _is_set_by_code(func, node.attr)):
+            if _bottom(node) != me or (
+                isinstance(node, ast.Attribute) and _is_set_by_code(func, node.attr)
+            ):
                 return False
         if (
             isinstance(node, ast.Name)
@@ -178,7 +250,11 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
 
 def _is_set_by_code(func: Func, name: str) -> bool:
     """By a property, or by ``__setattr__``."""
-    members = [t for n in (name, "__setattr__") for t in (func.owner.find(n) if func.owner is not None else None) or ()]
+    members = [
+        t
+        for n in (name, "__setattr__")
+        for t in (func.owner.find(n) if func.owner is not None else None) or ()
+    ]
     return any(isinstance(t, Func) for t in members)
 
 
@@ -189,15 +265,25 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
     found = script.values(name)
     if all(isinstance(t, (Ref, Func, Cls)) for t in found):
         return bool(found)
-    stores = [n for n in ast.walk(source_of(name).tree) if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)]
-    return all(isinstance(t, Const) for t in found) and len(stores) == 1 and isinstance(parent_of(statement_of(stores[0])), ast.Module)
+    stores = [
+        n
+        for n in ast.walk(source_of(name).tree)
+        if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)
+    ]
+    return (
+        all(isinstance(t, Const) for t in found)
+        and len(stores) == 1
+        and isinstance(parent_of(statement_of(stores[0])), ast.Module)
+    )
 
 
 def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
     """Whether an attribute holds an object that was handed over, which others may change: ``self.state = state``."""
     classes = [func.owner, *func.owner.ancestors()] if func.owner is not None else []
     for node in (n for c in classes for n in ast.walk(c.node)):
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Attribute) and t.attr == attr for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Attribute) and t.attr == attr for t in node.targets
+        ):
             for name in _handed_over(node.value):
                 if any(isinstance(t, (Inst, Seq, Dict, Ext)) for t in script.values(name)):
                     return True
@@ -217,18 +303,42 @@ def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
 
 def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[int]) -> bool:
     if isinstance(call.func, ast.Name):
-        return call.func.id in PURE | {"isinstance", "hasattr", "list", "tuple", "zip", "enumerate", "range", "sorted"}
+        return call.func.id in PURE | {
+            "isinstance",
+            "hasattr",
+            "list",
+            "tuple",
+            "zip",
+            "enumerate",
+            "range",
+            "sorted",
+        }
     if not isinstance(call.func, ast.Attribute):
         return False
     if _bottom(call.func) == me and isinstance(call.func.value, ast.Name):
         found = func.owner.find(call.func.attr) if func.owner is not None else None
         own = [t.func if isinstance(t, Bound) else t for t in found or ()]
-        return bool(own) and all(isinstance(t, Func) and (id(t.node) in seen or _only_counts(script, t, seen)) for t in own)
+        return bool(own) and all(
+            isinstance(t, Func) and (id(t.node) in seen or _only_counts(script, t, seen))
+            for t in own
+        )
     if _bottom(call.func) == me:
-        return call.func.attr in ("append", "appendleft", "pop", "popleft", "get", "setdefault", "items", "values", "keys", "clear")
-    return all(isinstance(t, Ref) and t.name.startswith(("math.", "numpy.")) for t in script.values(call.func)) and bool(
-        script.values(call.func)
-    )
+        return call.func.attr in (
+            "append",
+            "appendleft",
+            "pop",
+            "popleft",
+            "get",
+            "setdefault",
+            "items",
+            "values",
+            "keys",
+            "clear",
+        )
+    return all(
+        isinstance(t, Ref) and t.name.startswith(("math.", "numpy."))
+        for t in script.values(call.func)
+    ) and bool(script.values(call.func))
 
 
 def _bottom(node: ast.expr) -> str:
@@ -265,7 +375,10 @@ class _Collector:
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
-        return not any(id(n) in self.reads or (isinstance(n, ast.Name) and n.id in self.live) for n in ast.walk(expr))
+        return not any(
+            id(n) in self.reads or (isinstance(n, ast.Name) and n.id in self.live)
+            for n in ast.walk(expr)
+        )
 
     def is_same_later(self, expr: ast.expr) -> bool:
         if isinstance(expr, ast.Constant):
@@ -275,10 +388,19 @@ class _Collector:
         if isinstance(expr, ast.Attribute):
             return self.is_same_later(expr.value) and not self.is_set_inside(expr.attr)
         if isinstance(expr, (ast.BinOp, ast.UnaryOp, ast.Tuple)):
-            return all(self.is_same_later(c) for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr))
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id == "len" and len(expr.args) == 1:
+            return all(
+                self.is_same_later(c) for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr)
+            )
+        if (
+            isinstance(expr, ast.Call)
+            and isinstance(expr.func, ast.Name)
+            and expr.func.id == "len"
+            and len(expr.args) == 1
+        ):
             fixed = (Ext, Inst, Tensor)
-            return self.is_same_later(expr.args[0]) and all(isinstance(t, fixed) for t in self.script.values(expr.args[0]))
+            return self.is_same_later(expr.args[0]) and all(
+                isinstance(t, fixed) for t in self.script.values(expr.args[0])
+            )
         return False
 
     def is_one(self, holder: ast.expr) -> bool:
@@ -291,7 +413,9 @@ class _Collector:
 
     def is_set_inside(self, name: str) -> bool:
         sites = self.script.log.of("set_attribute", "set_elsewhere", "set_flag")
-        return bool(self.script.unread) or any(o.data.get("name") == name and inside(o.stack, self.loop) for s in sites for o in s)
+        return bool(self.script.unread) or any(
+            o.data.get("name") == name and inside(o.stack, self.loop) for s in sites for o in s
+        )
 
     def keep(self, core: ast.expr) -> None:
         if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):
@@ -307,31 +431,54 @@ class _Collector:
     def is_graph_count(self, expr: ast.expr) -> bool:
         """``data.num_graphs`` of a batch of torch_geometric, which is a Python number."""
         loop = self.loop
-        if isinstance(loop, ast.While) or not isinstance(expr, ast.Attribute) or not isinstance(expr.value, ast.Name):
+        if (
+            isinstance(loop, ast.While)
+            or not isinstance(expr, ast.Attribute)
+            or not isinstance(expr.value, ast.Name)
+        ):
             return False
-        over = [t for n in ast.walk(loop.iter) if isinstance(n, ast.expr) for t in self.script.values(n)]
+        over = [
+            t for n in ast.walk(loop.iter) if isinstance(n, ast.expr) for t in self.script.values(n)
+        ]
         graphs = any(isinstance(t, Ext) and t.name.startswith("torch_geometric.") for t in over)
-        return graphs and expr.value.id in stored_in(loop.target) and expr.attr in ("num_graphs", "num_nodes", "num_edges")
+        return (
+            graphs
+            and expr.value.id in stored_in(loop.target)
+            and expr.attr in ("num_graphs", "num_nodes", "num_edges")
+        )
 
     def check_call(self, call: ast.Call) -> None:
         things = self.script.values(call.func)
         builtin = {f"builtins.{n}" for n in PURE}
-        pure = all(isinstance(t, Ref) and (t.name.startswith(("math.", "numpy.")) or t.name in builtin) for t in things)
+        pure = all(
+            isinstance(t, Ref) and (t.name.startswith(("math.", "numpy.")) or t.name in builtin)
+            for t in things
+        )
         if not things or not pure or any(isinstance(a, ast.Starred) for a in call.args):
             raise Refusal(f"`{text_of(call.func)}` gets it in each step")
 
 
 def is_number(script: Script, expr: ast.expr) -> bool:
     """Whether an expression is certainly a Python number (or text), as far as the reader or its form tells."""
-    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in SIZES:
+    if (
+        isinstance(expr, ast.Call)
+        and isinstance(expr.func, ast.Attribute)
+        and expr.func.attr in SIZES
+    ):
         return bool(expr.args) or expr.func.attr != "size"
-    if isinstance(expr, ast.Subscript) and isinstance(expr.value, ast.Attribute) and expr.value.attr == "shape":
+    if (
+        isinstance(expr, ast.Subscript)
+        and isinstance(expr.value, ast.Attribute)
+        and expr.value.attr == "shape"
+    ):
         return not isinstance(expr.slice, ast.Slice)
     if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id == "len":
         return True
     values = script.values(expr)
     return bool(values) and all(
-        isinstance(t, (Num, Arg)) or (isinstance(t, Const) and isinstance(t.value, (int, float, str))) for t in values
+        isinstance(t, (Num, Arg))
+        or (isinstance(t, Const) and isinstance(t.value, (int, float, str)))
+        for t in values
     )
 
 

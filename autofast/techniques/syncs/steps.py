@@ -37,7 +37,11 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
         plain = [f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
         if plain and is_step(script, plain[-1].node):
             rest = occurrence.stack[occurrence.stack.index(plain[-1]) :]
-            arms = (f for f in rest if isinstance(f, BranchFrame) and isinstance(f.node, ast.If) and not f.known)
+            arms = (
+                f
+                for f in rest
+                if isinstance(f, BranchFrame) and isinstance(f.node, ast.If) and not f.known
+            )
             if not each or not any(rare_arm(f.node) is f.arm for f in arms):  # type: ignore[arg-type]
                 return True
     return False
@@ -47,12 +51,17 @@ def is_often(script: Script, node: ast.expr, loop: Loop | None) -> bool:
     """Whether a place runs in more than few iterations of its loop, or calls of its function."""
     if loop is None:
         return not rare_arms_around(node, None)
-    return script.analysis(Flow).graph(node).frequency(node, loop) in (Frequency.EVERY, Frequency.SOME)
+    return script.analysis(Flow).graph(node).frequency(node, loop) in (
+        Frequency.EVERY,
+        Frequency.SOME,
+    )
 
 
 def rare_branch(node: ast.AST, loop: Loop | None) -> ast.If | None:
     """The outermost ``if`` whose body holds ``node`` and runs in few iterations of ``loop`` (in few calls)."""
-    return next((condition for condition, arm in reversed(rare_arms_around(node, loop)) if arm), None)
+    return next(
+        (condition for condition, arm in reversed(rare_arms_around(node, loop)) if arm), None
+    )
 
 
 def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
@@ -64,11 +73,22 @@ def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
 
 def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
     """Whether a forward or backward pass, or an update, is started between two statements of one iteration (or call)."""
-    scope, graph, loop = function_of(first), script.analysis(Flow).graph(first), common_loop(first, last)
+    scope, graph, loop = (
+        function_of(first),
+        script.analysis(Flow).graph(first),
+        common_loop(first, last),
+    )
     for site in script.log.of("forward", ".backward", ".step"):
         for occurrence in site:
-            for node in (site.node, *(f.node for f in occurrence.stack if isinstance(f, CallFrame))):
-                if function_of(node) is scope and not within(node, first) and not within(node, last):
+            for node in (
+                site.node,
+                *(f.node for f in occurrence.stack if isinstance(f, CallFrame)),
+            ):
+                if (
+                    function_of(node) is scope
+                    and not within(node, first)
+                    and not within(node, last)
+                ):
                     if graph.may_follow(node, first, loop) and graph.may_follow(last, node, loop):
                         return True
     return False

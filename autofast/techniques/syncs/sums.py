@@ -24,7 +24,15 @@ from autofast.model.source import source_of
 from autofast.model.values import Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
-from autofast.techniques.syncs.common_reads import free_names, is_always, is_float, is_number, may_move, one_number, several_gpus
+from autofast.techniques.syncs.common_reads import (
+    free_names,
+    is_always,
+    is_float,
+    is_number,
+    may_move,
+    one_number,
+    several_gpus,
+)
 from autofast.techniques.syncs.deferred import swapped
 from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -35,9 +43,15 @@ from autofast.write.spelling import only_cuda, torch_in
 MOST = 6  # statements that wait for the last of them
 
 
-def grouped(script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Read]]]) -> Iterator[tuple[list[Sink], list[Edit]]]:
+def grouped(
+    script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Read]]]
+) -> Iterator[tuple[list[Sink], list[Edit]]]:
     """Sums of one block that can wait for the last of them, with the edits that read all their tensors at once."""
-    rest = [s for s in (_sum(script, statement, mine, loop) for statement, mine in fixed) if s is not None]
+    rest = [
+        s
+        for s in (_sum(script, statement, mine, loop) for statement, mine in fixed)
+        if s is not None
+    ]
     while rest:
         first = rest.pop(0)
         group = [first]
@@ -51,7 +65,11 @@ def grouped(script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Rea
 
 def _sum(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> Sink | None:
     """The statement as a sum of numbers that reads one tensor, each time it runs."""
-    if len(mine) != 1 or mine[0].how not in ("item", "float", "int") or not is_always(mine[0].node, statement):
+    if (
+        len(mine) != 1
+        or mine[0].how not in ("item", "float", "int")
+        or not is_always(mine[0].node, statement)
+    ):
         return None
     try:
         sink = sink_of(script, statement, mine, loop)
@@ -68,7 +86,9 @@ def _kind(script: Script, core: ast.expr) -> str:
     if is_float(script, core):
         return "float"
     found = [t for t in script.values(core) if isinstance(t, Tensor)]
-    return "int" if found and all(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
+    return (
+        "int" if found and all(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
+    )
 
 
 def _may_join(script: Script, group: list[Sink]) -> bool:
@@ -78,13 +98,18 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
     if any(index(here, s.statement) < 0 for s in group) or several_gpus(script):
         return False
     cores = [r.core for s in group for r in s.reads]
-    if len({frozenset(t.device for t in script.values(c) if isinstance(t, Tensor)) for c in cores}) != 1:
+    if (
+        len({frozenset(t.device for t in script.values(c) if isinstance(t, Tensor)) for c in cores})
+        != 1
+    ):
         return False
     if {_kind(script, c) for c in cores} == {"float", "int"} and not only_cuda(script):
         return False  # not every device computes in float64
     if next(catchers(script, last, loop_of(last)), None) is not None:
         return False  # what is added before an error would be missing
-    if len({ast.dump(c) for c in cores}) < len(cores) and not all(gives_the_same(script, c) for c in cores):
+    if len({ast.dump(c) for c in cores}) < len(cores) and not all(
+        gives_the_same(script, c) for c in cores
+    ):
         return False
     between = here[index(here, group[0].statement) + 1 : index(here, last)]
     mine = {id(s.statement) for s in group}
@@ -93,17 +118,27 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
             return False
         if any(_may_change(script, sink, s) for s in between if id(s) not in mine):
             return False
-    return not any(isinstance(n, (ast.Lambda, ast.Await)) for s in group for n in ast.walk(s.statement))
+    return not any(
+        isinstance(n, (ast.Lambda, ast.Await)) for s in group for n in ast.walk(s.statement)
+    )
 
 
 def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
     """Whether a statement may change, in place, what the sum adds, or look at what it adds to."""
     needed = loaded_in(sink.statement)
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr, flags=True):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and is_in_place(node.func.attr, flags=True)
+        ):
             if needed & loaded_in(node.func.value):
                 return True
-        if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load) and needed & loaded_in(node):
+        if (
+            isinstance(node, (ast.Subscript, ast.Attribute))
+            and not isinstance(node.ctx, ast.Load)
+            and needed & loaded_in(node)
+        ):
             return True
         if isinstance(node, ast.Call) and sink.kind != "number" and not _is_of_torch(script, node):
             return True  # it may hold the meter
@@ -115,7 +150,9 @@ def _is_of_torch(script: Script, call: ast.Call) -> bool:
     names = [getattr(t, "name", "") for t in found]
     if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
         return all(names)
-    return isinstance(call.func, ast.Attribute) and all(isinstance(t, Tensor) for t in script.values(call.func.value))
+    return isinstance(call.func, ast.Attribute) and all(
+        isinstance(t, Tensor) for t in script.values(call.func.value)
+    )
 
 
 def _together(script: Script, group: list[Sink]) -> list[Edit]:
@@ -137,7 +174,10 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
     code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
     edits: list[Edit] = [*imports, Before(last, code, holes=holes)]
     for sink in group:
-        swaps = {id(r.node): _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key]) for r in sink.reads}
+        swaps = {
+            id(r.node): _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key])
+            for r in sink.reads
+        }
         if sink.statement is last:
             edits += [Rewrite(r.node, swaps[id(r.node)]) for r in sink.reads]
         else:

@@ -18,7 +18,14 @@ from autofast.write.requirements import rules_out
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
 COPIES = "training waits while Accelerate copies a batch to the device"
 LAUNCHED = "ACCELERATE_MIXED_PRECISION"  # what `accelerate launch --mixed_precision` and the machine's configuration say
-PLUGINS = ("deepspeed_plugin", "deepspeed_plugins", "fsdp_plugin", "megatron_lm_plugin", "torch_tp_plugin", "parallelism_config")
+PLUGINS = (
+    "deepspeed_plugin",
+    "deepspeed_plugins",
+    "fsdp_plugin",
+    "megatron_lm_plugin",
+    "torch_tp_plugin",
+    "parallelism_config",
+)
 CONFIG = "accelerate.DataLoaderConfiguration"
 CONFIG_SINCE = (0, 30)
 
@@ -30,7 +37,11 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
         yield Finding(trainer.node, FP32, refusal=spot)
         return
     if spot.args.positional:
-        yield Finding(trainer.node, FP32, refusal="its arguments stand by position, and versions of Accelerate order them differently")
+        yield Finding(
+            trainer.node,
+            FP32,
+            refusal="its arguments stand by position, and versions of Accelerate order them differently",
+        )
         return
     yield from _precision(script, spot, options)
     if options.target == "cuda":
@@ -49,7 +60,11 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
         return
     if option is not None and const(option.default) == "no":
         if takes(option, "bf16"):
-            yield Finding(spot.place, FP32, advice=f"run it with {flag(option)} bf16 where the GPU has bfloat16 (Ampere and newer)")
+            yield Finding(
+                spot.place,
+                FP32,
+                advice=f"run it with {flag(option)} bf16 where the GPU has bfloat16 (Ampere and newer)",
+            )
         return
     os, imports = module_in(spot.source, "os")
     half, more = chosen(spot.source, options, '"bf16"', '"no"')
@@ -57,7 +72,11 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
     if option is not None:
         given = spot.args.named["mixed_precision"]
         if given.expr is None or given.via or not any(given.expr is n for n in ast.walk(spot.node)):
-            yield Finding(spot.place, FP32, refusal="mixed_precision comes through a dict, in a way that is not followed")
+            yield Finding(
+                spot.place,
+                FP32,
+                refusal="mixed_precision comes through a dict, in a way that is not followed",
+            )
             return
         template = "{} or " + value.replace("{", "{{").replace("}", "}}")
         edits: tuple[Edit, ...] | str = (Wrap(given.expr, template),)
@@ -141,4 +160,6 @@ def _configuration(spot: Spot) -> tuple[str, tuple[Edit, ...]]:
             for alias in node.names:
                 if alias.name == "accelerate":
                     return f"{alias.asname or 'accelerate'}.DataLoaderConfiguration", ()
-    return "DataLoaderConfiguration", (Import(spot.source, "from accelerate import DataLoaderConfiguration"),)
+    return "DataLoaderConfiguration", (
+        Import(spot.source, "from accelerate import DataLoaderConfiguration"),
+    )

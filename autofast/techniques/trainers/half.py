@@ -18,7 +18,16 @@ from autofast.write.spelling import torch_in
 
 NAME = "has_bf16"
 # libraries of models and measures that are made of torch's own layers and functions
-PLAIN_TORCH = frozenset(["torchmetrics", "segmentation_models_pytorch", "diffusers", "open_clip", "peft", "sentence_transformers"])
+PLAIN_TORCH = frozenset(
+    [
+        "torchmetrics",
+        "segmentation_models_pytorch",
+        "diffusers",
+        "open_clip",
+        "peft",
+        "sentence_transformers",
+    ]
+)
 LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 
 
@@ -27,7 +36,9 @@ def has_bf16(source: Source) -> tuple[str, tuple[Edit, ...]]:
     torch, imports = torch_in(source)
     for node in source.tree.body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith(NAME):
-            if ast.dump(node) == ast.dump(ast.parse(HAS_BF16.format(name=node.name, torch=torch)).body[0]):
+            if ast.dump(node) == ast.dump(
+                ast.parse(HAS_BF16.format(name=node.name, torch=torch)).body[0]
+            ):
                 return f"{node.name}()", ()
     name = source.fresh(NAME)
     return f"{name}()", (*imports, Helper(source, name, HAS_BF16.format(name=name, torch=torch)))
@@ -41,7 +52,9 @@ def chosen(source: Source, options: Options, half: str, full: str) -> tuple[str,
     return f"{half} if {code} else {full}", edits
 
 
-def against_half(script: Script, options: Options, code: Iterable[ast.AST], models: Iterable[Thing]) -> str:
+def against_half(
+    script: Script, options: Options, code: Iterable[ast.AST], models: Iterable[Thing]
+) -> str:
     """Why the code, and the models that it calls, must stay in fp32; empty where nothing speaks against."""
     if options.precision == "fp16":
         return "fp16 scales the loss, which is not set up here: ask for bf16"
@@ -82,7 +95,9 @@ def _of_thing(thing: Thing) -> str:
     if isinstance(thing, Ext):
         for name in LOADED_IN_16:
             given = thing.args.named.get(name)
-            if given is not None and any(getattr(t, "value", "set") not in (None, False) for t in given.values):
+            if given is not None and any(
+                getattr(t, "value", "set") not in (None, False) for t in given.values
+            ):
                 return f"the model of line {getattr(thing.node, 'lineno', 0)} is loaded with {name}=, which decides about precision"
     return ""
 
@@ -93,7 +108,11 @@ def _model(thing: Inst | Ext) -> Model:
     name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
     if isinstance(thing, Ext) and thing.name.startswith(("transformers.", "timm.", "torchvision.")):
         unknown = ""
-    dtype = str(getattr(next(iter(thing.attrs["__dtype__"]), None), "value", "")) if "__dtype__" in thing.attrs else ""
+    dtype = (
+        str(getattr(next(iter(thing.attrs["__dtype__"]), None), "value", ""))
+        if "__dtype__" in thing.attrs
+        else ""
+    )
     return Model(thing, thing.node, name, [], [], [], layers, unknown, classes, dtype)
 
 
@@ -108,4 +127,6 @@ def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:
     for thing in things:
         if isinstance(thing, (Inst, Ext)):
             for node in layers_of(thing)[2]:
-                yield from (s for s in node.body if isinstance(s, ast.FunctionDef) and s.name == "forward")
+                yield from (
+                    s for s in node.body if isinstance(s, ast.FunctionDef) and s.name == "forward"
+                )

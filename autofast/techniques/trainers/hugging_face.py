@@ -23,7 +23,9 @@ from autofast.write.requirements import rules_out
 from autofast.write.spelling import chooses_devices_late
 from autofast.write.worker_helper import helper
 
-FP32 = "the Trainer computes in fp32: in bfloat16 matrix products and convolutions run on tensor cores"
+FP32 = (
+    "the Trainer computes in fp32: in bfloat16 matrix products and convolutions run on tensor cores"
+)
 DIGITS = "matrix products in fp32 leave the GPU's tensor cores unused"
 KERNELS = "the Trainer runs the update of AdamW as many small kernels"
 WAITS = "the Trainer makes batches in the main process, and training waits for them"
@@ -46,13 +48,17 @@ def find(script: Script, trainers: list[Trainer], options: Options) -> Iterator[
             things, members = groups.setdefault(id(thing.node), ([], []))
             things += [] if any(t is thing for t in things) else [thing]
             members += [] if any(t is trainer for t in members) else [trainer]
-    calls = [things[0].node for things, _ in groups.values() if isinstance(things[0].node, ast.Call)]
+    calls = [
+        things[0].node for things, _ in groups.values() if isinstance(things[0].node, ast.Call)
+    ]
     for things, members in groups.values():
         spot = spot_of(script, things, calls)
         if isinstance(spot, str):
             yield Finding(things[0].node or members[0].node, FP32, refusal=spot)
         elif spot.args.open and not spot.fields and "command line" not in spot.args.open:
-            yield Finding(spot.place, FP32, refusal=f"options may be given already: {spot.args.open}")
+            yield Finding(
+                spot.place, FP32, refusal=f"options may be given already: {spot.args.open}"
+            )
         else:
             yield from _findings(script, Group(script, spot, members, options))
 
@@ -70,7 +76,9 @@ class Group:
 
     def __init__(self, script: Script, spot: Spot, trainers: list[Trainer], options: Options):
         self.script, self.spot, self.trainers, self.options = script, spot, trainers, options
-        self.by_command_line = spot.args.open != "" and spot.cls is None  # transformers' own class, filled from the command line
+        self.by_command_line = (
+            spot.args.open != "" and spot.cls is None
+        )  # transformers' own class, filled from the command line
         self.flags: list[str] = []  # what the command line would have to say
 
     @property
@@ -98,7 +106,9 @@ def _findings(script: Script, group: Group) -> Iterator[Finding]:
         message = "the command line decides how the Trainer computes, and defaults of transformers are careful"
         newer = any(word in words for words in group.flags for word in ("bf16", "tf32"))
         where = " (bf16 and tf32 where the GPU has them, from Ampere on)" if newer else ""
-        yield Finding(group.trainers[0].node, message, advice=f"run it with {' '.join(group.flags)}{where}")
+        yield Finding(
+            group.trainers[0].node, message, advice=f"run it with {' '.join(group.flags)}{where}"
+        )
 
 
 # ------------------------------------------------------------------------------------------------ bfloat16
@@ -106,18 +116,34 @@ def _bf16(script: Script, group: Group) -> Iterator[Finding]:
     spot, options = group.spot, group.options
     if spot.says("bf16") or spot.says("fp16", False) or spot.says("half_precision_backend", "auto"):
         option = spot.option("bf16")
-        if option is not None and const(option.default) in (None, False) and not spot.says("fp16", False):
+        if (
+            option is not None
+            and const(option.default) in (None, False)
+            and not spot.says("fp16", False)
+        ):
             how = flag(option) if option.kind == "flag" else f"{flag(option)} True"
-            yield Finding(spot.place, FP32, advice=f"run it with {how} where the GPU has bfloat16 (Ampere and newer)")
+            yield Finding(
+                spot.place,
+                FP32,
+                advice=f"run it with {how} where the GPU has bfloat16 (Ampere and newer)",
+            )
         return
     if why := _against_bf16(script, group):
         yield Finding(spot.place, FP32, refusal=why)
     elif group.by_command_line:
         group.flags.append("--bf16 True")
     elif spot.fields:  # a default of True would clash with --fp16 on the command line
-        yield Finding(spot.place, FP32, advice="run it with --bf16 True where the GPU has bfloat16 (Ampere and newer)")
+        yield Finding(
+            spot.place,
+            FP32,
+            advice="run it with --bf16 True where the GPU has bfloat16 (Ampere and newer)",
+        )
     else:
-        value, more = ("True", ()) if options.target == "cpu" or options.precision == "bf16" else has_bf16(spot.source)
+        value, more = (
+            ("True", ())
+            if options.target == "cpu" or options.precision == "bf16"
+            else has_bf16(spot.source)
+        )
         yield _added(spot, "bf16", value, "bool", FP32, more)
 
 
@@ -125,7 +151,9 @@ def _against_bf16(script: Script, group: Group) -> str:
     if group.on_cpu and group.options.target == "cuda":
         return "it trains on the CPU"
     if group.options.target == "cpu" and not group.on_cpu:
-        return "without use_cpu=True, transformers takes bf16=True for an error where there is no GPU"
+        return (
+            "without use_cpu=True, transformers takes bf16=True for an error where there is no GPU"
+        )
     if why := group.elsewhere():
         return why
     if any(t.args.given(-1, "model_init") is not None for t in group.trainers):
@@ -147,7 +175,9 @@ def _tf32(script: Script, group: Group) -> Iterator[Finding]:
         group.flags.append("--tf32 True")
     elif line := chooses_devices_late(script, statement_of(spot.place)):
         yield Finding(
-            spot.place, DIGITS, refusal=f"CUDA_VISIBLE_DEVICES is set on line {line}, perhaps after CUDA would have been asked for"
+            spot.place,
+            DIGITS,
+            refusal=f"CUDA_VISIBLE_DEVICES is set on line {line}, perhaps after CUDA would have been asked for",
         )
     else:
         more = (Import(spot.source, "from transformers.utils import is_torch_tf32_available"),)
@@ -158,7 +188,9 @@ def _tf32(script: Script, group: Group) -> Iterator[Finding]:
 def _optim(script: Script, group: Group) -> Iterator[Finding]:
     spot = group.spot
     option = spot.option("optim")
-    plain = option.default == {Const("adamw_torch")} if option is not None else _is_plain(script, spot)
+    plain = (
+        option.default == {Const("adamw_torch")} if option is not None else _is_plain(script, spot)
+    )
     if not plain:
         return
     place = spot.literal("optim", "adamw_torch")
@@ -167,7 +199,9 @@ def _optim(script: Script, group: Group) -> Iterator[Finding]:
         yield Finding(node, KERNELS, refusal=why)
     elif option is not None:
         if takes(option, "adamw_torch_fused"):
-            yield Finding(spot.place, KERNELS, advice=f"run it with {flag(option)} adamw_torch_fused")
+            yield Finding(
+                spot.place, KERNELS, advice=f"run it with {flag(option)} adamw_torch_fused"
+            )
     elif group.by_command_line:
         group.flags.append("--optim adamw_torch_fused")
     elif place is not None:
@@ -193,7 +227,16 @@ def _against_fused(script: Script, group: Group) -> str:
             return "the Trainer is given an optimizer of its own"
     for cls in group.classes():
         if name := next(
-            (n for n in ("create_optimizer", "create_optimizer_and_scheduler", "get_optimizer_cls_and_kwargs") if cls.find(n)), ""
+            (
+                n
+                for n in (
+                    "create_optimizer",
+                    "create_optimizer_and_scheduler",
+                    "get_optimizer_cls_and_kwargs",
+                )
+                if cls.find(n)
+            ),
+            "",
         ):
             return f"{cls.node.name}.{name}() makes the optimizer"
     return group.elsewhere() or sparse(script)
@@ -215,7 +258,11 @@ def _workers(script: Script, group: Group) -> Iterator[Finding]:
             group.flags.append("--dataloader_num_workers 4")
             return
         effect = max((effect_of(view, loader) for loader in loaders), default=Effect.SAMPLING)
-        yield replace(_added(spot, "dataloader_num_workers", helped.code, "int", WAITS, helped.edits), node=place, effect=effect)
+        yield replace(
+            _added(spot, "dataloader_num_workers", helped.code, "int", WAITS, helped.edits),
+            node=place,
+            effect=effect,
+        )
         yield from _persistent(view, group, loaders, f"{helped.code} > 0")
     elif isinstance(n := const(spot.values("dataloader_num_workers")), int) and n > 0:
         yield from _persistent(view, group, loaders, "True")
@@ -228,7 +275,14 @@ def _against_workers(view: Script, group: Group, loaders: list[Loader]) -> str:
         for name in ("get_train_dataloader", "get_eval_dataloader"):
             if any(isinstance(x, Inst) and x.cls.find(name) for x in trainer.things):
                 return f"its {name}() is the project's own"
-    return next((why for loader in loaders if (why := against_workers(view, loader) or cheap(view, loader))), "")
+    return next(
+        (
+            why
+            for loader in loaders
+            if (why := against_workers(view, loader) or cheap(view, loader))
+        ),
+        "",
+    )
 
 
 def _persistent(view: Script, group: Group, loaders: list[Loader], value: str) -> Iterator[Finding]:
@@ -238,15 +292,32 @@ def _persistent(view: Script, group: Group, loaders: list[Loader], value: str) -
     if once or spot.says("dataloader_persistent_workers") or group.by_command_line or not loaders:
         return
     place = group.trainers[0].node
-    why = next((why for loader in loaders if (why := against_workers(view, loader) or changed_between(view, loader))), "")
+    why = next(
+        (
+            why
+            for loader in loaders
+            if (why := against_workers(view, loader) or changed_between(view, loader))
+        ),
+        "",
+    )
     if pin := rules_out(view, PERSISTENT_SINCE, "transformers"):
         why = f"{pin}, and dataloader_persistent_workers is there since 4.36"
     if why:
         yield Finding(place, AGAIN, refusal=why, effect=Effect.SAMPLING)
         return
-    yield replace(_added(spot, "dataloader_persistent_workers", value, "bool", AGAIN), node=place, effect=Effect.SAMPLING)
+    yield replace(
+        _added(spot, "dataloader_persistent_workers", value, "bool", AGAIN),
+        node=place,
+        effect=Effect.SAMPLING,
+    )
 
 
-def _added(spot: Spot, name: str, value: str, kind: str, message: str, more: tuple[Edit, ...] = ()) -> Finding:
+def _added(
+    spot: Spot, name: str, value: str, kind: str, message: str, more: tuple[Edit, ...] = ()
+) -> Finding:
     edits = spot.add(name, value, kind)
-    return Finding(spot.place, message, refusal=edits) if isinstance(edits, str) else Finding(spot.place, message, edits=(*edits, *more))
+    return (
+        Finding(spot.place, message, refusal=edits)
+        if isinstance(edits, str)
+        else Finding(spot.place, message, edits=(*edits, *more))
+    )

@@ -22,7 +22,15 @@ FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions ru
 FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
 THUMB = "cuDNN chooses algorithms for convolutions by a rule of thumb"
 HOOKS = (
-    *("training_step", "validation_step", "test_step", "predict_step", "forward", "training_step_end", "validation_step_end"),
+    *(
+        "training_step",
+        "validation_step",
+        "test_step",
+        "predict_step",
+        "forward",
+        "training_step_end",
+        "validation_step_end",
+    ),
     *("on_train_batch_end", "on_validation_batch_end"),
 )
 # arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0 compared)
@@ -32,8 +40,12 @@ ONLY_1 = frozenset(
     "checkpoint_callback distributed_backend process_position log_gpu_memory flush_logs_every_n_steps weights_save_path "
     "reload_dataloaders_every_epoch prepare_data_per_node stochastic_weight_avg terminate_on_nan".split()
 )
-ONLY_2 = frozenset("use_distributed_sampler barebones enable_autolog_hparams model_registry".split())
-SINCE_1_5 = frozenset("enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode".split())
+ONLY_2 = frozenset(
+    "use_distributed_sampler barebones enable_autolog_hparams model_registry".split()
+)
+SINCE_1_5 = frozenset(
+    "enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode".split()
+)
 OLD_HOOKS = frozenset("training_epoch_end validation_epoch_end test_epoch_end".split())
 OTHER = frozenset(["tpu", "mps", "hpu", "ipu", "xla"])
 OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu")
@@ -42,7 +54,11 @@ OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu"
 def old_style(script: Script) -> Iterator[Finding]:
     """``Trainer.from_argparse_args``, of Lightning 1.x: the command line gives all arguments."""
     for site in script.calls("lightning.Trainer.from_argparse_args"):
-        yield Finding(site.node, FP32, advice="run it with --precision bf16 where the GPU has bfloat16 (Ampere and newer)")
+        yield Finding(
+            site.node,
+            FP32,
+            advice="run it with --precision bf16 where the GPU has bfloat16 (Ampere and newer)",
+        )
 
 
 def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
@@ -66,36 +82,62 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
             yield _precision(script, spot, options)
     elif (option := spot.option("precision")) is not None and _is_full(option.default):
         yield _advice(script, spot, flag(option), takes(option, "bf16-mixed"))
-    if options.target == "cuda" and _convolves(script) and not spot.says("benchmark") and not script.flags(FLAG) and not _on_cpu(spot):
+    if (
+        options.target == "cuda"
+        and _convolves(script)
+        and not spot.says("benchmark")
+        and not script.flags(FLAG)
+        and not _on_cpu(spot)
+    ):
         yield _benchmark(script, spot)
 
 
 def _precision(script: Script, spot: Spot, options: Options) -> Finding:
-    if why := _of_trainer(script, spot, options) or _of_modules(script, spot.says("gradient_clip_val", 0, 0.0), options):
+    if why := _of_trainer(script, spot, options) or _of_modules(
+        script, spot.says("gradient_clip_val", 0, 0.0), options
+    ):
         return Finding(spot.place, FP32, refusal=why)
     words = _words(script, set(spot.args.named))
     if isinstance(words, str):
         return Finding(spot.place, FP32, refusal=words)
     value, more = chosen(spot.source, options, *words)
     edits = spot.add("precision", value, "str")
-    return Finding(spot.place, FP32, refusal=edits) if isinstance(edits, str) else Finding(spot.place, FP32, edits=(*edits, *more))
+    return (
+        Finding(spot.place, FP32, refusal=edits)
+        if isinstance(edits, str)
+        else Finding(spot.place, FP32, edits=(*edits, *more))
+    )
 
 
 def _advice(script: Script, spot: Spot, option: str, fits: bool) -> Finding:
     words = _words(script, set(spot.args.named))
     word = words[0].strip('"') if not isinstance(words, str) else "bf16-mixed"
     if not fits:
-        return Finding(spot.place, FP32, advice=f"let {option} take {word}, and pass it where the GPU has bfloat16 (Ampere and newer)")
-    return Finding(spot.place, FP32, advice=f"run it with {option} {word} where the GPU has bfloat16 (Ampere and newer)")
+        return Finding(
+            spot.place,
+            FP32,
+            advice=f"let {option} take {word}, and pass it where the GPU has bfloat16 (Ampere and newer)",
+        )
+    return Finding(
+        spot.place,
+        FP32,
+        advice=f"run it with {option} {word} where the GPU has bfloat16 (Ampere and newer)",
+    )
 
 
 def _benchmark(script: Script, spot: Spot) -> Finding:
     if why := _of_shapes(script, spot.says("deterministic", False)):
         if why.startswith("determinism"):
             return Finding(spot.place, THUMB, refusal=why)
-        return Finding(spot.place, THUMB, advice=f"pass benchmark=True if all batches have one shape: {why}")
+        return Finding(
+            spot.place, THUMB, advice=f"pass benchmark=True if all batches have one shape: {why}"
+        )
     edits = spot.add("benchmark", "True", "bool")
-    return Finding(spot.place, THUMB, refusal=edits) if isinstance(edits, str) else Finding(spot.place, THUMB, edits=edits)
+    return (
+        Finding(spot.place, THUMB, refusal=edits)
+        if isinstance(edits, str)
+        else Finding(spot.place, THUMB, edits=edits)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the command line
@@ -111,13 +153,22 @@ def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
     if not home.given.keys() & {"precision", "plugins"}:
         words = _words(script, set(home.given))
         clips = _may_say(home.given.get("gradient_clip_val"))
-        why = _of_strategy(home.given) or _of_modules(script, clips, options) or (words if isinstance(words, str) else "")
+        why = (
+            _of_strategy(home.given)
+            or _of_modules(script, clips, options)
+            or (words if isinstance(words, str) else "")
+        )
         if why:
             yield Finding(place, FP32, refusal=why)
         elif not isinstance(words, str):
             wanted["precision"] = chosen(source_of(place), options, *words)
             messages.append(FP32)
-    if options.target == "cuda" and _convolves(script) and "benchmark" not in home.given and not script.flags(FLAG):
+    if (
+        options.target == "cuda"
+        and _convolves(script)
+        and "benchmark" not in home.given
+        and not script.flags(FLAG)
+    ):
         if why := _of_shapes(script, _may_say(home.given.get("deterministic"))):
             if not why.startswith("determinism"):
                 why = f"run it with --trainer.benchmark true if all batches have one shape: {why}"
@@ -132,17 +183,25 @@ def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
             yield Finding(place, message, edits=(*home.set({name: value}), *more))
     elif wanted:
         edits = home.set({name: value for name, (value, _) in wanted.items()})
-        yield Finding(place, "; ".join(messages), edits=(*edits, *(e for _, more in wanted.values() for e in more)))
+        yield Finding(
+            place,
+            "; ".join(messages),
+            edits=(*edits, *(e for _, more in wanted.values() for e in more)),
+        )
 
 
 def _may_say(expr: ast.expr | None) -> bool:
-    return expr is not None and not (isinstance(expr, ast.Constant) and expr.value in (None, False, 0))
+    return expr is not None and not (
+        isinstance(expr, ast.Constant) and expr.value in (None, False, 0)
+    )
 
 
 def _of_strategy(given: dict[str, ast.expr]) -> str:
     for name in ("strategy", "accelerator"):
         expr = given.get(name)
-        if expr is not None and not (isinstance(expr, ast.Constant) and expr.value in ("auto", "ddp", "gpu", "cuda", None)):
+        if expr is not None and not (
+            isinstance(expr, ast.Constant) and expr.value in ("auto", "ddp", "gpu", "cuda", None)
+        ):
             return f"{name} is chosen among its defaults (line {expr.lineno}), and may decide about precision"
     return ""
 
@@ -166,7 +225,9 @@ def _of_trainer(script: Script, spot: Spot, options: Options) -> str:
     if spot.says("plugins"):
         return "plugins= is given, which may decide about precision"
     strategy = one(spot.values("strategy"))
-    if spot.says("strategy") and not (isinstance(strategy, Const) and isinstance(strategy.value, str)):
+    if spot.says("strategy") and not (
+        isinstance(strategy, Const) and isinstance(strategy.value, str)
+    ):
         return "the strategy is an object of its own, which may decide about precision"
     if isinstance(strategy, Const) and str(strategy.value).startswith(OWN_PRECISION):
         return f"the strategy {strategy.value} decides about precision"
@@ -197,12 +258,19 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
         return why
     code = [f for t in things for f in methods(_class(t), HOOKS)]
     inner = [m.thing for m in script.models]
-    return against_half(script, options, code, [*things, *(t for t in inner if not any(t is x for x in things))])
+    return against_half(
+        script, options, code, [*things, *(t for t in inner if not any(t is x for x in things))]
+    )
 
 
 def _numpy(script: Script, things: list[Thing]) -> str:
     """Where a tensor that may be of 16 bits is given to NumPy, which has no bfloat16: in any method, as results may be kept for later."""
-    inside = {id(n) for t in things for base in (_class(t), *_class(t).ancestors()) for n in ast.walk(base.node)}
+    inside = {
+        id(n)
+        for t in things
+        for base in (_class(t), *_class(t).ancestors())
+        for n in ast.walk(base.node)
+    }
     for sync in script.syncs:
         if sync.how == "numpy" and id(sync.node) in inside:
             if sync.unknown or any(t.dtype not in ("int", "f32") for t in sync.tensors):
@@ -216,7 +284,11 @@ def modules(script: Script) -> list[Thing]:
     for site in script.log.of("new"):
         for occurrence in site:
             thing = occurrence.this
-            if isinstance(thing, Inst) and is_lightning(thing) and any(n.endswith("LightningModule") for n in thing.cls.external):
+            if (
+                isinstance(thing, Inst)
+                and is_lightning(thing)
+                and any(n.endswith("LightningModule") for n in thing.cls.external)
+            ):
                 found.setdefault(id(thing.cls), thing)
     return list(found.values())
 
@@ -233,8 +305,13 @@ def _manual(script: Script, thing: Thing) -> int | None:
         for node in ast.walk(base.node):
             if isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
-                if "automatic_optimization" in names and not (isinstance(node.value, ast.Constant) and node.value.value is True):
+                names = [
+                    t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "")
+                    for t in targets
+                ]
+                if "automatic_optimization" in names and not (
+                    isinstance(node.value, ast.Constant) and node.value.value is True
+                ):
                     return node.lineno
             elif isinstance(node, ast.FunctionDef) and node.name == "automatic_optimization":
                 return node.lineno
@@ -248,7 +325,11 @@ def _convolves(script: Script) -> bool:
 def _of_shapes(script: Script, deterministic: bool) -> str:
     if deterministic or script.deterministic:
         return "determinism is asked for: measured choices differ from run to run"
-    training = [x for x in script.loaders if "train_dataloader" in hooks(x) or (managed(script, x) and not hooks(x))]
+    training = [
+        x
+        for x in script.loaders
+        if "train_dataloader" in hooks(x) or (managed(script, x) and not hooks(x))
+    ]
     if not training:
         return "the loader it trains on is not in this project"
     return next((why for loader in training if (why := varies(script, loader))), "")
@@ -257,18 +338,29 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
 # ------------------------------------------------------------------------------------------------ versions
 def _words(script: Script, given: set[str]) -> tuple[str, str] | str:
     """How this Lightning spells bfloat16 and fp32; or why that is not known."""
-    if pin := rules_out(script, (2, 0), "lightning") or rules_out(script, (2, 0), "pytorch-lightning"):
+    if pin := rules_out(script, (2, 0), "lightning") or rules_out(
+        script, (2, 0), "pytorch-lightning"
+    ):
         old = pin
     else:
         old = next(iter(sorted(given & ONLY_1)), "") or _old_hook(script)
     if old:
-        known = given & SINCE_1_5 or at_least(script, (1, 5), "pytorch-lightning") or at_least(script, (1, 8), "lightning")
+        known = (
+            given & SINCE_1_5
+            or at_least(script, (1, 5), "pytorch-lightning")
+            or at_least(script, (1, 8), "lightning")
+        )
         return (
             ('"bf16"', "32")
             if known
             else f"whether this Lightning 1.x ({old}) has bfloat16 is not known: name its version in requirements.txt"
         )
-    if given & ONLY_2 or at_least(script, (2, 0), "lightning") or at_least(script, (2, 0), "pytorch-lightning") or _modern(script):
+    if (
+        given & ONLY_2
+        or at_least(script, (2, 0), "lightning")
+        or at_least(script, (2, 0), "pytorch-lightning")
+        or _modern(script)
+    ):
         return '"bf16-mixed"', '"32-true"'
     return "pytorch_lightning may be 1.x, which says bf16, or 2.x, which says bf16-mixed: name its version in requirements.txt or pyproject.toml"
 

@@ -12,7 +12,11 @@ from autofast.model.values import Arg, Const, Ref
 from autofast.rule import Finding, Options
 from autofast.techniques.trainers.spots import flag
 
-WORDS = {"amp": "mixed precision", "channels-last": "channels_last order", "compile": "torch.compile"}
+WORDS = {
+    "amp": "mixed precision",
+    "channels-last": "channels_last order",
+    "compile": "torch.compile",
+}
 
 
 def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Finding]:
@@ -28,14 +32,28 @@ def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Findin
         said |= switches.keys()
         (option,) = switches.values()
         where = " where the GPU has tensor cores" if technique == "amp" else ""
-        yield Finding(option.node, f"{WORDS[technique]} is an option that is off by default", advice=f"run it with {flag(option)}{where}")
+        yield Finding(
+            option.node,
+            f"{WORDS[technique]} is an option that is off by default",
+            advice=f"run it with {flag(option)}{where}",
+        )
 
 
 def _sites(script: Script, options: Options, compiles: bool) -> Iterator[tuple[str, list[Site]]]:
     if options.target == "cuda":
         made = [s for s in script.calls(*AUTOCAST, *SCALER) if isinstance(s.node, ast.Call)]
-        yield "amp", [s for s in made if isinstance(s.node, ast.Call) and len(script.values(s.node.func)) == 1]
-    yield "channels-last", [s for s in script.log.of("move_model") if any(_to_channels_last(o) for o in s)]
+        yield (
+            "amp",
+            [
+                s
+                for s in made
+                if isinstance(s.node, ast.Call) and len(script.values(s.node.func)) == 1
+            ],
+        )
+    yield (
+        "channels-last",
+        [s for s in script.log.of("move_model") if any(_to_channels_last(o) for o in s)],
+    )
     if compiles:
         yield "compile", script.calls("torch.compile")
 
@@ -48,12 +66,22 @@ def _to_channels_last(occurrence: Occurrence) -> bool:
 def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
     """The flag without which the script does not come here, if that is off unless it is asked for."""
     for frame in occurrence.stack:
-        test = frame.node.test if isinstance(frame, BranchFrame) and isinstance(frame.node, (ast.If, ast.IfExp)) else None
+        test = (
+            frame.node.test
+            if isinstance(frame, BranchFrame) and isinstance(frame.node, (ast.If, ast.IfExp))
+            else None
+        )
         if test is None or not isinstance(frame, BranchFrame) or not frame.arm:
             continue
-        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        parts = (
+            test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        )
         for part in parts:
-            found = [t for t in script.values(part) if isinstance(t, Arg) and t.kind == "flag" and t.default == {Const(False)}]
+            found = [
+                t
+                for t in script.values(part)
+                if isinstance(t, Arg) and t.kind == "flag" and t.default == {Const(False)}
+            ]
             if found and isinstance(part, (ast.Name, ast.Attribute)):
                 return found[0]
     return None

@@ -9,7 +9,21 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, source_of
-from autofast.model.values import Arg, Arguments, Cls, Const, Dict, Ext, Inst, Thing, Values, const, joined, one, ordered
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Inst,
+    Thing,
+    Values,
+    const,
+    joined,
+    one,
+    ordered,
+)
 from autofast.read.library.frameworks import COMMAND_LINE
 from autofast.write.arguments import room, written
 
@@ -50,13 +64,20 @@ class Spot:
 
     def says(self, name: str, *neutral: object) -> bool:
         """Whether the script decides the option: gives it something other than None or a ``neutral`` constant."""
-        return any(t not in {Const(v) for v in (None, *neutral)} for t in _plain(self.script, self.values(name)))
+        return any(
+            t not in {Const(v) for v in (None, *neutral)}
+            for t in _plain(self.script, self.values(name))
+        )
 
     def field(self, name: str) -> ast.expr | None:
         """The expression of a field's default, where the dataclass spells it out."""
         for base in [self.cls, *self.cls.ancestors()] if self.cls is not None else []:
             for stmt in base.node.body:
-                if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
+                if (
+                    isinstance(stmt, ast.AnnAssign)
+                    and isinstance(stmt.target, ast.Name)
+                    and stmt.target.id == name
+                ):
                     return _default(stmt.value)
         return None
 
@@ -112,11 +133,17 @@ def _last_field(node: ast.ClassDef) -> ast.stmt | None:
 
 def _uses_field(node: ast.ClassDef) -> bool:
     """Its fields are written ``x: int = field(default=...)``, under that name."""
-    made = [s.value.func for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.value, ast.Call)]
+    made = [
+        s.value.func
+        for s in node.body
+        if isinstance(s, ast.AnnAssign) and isinstance(s.value, ast.Call)
+    ]
     return any(isinstance(f, ast.Name) and f.id == "field" for f in made)
 
 
-def spot_of(script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Call] = ()) -> Spot | str:
+def spot_of(
+    script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Call] = ()
+) -> Spot | str:
     """The spot of objects that hold options, all made in one place; or why they cannot be written."""
     cls = things[0].cls if isinstance(things[0], Inst) else None
     given = [t.args for t in things if t.args is not None]
@@ -134,7 +161,11 @@ def spot_of(script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Ca
 # ------------------------------------------------------------------------------------------------ the command line
 def flag(option: Arg) -> str:
     """How an option is written on the command line."""
-    names = [a.value for a in option.node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    names = [
+        a.value
+        for a in option.node.args
+        if isinstance(a, ast.Constant) and isinstance(a.value, str)
+    ]
     long = [n for n in names if n.startswith("--")]
     return (long or [n for n in names if n.startswith("-")] or [f"--{option.name}"])[0]
 
@@ -142,7 +173,11 @@ def flag(option: Arg) -> str:
 def takes(option: Arg, value: str) -> bool:
     """Whether the option can be given this word: its type is no number, and its choices have it."""
     for keyword in option.node.keywords:
-        if keyword.arg == "type" and isinstance(keyword.value, ast.Name) and keyword.value.id in ("int", "float", "bool"):
+        if (
+            keyword.arg == "type"
+            and isinstance(keyword.value, ast.Name)
+            and keyword.value.id in ("int", "float", "bool")
+        ):
             return False
         if keyword.arg == "choices" and isinstance(keyword.value, (ast.List, ast.Tuple, ast.Set)):
             return any(isinstance(e, ast.Constant) and e.value == value for e in keyword.value.elts)
@@ -166,7 +201,9 @@ class Defaults:
     def set(self, options: dict[str, str]) -> tuple[Edit, ...]:
         """The edits that add options, of which there is none yet."""
         if self.is_dict:
-            return tuple(DictItem(self.holder, self.prefix + name, value) for name, value in options.items())
+            return tuple(
+                DictItem(self.holder, self.prefix + name, value) for name, value in options.items()
+            )
         assert isinstance(self.holder, ast.Call)
         inside = ", ".join(f'"{name}": {value}' for name, value in options.items())
         return (Keyword(self.holder, "trainer_defaults", "{" + inside + "}"),)
@@ -178,7 +215,10 @@ def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
     call, args = thing.node, thing.args
     if not isinstance(call, ast.Call) or args is None:
         return "it is made in a way that is not followed"
-    if cls is not None and any(cls.find(name) for name in ("__init__", "add_core_arguments_to_parser", "instantiate_trainer")):
+    if cls is not None and any(
+        cls.find(name)
+        for name in ("__init__", "add_core_arguments_to_parser", "instantiate_trainer")
+    ):
         return f"{cls.node.name} decides itself what its Trainer is given"
     given = args.given(-1, "trainer_defaults")
     if args.open or args.loose is not None or len(args.positional) > 5:
@@ -186,9 +226,16 @@ def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
     if given is not None and const(given.values) is not None:
         display = one(given.values)
         node = display.node if isinstance(display, Dict) else None
-        if not isinstance(node, (ast.Dict, ast.Call)) or not isinstance(display, Dict) or display.open or given.via:
+        if (
+            not isinstance(node, (ast.Dict, ast.Call))
+            or not isinstance(display, Dict)
+            or display.open
+            or given.via
+        ):
             return "its trainer_defaults come from somewhere else"
-        if parent_of(node) is not next((k for k in call.keywords if k.arg == "trainer_defaults"), None):
+        if parent_of(node) is not next(
+            (k for k in call.keywords if k.arg == "trainer_defaults"), None
+        ):
             return "its trainer_defaults come from somewhere else"
         if isinstance(node, ast.Call):
             return Defaults(node, "", {k.arg: k.value for k in node.keywords if k.arg})
@@ -199,11 +246,18 @@ def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
 def _set_defaults(cls: Cls) -> Defaults | None:
     """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for it."""
     for stmt in cls.node.body:
-        if isinstance(stmt, ast.FunctionDef) and stmt.name == "add_arguments_to_parser" and len(stmt.args.args) > 1:
+        if (
+            isinstance(stmt, ast.FunctionDef)
+            and stmt.name == "add_arguments_to_parser"
+            and len(stmt.args.args) > 1
+        ):
             parser = stmt.args.args[1].arg
             for node in ast.walk(stmt):
                 match node:
-                    case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="set_defaults"), args=[ast.Dict() as display]):
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id=name), attr="set_defaults"),
+                        args=[ast.Dict() as display],
+                    ):
                         keys = _items(display, "trainer.")
                         if name == parser and keys and parent_of(parent_of(node) or node) is stmt:
                             return Defaults(display, "trainer.", keys)
@@ -214,7 +268,9 @@ def _items(display: ast.Dict, prefix: str) -> dict[str, ast.expr]:
     return {
         key.value.removeprefix(prefix): value
         for key, value in zip(display.keys, display.values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.startswith(prefix)
+        if isinstance(key, ast.Constant)
+        and isinstance(key.value, str)
+        and key.value.startswith(prefix)
     }
 
 

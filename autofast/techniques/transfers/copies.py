@@ -13,7 +13,14 @@ from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
-from autofast.write.spelling import NOT_CUDA, is_device_object, only_cuda, requires_cuda, spelled, torch_in
+from autofast.write.spelling import (
+    NOT_CUDA,
+    is_device_object,
+    only_cuda,
+    requires_cuda,
+    spelled,
+    torch_in,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +44,14 @@ def moves(script: Script) -> Iterator[Move]:
         if not any(t.device == "cpu" for t in transfer.tensors):
             continue  # it is there already
         if _repeated(transfer) and _to_gpu(transfer):
-            yield Move(transfer.node, func.value, script.values(func.value), transfer.loaders, transfer.site, transfer)
+            yield Move(
+                transfer.node,
+                func.value,
+                script.values(func.value),
+                transfer.loaders,
+                transfer.site,
+                transfer,
+            )
     for site in script.methods("copy_"):
         node = site.node
         if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
@@ -45,7 +59,11 @@ def moves(script: Script) -> Iterator[Move]:
         receivers = [o.this for o in site]
         found = script.values(node.args[0])
         loaders = list({id(x): x for t in found if isinstance(t, Tensor) for x in t.batch}.values())
-        if loaders and all(isinstance(t, Tensor) for t in receivers) and any(t.device == "dev" for t in receivers if isinstance(t, Tensor)):
+        if (
+            loaders
+            and all(isinstance(t, Tensor) for t in receivers)
+            and any(t.device == "dev" for t in receivers if isinstance(t, Tensor))
+        ):
             yield Move(node, node.args[0], found, loaders, site)
 
 
@@ -56,14 +74,22 @@ def _repeated(transfer: Transfer) -> bool:
 def _to_gpu(transfer: Transfer) -> bool:
     if transfer.how == "type":
         return "cuda" in transfer.kinds
-    return transfer.how in ("to", "cuda") and bool(transfer.kinds & {"cuda", *NOT_CUDA}) and "tensor" not in transfer.kinds
+    return (
+        transfer.how in ("to", "cuda")
+        and bool(transfer.kinds & {"cuda", *NOT_CUDA})
+        and "tensor" not in transfer.kinds
+    )
 
 
 def _spelled_out(transfer: Transfer) -> bool:
     """The call says already whether it waits: ``non_blocking=...``, or by position."""
     node, most = transfer.node, 2 if transfer.how == "to" else 1
     flags = [a for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, bool)]
-    return bool(flags) or len(node.args) > most or any(k.arg in ("non_blocking", None) for k in node.keywords)
+    return (
+        bool(flags)
+        or len(node.args) > most
+        or any(k.arg in ("non_blocking", None) for k in node.keywords)
+    )
 
 
 def against(script: Script, move: Move) -> str:
@@ -73,7 +99,9 @@ def against(script: Script, move: Move) -> str:
         return f"what `{text}` is is not known: {unknown}"
     if any(isinstance(t, (Inst, Ext)) for t in move.values):
         return f"`{text}` may be no tensor: its own .to() need not take non_blocking"
-    if any(t.device != "cpu" for t in move.values if isinstance(t, Tensor)) and not _to_the_models(script, move):
+    if any(t.device != "cpu" for t in move.values if isinstance(t, Tensor)) and not _to_the_models(
+        script, move
+    ):
         return f"`{text}` may be on a GPU: a copy back that does not wait would be read before it is there"
     for loader in script.loaders:
         if not any(x is t for x in move.loaders for t in loader.things):
@@ -95,7 +123,9 @@ def _to_the_models(script: Script, move: Move) -> bool:
     if not transfer.kinds & {"cpu", "option", "?"}:
         return True
     targets = [o.data.get("target") for site in script.log.of("move_model") for o in site]
-    return transfer.target is not None and any(t is not None and t.values == transfer.target.values for t in targets)
+    return transfer.target is not None and any(
+        t is not None and t.values == transfer.target.values for t in targets
+    )
 
 
 def _written_after(script: Script, move: Move) -> int:
@@ -107,20 +137,30 @@ def _written_after(script: Script, move: Move) -> int:
         if later.order <= first.order or (loop is not None and not inside(later.stack, loop)):
             continue
         changed = later.data["old"] if site.kind == "augment" else {later.this}
-        if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(script, _target(site.node), move.loaders):
+        if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(
+            script, _target(site.node), move.loaders
+        ):
             return getattr(site.node, "lineno", 0)
     return 0
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
     """A tensor in host memory with values of a batch."""
-    return isinstance(thing, Tensor) and thing.device == "cpu" and any(x in loaders for x in thing.batch)
+    return (
+        isinstance(thing, Tensor)
+        and thing.device == "cpu"
+        and any(x in loaders for x in thing.batch)
+    )
 
 
 def _target(node: ast.AST) -> ast.expr | None:
     """What ``x.mul_(2)``, ``x[0] = 1`` and ``x += 1`` change."""
     match node:
-        case ast.Call(func=ast.Attribute(value=value)) | ast.Subscript(value=value) | ast.Attribute(value=value):
+        case (
+            ast.Call(func=ast.Attribute(value=value))
+            | ast.Subscript(value=value)
+            | ast.Attribute(value=value)
+        ):
             return value
         case ast.AugAssign(target=target):
             return target
@@ -130,12 +170,24 @@ def _target(node: ast.AST) -> ast.expr | None:
 def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:
     """The result of an operation that allocates, as in ``y = (x + 1) / 2``: changing it does not change the batch."""
     match expr:
-        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone")):
+        case (
+            ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
+        ):
             return True
         case ast.Name():
-            objects = [d for d in script.analysis(Flow).definitions(expr).origins(expr) if not d.is_augmented]
-            made = [d.value for d in objects if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))]
-            return bool(made) and all(not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made)
+            objects = [
+                d
+                for d in script.analysis(Flow).definitions(expr).origins(expr)
+                if not d.is_augmented
+            ]
+            made = [
+                d.value
+                for d in objects
+                if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))
+            ]
+            return bool(made) and all(
+                not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made
+            )
     return False
 
 

@@ -17,7 +17,22 @@ from autofast.rule import Effect
 from autofast.write.spelling import spelled
 
 KEEPS = frozenset(  # methods that do the same on every device
-    ["float", "double", "half", "bfloat16", "long", "int", "bool", "view", "reshape", "unsqueeze", "squeeze", "expand", "repeat", "flatten"]
+    [
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "long",
+        "int",
+        "bool",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "repeat",
+        "flatten",
+    ]
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
 
@@ -41,7 +56,9 @@ DRAWS = {  # NumPy's draws and constants: the method that makes the same of a ne
 }
 
 
-HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})  # what Lightning calls for each batch
+HOOKS = frozenset(
+    {"training_step", "validation_step", "test_step", "forward"}
+)  # what Lightning calls for each batch
 
 
 SPLITS = {  # what deals out data, by the generator that it draws from
@@ -70,14 +87,24 @@ def loops_of_steps(script: Script) -> frozenset[int]:
     """The loops around training steps and evaluations, those over epochs too."""
     stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
-    return frozenset(id(f.node) for stack in stacks for f in stack if isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While)))
+    return frozenset(
+        id(f.node)
+        for stack in stacks
+        for f in stack
+        if isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
+    )
 
 
 def _again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
     if any(id(f.node) in hot for f in stack):
         return True
     calls = [f.func for f in stack if isinstance(f, CallFrame)]
-    return "lightning" in script.frameworks and bool(calls) and calls[0].name in HOOKS and calls[0].owner is not None
+    return (
+        "lightning" in script.frameworks
+        and bool(calls)
+        and calls[0].name in HOOKS
+        and calls[0].owner is not None
+    )
 
 
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
@@ -94,8 +121,12 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
             yield from _made_there(script, transfer, call, where)
 
 
-def _made_there(script: Script, transfer: Transfer, call: ast.Call, where: str) -> Iterator[Creation]:
-    site = next((script.log.at(t.name, call) for t in script.values(call.func) if isinstance(t, Ref)), None)
+def _made_there(
+    script: Script, transfer: Transfer, call: ast.Call, where: str
+) -> Iterator[Creation]:
+    site = next(
+        (script.log.at(t.name, call) for t in script.values(call.func) if isinstance(t, Ref)), None
+    )
     if site is None or _placed(site):
         return
     short = site.kind.rsplit(".", 1)[-1]
@@ -104,21 +135,39 @@ def _made_there(script: Script, transfer: Transfer, call: ast.Call, where: str) 
     assert isinstance(func, ast.Attribute)
     if _only_moves(transfer):
         stmt = statement_of(transfer.node)
-        alone = isinstance(stmt, ast.Assign) and stmt.value is transfer.node and stmt is not statement_of(call)
-        edits.append(Remove(stmt) if alone else Rewrite(transfer.node, "{made}", {"made": func.value}))
+        alone = (
+            isinstance(stmt, ast.Assign)
+            and stmt.value is transfer.node
+            and stmt is not statement_of(call)
+        )
+        edits.append(
+            Remove(stmt) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
+        )
     yield Creation(call, site, tuple(edits), _effect(script, short, call))
 
 
 def _placed(site: Site) -> bool:
-    return any(o.args is not None and {"device", "out", "pin_memory"} & o.args.named.keys() for o in site)
+    return any(
+        o.args is not None and {"device", "out", "pin_memory"} & o.args.named.keys() for o in site
+    )
 
 
 def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     if FACTORIES.get(short):
         return Effect.SAMPLING
-    whole = all(isinstance(const(script.values(a)), int) or Num() in script.values(a) for a in call.args)
-    floats = any(isinstance(n, ast.Constant) and isinstance(n.value, float) for a in call.args for n in ast.walk(a))
-    return Effect.ROUNDING if short in COMPUTED or (short == "arange" and (floats or not whole)) else Effect.EXACT
+    whole = all(
+        isinstance(const(script.values(a)), int) or Num() in script.values(a) for a in call.args
+    )
+    floats = any(
+        isinstance(n, ast.Constant) and isinstance(n.value, float)
+        for a in call.args
+        for n in ast.walk(a)
+    )
+    return (
+        Effect.ROUNDING
+        if short in COMPUTED or (short == "arange" and (floats or not whole))
+        else Effect.EXACT
+    )
 
 
 def _device(script: Script, transfer: Transfer) -> str | None:
@@ -126,8 +175,19 @@ def _device(script: Script, transfer: Transfer) -> str | None:
     target, node = transfer.target, transfer.node
     expr = spelled(node, target)
     if transfer.how == "cuda":
-        return '"cuda"' if target is None else source_of(node).segment(expr) if expr is not None else None
-    if transfer.how not in ("to", "type_as") or target is None or expr is None or transfer.kinds <= {"cpu"}:
+        return (
+            '"cuda"'
+            if target is None
+            else source_of(node).segment(expr)
+            if expr is not None
+            else None
+        )
+    if (
+        transfer.how not in ("to", "type_as")
+        or target is None
+        or expr is None
+        or transfer.kinds <= {"cpu"}
+    ):
         return None
     text = source_of(node).segment(expr)
     if transfer.how == "type_as" or all(isinstance(t, Tensor) for t in target.values):
@@ -142,7 +202,12 @@ def _only_moves(transfer: Transfer) -> bool:
     """The copy does nothing else: no cast, nothing like ``copy=True``."""
     node = transfer.node
     names = {k.arg for k in node.keywords}
-    return transfer.how in ("to", "cuda") and "tensor" not in transfer.kinds and len(node.args) <= 1 and names <= {"device", "non_blocking"}
+    return (
+        transfer.how in ("to", "cuda")
+        and "tensor" not in transfer.kinds
+        and len(node.args) <= 1
+        and names <= {"device", "non_blocking"}
+    )
 
 
 def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
@@ -168,9 +233,13 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
     """No tensor of the host has a part in it, but one whose shape is taken."""
     if name.endswith("_like"):
         return True
-    values = [t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)]
+    values = [
+        t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)
+    ]
     values += [t for k in call.keywords for t in script.values(k.value)]
-    if name.removeprefix("torch.") in DATA and any(isinstance(t, (Unknown, Num, Seq)) for t in values):
+    if name.removeprefix("torch.") in DATA and any(
+        isinstance(t, (Unknown, Num, Seq)) for t in values
+    ):
         return False
     return not any(isinstance(t, Tensor) for t in values)
 
@@ -178,19 +247,32 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
 def _bound(script: Script, transfer: Transfer, expr: ast.expr) -> ast.Call | None:
     """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same block, and nothing uses ``x`` before."""
     stmt = statement_of(transfer.node)
-    if not isinstance(expr, ast.Name) or not isinstance(stmt, ast.Assign) or stmt.value is not transfer.node:
+    if (
+        not isinstance(expr, ast.Name)
+        or not isinstance(stmt, ast.Assign)
+        or stmt.value is not transfer.node
+    ):
         return None
     if [ast.unparse(t) for t in stmt.targets] != [expr.id]:
         return None
     block = block_of(stmt)
     place = next(i for i, s in enumerate(block) if s is stmt)
     needed = {
-        n.id for a in (*transfer.node.args, *(k.value for k in transfer.node.keywords)) for n in ast.walk(a) if isinstance(n, ast.Name)
+        n.id
+        for a in (*transfer.node.args, *(k.value for k in transfer.node.keywords))
+        for n in ast.walk(a)
+        if isinstance(n, ast.Name)
     }
     for earlier in reversed(block[:place]):
-        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [expr.id]:
+        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [
+            expr.id
+        ]:
             return _factory(script, earlier.value)
-        names = {(n.id, isinstance(n.ctx, ast.Load)) for n in ast.walk(earlier) if isinstance(n, ast.Name)}
+        names = {
+            (n.id, isinstance(n.ctx, ast.Load))
+            for n in ast.walk(earlier)
+            if isinstance(n, ast.Name)
+        }
         if any(name == expr.id or (name in needed and not load) for name, load in names):
             return None
     return None
@@ -200,26 +282,46 @@ def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by its own methods."""
     for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):
         call = site.node
-        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not isinstance(call.args[0], ast.Call):
+        if (
+            not isinstance(call, ast.Call)
+            or len(call.args) != 1
+            or call.keywords
+            or not isinstance(call.args[0], ast.Call)
+        ):
             continue
         inner = call.args[0]
         names = [t.name for t in script.values(inner.func) if isinstance(t, Ref)]
-        if len(names) != 1 or names[0] not in DRAWS or not any(_again_and_again(script, o.stack, hot) for o in site):
+        if (
+            len(names) != 1
+            or names[0] not in DRAWS
+            or not any(_again_and_again(script, o.stack, hot) for o in site)
+        ):
             continue
-        if "FloatTensor" not in site.kind or (template := _in_place(script, names[0], inner)) is None:
+        if (
+            "FloatTensor" not in site.kind
+            or (template := _in_place(script, names[0], inner)) is None
+        ):
             continue
         text, holes = template
         effect = Effect.SAMPLING if "random" in names[0] else Effect.EXACT
-        yield Creation(call, site, (Rewrite(call, "{tensor}" + text, {"tensor": call.func, **holes}),), effect)
+        yield Creation(
+            call, site, (Rewrite(call, "{tensor}" + text, {"tensor": call.func, **holes}),), effect
+        )
 
 
-def _in_place(script: Script, name: str, call: ast.Call) -> tuple[str, Mapping[str, ast.expr]] | None:
+def _in_place(
+    script: Script, name: str, call: ast.Call
+) -> tuple[str, Mapping[str, ast.expr]] | None:
     """``(n, m).normal_(0, 1)`` for ``np.random.normal(0, 1, (n, m))``."""
     method, at = DRAWS[name]
     given = {k.arg: k.value for k in call.keywords}
     shape = given.pop("size", None) or given.pop("shape", None)
     bounds, sizes = (call.args[:at], call.args[at:]) if at >= 0 else ([], call.args)
-    if given or (shape is not None and (at < 0 or sizes)) or (at >= 0 and len([*sizes, shape]) - (shape is None) != 1):
+    if (
+        given
+        or (shape is not None and (at < 0 or sizes))
+        or (at >= 0 and len([*sizes, shape]) - (shape is None) != 1)
+    ):
         return None
     if shape is not None:
         sizes = [shape]
@@ -265,7 +367,9 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
             continue
         if o.args.open and o.args.dicts:
             return f"it may be given a device already: {o.args.open}"
-        if "requires_grad" in o.args.named and o.args.named["requires_grad"].values != {Const(False)}:
+        if "requires_grad" in o.args.named and o.args.named["requires_grad"].values != {
+            Const(False)
+        }:
             return "it requires a gradient, which would then belong to the tensor on the device"
         if "generator" in o.args.named and creation.effect is Effect.SAMPLING:
             return "it has a generator of its own, which belongs to one device"
@@ -278,18 +382,38 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
 
 def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held out then than in the run before."""
-    kind = "numpy" if any(isinstance(t, Ref) and t.name in DRAWS for a in creation.call.args for t in _made_by(script, a)) else "torch"
+    kind = (
+        "numpy"
+        if any(
+            isinstance(t, Ref) and t.name in DRAWS
+            for a in creation.call.args
+            for t in _made_by(script, a)
+        )
+        else "torch"
+    )
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
         line = f"line {getattr(site.node, 'lineno', 0)}"
         for o in site:
-            if o.args is not None and "generator" in o.args.named and o.args.named["generator"].values != {Const(None)}:
+            if (
+                o.args is not None
+                and "generator" in o.args.named
+                and o.args.named["generator"].values != {Const(None)}
+            ):
                 continue
             if o.args is not None and {"random_state", "seed"} & o.args.named.keys():
                 continue
-            around = any(inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot)
-            shuffles = site.kind != "torch.utils.data.random_split" and any(id(f.node) in hot for f in o.stack)  # of each epoch
-            if around and not shuffles or (o.order > first and not any(id(f.node) in hot for f in o.stack)):
+            around = any(
+                inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
+            )
+            shuffles = site.kind != "torch.utils.data.random_split" and any(
+                id(f.node) in hot for f in o.stack
+            )  # of each epoch
+            if (
+                around
+                and not shuffles
+                or (o.order > first and not any(id(f.node) in hot for f in o.stack))
+            ):
                 return f"what {line} deals out depends on how many numbers the host has drawn"
     return ""
 

@@ -24,7 +24,10 @@ def is_placed(script: Script, transfer: Transfer) -> bool:
     if accelerator is None:
         return False
     prepared = list(_prepared(script, accelerator))
-    return all(any(_comes_from(o, name, statement, transfer.loaders) for name, statement in prepared) for o in transfer.site)
+    return all(
+        any(_comes_from(o, name, statement, transfer.loaders) for name, statement in prepared)
+        for o in transfer.site
+    )
 
 
 def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
@@ -32,11 +35,19 @@ def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
     if not isinstance(target, ast.Attribute) or target.attr != "device":
         return None
     found = [t for t in script.values(target.value) if t != Const(None)]
-    if len(found) != 1 or not isinstance(found[0], Ext) or found[0].name != "accelerate.Accelerator":
+    if (
+        len(found) != 1
+        or not isinstance(found[0], Ext)
+        or found[0].name != "accelerate.Accelerator"
+    ):
         return None
     args = found[0].args
     places = args.given(0, "device_placement")
-    if args.open or args.loose is not None or (places is not None and places.values != {Const(True)}):
+    if (
+        args.open
+        or args.loose is not None
+        or (places is not None and places.values != {Const(True)})
+    ):
         return None
     return found[0]
 
@@ -46,8 +57,17 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
     for site in script.methods("prepare", "prepare_data_loader"):
         call = site.node
         statement = parent_of(call)
-        plain = isinstance(call, ast.Call) and not call.keywords and isinstance(statement, ast.Assign) and len(statement.targets) == 1
-        if not plain or any(o.this is not accelerator or any(isinstance(f, (BranchFrame, TryFrame)) for f in o.stack) for o in site):
+        plain = (
+            isinstance(call, ast.Call)
+            and not call.keywords
+            and isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+        )
+        if not plain or any(
+            o.this is not accelerator
+            or any(isinstance(f, (BranchFrame, TryFrame)) for f in o.stack)
+            for o in site
+        ):
             continue
         assert isinstance(call, ast.Call) and isinstance(statement, ast.Assign)
         target = statement.targets[0]
@@ -62,16 +82,28 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
 def _is_last(script: Script, name: ast.Name, statement: ast.Assign) -> bool:
     """Whether nothing binds the variable after ``statement``, in this function or another one."""
     graph = script.analysis(Flow).graph(statement)
-    stores = [n for n in mentions(function_of(name), name.id) if n is not name and not isinstance(n.ctx, ast.Load)]
-    return all(function_of(n) is function_of(name) and not graph.may_follow(n, statement) for n in stores)
+    stores = [
+        n
+        for n in mentions(function_of(name), name.id)
+        if n is not name and not isinstance(n.ctx, ast.Load)
+    ]
+    return all(
+        function_of(n) is function_of(name) and not graph.may_follow(n, statement) for n in stores
+    )
 
 
-def _comes_from(occurrence: Occurrence, name: ast.Name, statement: ast.Assign, loaders: list[Thing]) -> bool:
+def _comes_from(
+    occurrence: Occurrence, name: ast.Name, statement: ast.Assign, loaders: list[Thing]
+) -> bool:
     """Whether the loop over these loaders goes over the variable, after ``statement``."""
     for frame in occurrence.stack:
         if isinstance(frame, LoopFrame) and any(x in frame.loaders for x in loaders):
             loop = frame.node
-            if not isinstance(loop, (ast.For, ast.AsyncFor)) or function_of(loop) is not function_of(name) or not follows(loop, statement):
+            if (
+                not isinstance(loop, (ast.For, ast.AsyncFor))
+                or function_of(loop) is not function_of(name)
+                or not follows(loop, statement)
+            ):
                 return False
             used = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Name) and n.id == name.id]
             return bool(used) and within(used[0], loop.iter)
@@ -81,7 +113,9 @@ def _comes_from(occurrence: Occurrence, name: ast.Name, statement: ast.Assign, l
 def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
     """The edits that leave ``moves``, all in one statement, out."""
     statement = statement_of(moves[0])
-    if isinstance(statement, ast.Assign) and _only_renames(script, statement, {id(m) for m in moves}):
+    if isinstance(statement, ast.Assign) and _only_renames(
+        script, statement, {id(m) for m in moves}
+    ):
         return [Remove(statement)]
     edits: list[Edit] = []
     for move in moves:
@@ -97,13 +131,21 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> boo
     target, value = statement.targets[0], statement.value
     if isinstance(target, ast.Name) and isinstance(value, ast.DictComp):
         return _is_same_dict(script, target, value, moves)
-    targets, values = (target.elts, value.elts) if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else ([target], [value])
+    targets, values = (
+        (target.elts, value.elts)
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        else ([target], [value])
+    )
     if len(targets) != len(values):
         return False
     for name, call in zip(targets, values, strict=True):
         if not isinstance(name, ast.Name) or id(call) not in moves:
             return False
-        receiver = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        receiver = (
+            call.func.value
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+            else None
+        )
         if not isinstance(receiver, ast.Name) or receiver.id != name.id:
             return False
     return True
@@ -117,7 +159,11 @@ def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: 
             generators=[
                 ast.comprehension(
                     target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
-                    iter=ast.Call(func=ast.Attribute(value=ast.Name(id=held) as whole, attr="items"), args=[], keywords=[]),
+                    iter=ast.Call(
+                        func=ast.Attribute(value=ast.Name(id=held) as whole, attr="items"),
+                        args=[],
+                        keywords=[],
+                    ),
                     ifs=[],
                     is_async=0,
                 )

@@ -23,8 +23,12 @@ class Arrival(importlib.abc.MetaPathFinder):
                 self.waiting.pop(name)()
         sys.meta_path.insert(0, self)
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        callback = self.waiting.pop(name, None)  # popped first, as the search below comes here again
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        callback = self.waiting.pop(
+            name, None
+        )  # popped first, as the search below comes here again
         if callback is None:
             return None
         spec = importlib.util.find_spec(name)

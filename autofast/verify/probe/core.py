@@ -86,7 +86,13 @@ class Probe:
         if self.first_step is None:
             self.first_step = now
         limit = self.settings
-        if limit.steps and self.steps >= limit.steps or limit.seconds and now - self.first_step >= limit.seconds and self.steps > 1:
+        if (
+            limit.steps
+            and self.steps >= limit.steps
+            or limit.seconds
+            and now - self.first_step >= limit.seconds
+            and self.steps > 1
+        ):
             self.stop()
 
     def stop(self) -> None:
@@ -100,7 +106,9 @@ class Probe:
     def resumed(self) -> None:
         """A step begins. After StopRun that means that a bare ``except:`` swallowed it: the script would train on for ever."""
         if self.stopping and self.ours:
-            self.note("a bare except: in the script swallowed the end of the run; finally blocks and atexit functions did not run")
+            self.note(
+                "a bare except: in the script swallowed the end of the run; finally blocks and atexit functions did not run"
+            )
             self.write("steps")
             leave(0, orderly=False)
 
@@ -112,7 +120,9 @@ def leave(code: int, orderly: bool) -> None:
     import signal
 
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would report the ended workers as an error
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # torch's handler would report the ended workers as an error
         for child in multiprocessing.active_children():
             child.terminate()
         if orderly:

@@ -52,13 +52,24 @@ class Device:
         cuda.synchronize()
         walls: list[float | None] = []
         for before, mark in zip([None, *self.marks], self.marks):  # noqa: B905
-            walls.append(before.elapsed_time(mark) / 1000 if before is not None and mark is not None else None)
+            walls.append(
+                before.elapsed_time(mark) / 1000
+                if before is not None and mark is not None
+                else None
+            )
         devices = []
         for index in range(cuda.device_count()):
             peak = cuda.max_memory_allocated(index) / 2**20
             if peak:
                 use, power = self.samples.get(index, ([], []))
-                devices.append({"name": cuda.get_device_name(index), "peak_memory": peak, "utilisation": use, "power": power})
+                devices.append(
+                    {
+                        "name": cuda.get_device_name(index),
+                        "peak_memory": peak,
+                        "utilisation": use,
+                        "power": power,
+                    }
+                )
         return {"walls": walls, "devices": devices}
 
     # ------------------------------------------------------------------------------------------------------------ host waits
@@ -68,7 +79,9 @@ class Device:
             cuda.set_sync_debug_mode("warn")
             original = warnings.showwarning
 
-            def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any) -> None:
+            def show(
+                message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any
+            ) -> None:
                 if SYNC in str(message):
                     place = self.place()
                     if place:
@@ -85,7 +98,10 @@ class Device:
         frame: Any = sys._getframe(2)
         while frame is not None:
             code = frame.f_code.co_filename
-            if frame.f_globals.get("__package__") == __package__ and frame.f_globals.get("__name__") != __name__:
+            if (
+                frame.f_globals.get("__package__") == __package__
+                and frame.f_globals.get("__name__") != __name__
+            ):
                 return ""
             if code.startswith(self.probe.folder) and "site-packages" not in code:
                 return f"{code[len(self.probe.folder) :].lstrip('/')}:{frame.f_lineno}"
@@ -103,9 +119,13 @@ class Device:
                 identity = getattr(cuda.get_device_properties(index), "uuid", None)
                 # Numbers of NVML are those of the machine, not those that CUDA_VISIBLE_DEVICES leaves.
                 handles[index] = (
-                    pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{identity}") if identity else pynvml.nvmlDeviceGetHandleByIndex(index)
+                    pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{identity}")
+                    if identity
+                    else pynvml.nvmlDeviceGetHandleByIndex(index)
                 )
-        except Exception as error:  # no such package, no permission, no NVML: figures that are nice to have
+        except (
+            Exception
+        ) as error:  # no such package, no permission, no NVML: figures that are nice to have
             self.probe.note(f"no utilisation of the GPU: {type(error).__name__}: {error}")
             return
         while not self.probe.stopped.wait(PERIOD):

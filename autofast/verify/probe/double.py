@@ -22,13 +22,19 @@ def up(value: Any) -> Any:
 
 
 def down(value: Any) -> Any:
-    return value.to(torch.float32) if isinstance(value, torch.Tensor) and value.dtype == BIG else value
+    return (
+        value.to(torch.float32) if isinstance(value, torch.Tensor) and value.dtype == BIG else value
+    )
 
 
 def tensors(value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return [value]
-    return [tensor for entry in value for tensor in tensors(entry)] if isinstance(value, (list, tuple)) else []
+    return (
+        [tensor for entry in value for tensor in tensors(entry)]
+        if isinstance(value, (list, tuple))
+        else []
+    )
 
 
 def unscaled() -> None:
@@ -56,23 +62,41 @@ class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self.draw(func, args, kwargs)
         if kwargs.get("dtype") in SMALL:
             kwargs["dtype"] = BIG
-        changed = {place for place, argument in enumerate(func._schema.arguments) if argument.alias_info and argument.alias_info.is_write}
+        changed = {
+            place
+            for place, argument in enumerate(func._schema.arguments)
+            if argument.alias_info and argument.alias_info.is_write
+        }
         names = [argument.name for argument in func._schema.arguments]
         found = tensors(args) + tensors(list(kwargs.values()))
-        if any(tensor.dtype == BIG for tensor in found) and any(tensor.dtype in SMALL for tensor in found):
+        if any(tensor.dtype == BIG for tensor in found) and any(
+            tensor.dtype in SMALL for tensor in found
+        ):
             if not func._schema.name.startswith("aten::copy_"):
                 # What is written to keeps its type. Fused optimizers read their step count as float32, whatever the parameters are.
                 args = [
-                    value if place in changed or names[place] == "state_steps" else tree_map(up, value) for place, value in enumerate(args)
+                    value
+                    if place in changed or names[place] == "state_steps"
+                    else tree_map(up, value)
+                    for place, value in enumerate(args)
                 ]
-                kwargs = {name: value if name in ("out", "state_steps") else tree_map(up, value) for name, value in kwargs.items()}
+                kwargs = {
+                    name: value if name in ("out", "state_steps") else tree_map(up, value)
+                    for name, value in kwargs.items()
+                }
         if func._schema.name.startswith("aten::_fused_") and "state_steps" in names:
             place = names.index("state_steps")
             if place < len(args):
-                args = [tree_map(down, value) if index == place else value for index, value in enumerate(args)]
+                args = [
+                    tree_map(down, value) if index == place else value
+                    for index, value in enumerate(args)
+                ]
         if "dtype" not in kwargs and "dtype" in names and names.index("dtype") < len(args):
             place = names.index("dtype")
-            args = [BIG if index == place and value in SMALL else value for index, value in enumerate(args)]
+            args = [
+                BIG if index == place and value in SMALL else value
+                for index, value in enumerate(args)
+            ]
         result = func(*args, **kwargs)
         # torch.tensor(..., dtype=torch.float32) fills its memory before any operator is called.
         return up(result) if func is torch.ops.aten.lift_fresh.default else result
@@ -83,7 +107,9 @@ class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]
             target = args[0]
             if target.dtype != BIG:
                 return func(*args, **kwargs)
-            drawn = func(torch.empty_like(target, dtype=torch.float32), *map(down, args[1:]), **kwargs)
+            drawn = func(
+                torch.empty_like(target, dtype=torch.float32), *map(down, args[1:]), **kwargs
+            )
             return target.copy_(drawn)
         if name == "aten::native_dropout":
             value, share, train = args
@@ -93,7 +119,11 @@ class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return up(value) * mask / (1 - share) if share < 1 else torch.zeros_like(value), mask
         if kwargs.get("dtype") in (*SMALL, BIG):
             kwargs["dtype"] = torch.float32
-        elif "dtype" in [argument.name for argument in func._schema.arguments] and not tensors(args) and kwargs.get("dtype") is None:
+        elif (
+            "dtype" in [argument.name for argument in func._schema.arguments]
+            and not tensors(args)
+            and kwargs.get("dtype") is None
+        ):
             if not name.startswith(("aten::randint", "aten::randperm")):
                 kwargs["dtype"] = torch.float32
         return tree_map(up, func(*[tree_map(down, value) for value in args], **kwargs))

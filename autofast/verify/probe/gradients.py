@@ -12,7 +12,11 @@ def norm(tensors: list[Any]) -> Any:
     parts = []
     for tensor in tensors:
         values = tensor.coalesce().values() if tensor.layout == torch.sparse_coo else tensor
-        parts.append(torch.linalg.vector_norm(values, dtype=torch.complex128 if values.is_complex() else torch.float64))
+        parts.append(
+            torch.linalg.vector_norm(
+                values, dtype=torch.complex128 if values.is_complex() else torch.float64
+            )
+        )
     if not parts:
         return 0.0
     return torch.linalg.vector_norm(torch.stack([part.to(parts[0].device) for part in parts]))
@@ -29,7 +33,13 @@ class Watch:
     def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
         """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler, and unscales in its kernel."""
         with torch.no_grad():
-            extras["norm"] = norm([parameter.grad.detach() for parameter in parameters(optimizer) if parameter.grad is not None])
+            extras["norm"] = norm(
+                [
+                    parameter.grad.detach()
+                    for parameter in parameters(optimizer)
+                    if parameter.grad is not None
+                ]
+            )
             scale = getattr(optimizer, "grad_scale", None)
             if scale is not None:
                 extras["norm"] = extras["norm"] / scale.detach().clone()
@@ -37,6 +47,10 @@ class Watch:
 
     def after(self, optimizer: Any, extras: dict[str, Any]) -> None:
         with torch.no_grad():
-            changes = [new.detach() - old for new, old in zip(parameters(optimizer), self.values) if new.shape == old.shape]  # noqa: B905
+            changes = [
+                new.detach() - old
+                for new, old in zip(parameters(optimizer), self.values)  # noqa: B905
+                if new.shape == old.shape
+            ]
             extras["update"] = norm(changes)
         self.values = []

@@ -28,7 +28,13 @@ def first_size(batch: Any, depth: int = 0) -> int:
     if shape is not None and hasattr(batch, "dtype"):
         return int(shape[0]) if len(shape) else 1
     if depth < 4:
-        for value in batch.values() if hasattr(batch, "values") else batch if isinstance(batch, (list, tuple)) else ():
+        for value in (
+            batch.values()
+            if hasattr(batch, "values")
+            else batch
+            if isinstance(batch, (list, tuple))
+            else ()
+        ):
             size = first_size(value, depth + 1)
             if size:
                 return size
@@ -39,7 +45,11 @@ def leaves(batch: Any) -> list[Any]:
     if isinstance(batch, (list, tuple)):
         return [leaf for value in batch for leaf in leaves(value)]
     if hasattr(batch, "items"):
-        return [leaf for _, value in sorted(batch.items(), key=lambda item: str(item[0])) for leaf in leaves(value)]
+        return [
+            leaf
+            for _, value in sorted(batch.items(), key=lambda item: str(item[0]))
+            for leaf in leaves(value)
+        ]
     return [batch]
 
 
@@ -52,7 +62,13 @@ def value(leaf: Any) -> float:
     """A sum over samples, so that their order in the batch does not matter (but for rounding); within a sample, position does."""
     if isinstance(leaf, torch.Tensor):
         data = leaf.detach().cpu()
-        data = (torch.view_as_real(data) if data.is_complex() else data.to_dense() if data.layout != torch.strided else data).double()
+        data = (
+            torch.view_as_real(data)
+            if data.is_complex()
+            else data.to_dense()
+            if data.layout != torch.strided
+            else data
+        ).double()
         if data.dim() < 2:
             return float(data.sum())
         rows = data.reshape(data.shape[0], -1).sum(0)
@@ -70,7 +86,9 @@ def checksums(batch: Any) -> tuple[float, list[float]]:
     """Of the whole and of each leaf: see record.Pass. In double precision whatever the default is; reads the batch only."""
     with torch.no_grad():
         values = [value(leaf) for leaf in leaves(batch)]
-    return float(sum(one * (1 + place / 8) for place, one in enumerate(values))), values if len(values) <= MOST_LEAVES else []
+    return float(sum(one * (1 + place / 8) for place, one in enumerate(values))), values if len(
+        values
+    ) <= MOST_LEAVES else []
 
 
 def in_double(batch: Any) -> Any:
@@ -119,14 +137,21 @@ class Loaders:
             number = self.numbers.setdefault(loader, len(self.numbers))
             iterator.__dict__[PASS] = self.passes
             start = start if threading.get_ident() == probe.main else end
-            probe.events.append(("i", start, end, self.passes, number, loader.num_workers, length(loader)))
+            probe.events.append(
+                ("i", start, end, self.passes, number, loader.num_workers, length(loader))
+            )
             self.passes += 1
             return iterator
 
         cls.__iter__ = opaque(make)
 
     def wrap_next(self, base: Any) -> None:
-        original, probe, clock, me = base.__next__, self.probe, self.probe.clock, threading.get_ident
+        original, probe, clock, me = (
+            base.__next__,
+            self.probe,
+            self.probe.clock,
+            threading.get_ident,
+        )
         double, sums = probe.settings.double, probe.settings.batches
 
         def fetch(iterator: Any) -> Any:
@@ -135,14 +160,29 @@ class Loaders:
                 batch = original(iterator)
             except StopIteration:
                 end = clock()
-                probe.events.append(("e", start if me() == probe.main else end, end, iterator.__dict__.get(PASS, -1)))
+                probe.events.append(
+                    (
+                        "e",
+                        start if me() == probe.main else end,
+                        end,
+                        iterator.__dict__.get(PASS, -1),
+                    )
+                )
                 raise
             end = clock()
             if me() != probe.main:
                 start = end  # a prefetching thread waits, not the training
             sizes = iterator.__dict__.get(SIZES)
             size = sizes.popleft() if sizes else None
-            probe.events.append(("n", start, end, iterator.__dict__.get(PASS, -1), first_size(batch) if size is None else size))
+            probe.events.append(
+                (
+                    "n",
+                    start,
+                    end,
+                    iterator.__dict__.get(PASS, -1),
+                    first_size(batch) if size is None else size,
+                )
+            )
             if sums:
                 whole, single = checksums(batch)
                 self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)

@@ -6,7 +6,20 @@ from typing import Any
 
 import torch
 
-LEFT_OUT = frozenset({"params", "param_names", "lr", "initial_lr", "max_lr", "min_lr", "fused", "foreach", "capturable", "differentiable"})
+LEFT_OUT = frozenset(
+    {
+        "params",
+        "param_names",
+        "lr",
+        "initial_lr",
+        "max_lr",
+        "min_lr",
+        "fused",
+        "foreach",
+        "capturable",
+        "differentiable",
+    }
+)
 MOST = 8  # entries of a tuple
 
 
@@ -17,7 +30,9 @@ def written(value: Any) -> str | None:
     if isinstance(value, (int, float)):
         return repr(float(value))
     if isinstance(value, torch.Tensor):
-        return repr(float(value.detach())) if value.numel() == 1 and not value.is_complex() else None
+        return (
+            repr(float(value.detach())) if value.numel() == 1 and not value.is_complex() else None
+        )
     if isinstance(value, (tuple, list)) and len(value) <= MOST:
         parts = [written(entry) for entry in value]
         return None if None in parts else ", ".join(map(str, parts))
@@ -32,7 +47,10 @@ def groups(optimizer: Any) -> dict[str, str]:
             if text is not None:
                 found[f"{place}/{name}"] = text
         sizes = [tensor.numel() for tensor in group["params"] if tensor.requires_grad]
-        found[f"{place}/tensors"], found[f"{place}/elements"] = repr(float(len(sizes))), repr(float(sum(sizes)))
+        found[f"{place}/tensors"], found[f"{place}/elements"] = (
+            repr(float(len(sizes))),
+            repr(float(sum(sizes))),
+        )
     return found
 
 
@@ -49,4 +67,9 @@ class Options:
 
     def flat(self) -> dict[str, str]:
         times = ("first", self.first), ("last", self.last)
-        return {f"{n}/{when}/{key}": text for when, known in times for n, found in known.items() for key, text in found.items()}
+        return {
+            f"{n}/{when}/{key}": text
+            for when, known in times
+            for n, found in known.items()
+            for key, text in found.items()
+        }

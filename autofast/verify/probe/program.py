@@ -24,13 +24,22 @@ KEPT: list[Any] = []  # what must outlive its name
 def main(arguments: list[str]) -> None:
     born = surroundings.born()
     if not arguments:
-        sys.exit("usage: python probe SCRIPT [ARGUMENTS...]   with AUTOFAST_PROBE in the environment")
+        sys.exit(
+            "usage: python probe SCRIPT [ARGUMENTS...]   with AUTOFAST_PROBE in the environment"
+        )
     wanted = settings.read()
     probe = Probe(wanted, born)
     writer, saves, seeding = Writer(probe), Saves(probe), seeds.Seeds(probe)
     if wanted.double:
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # a dispatch mode sees nothing of what is compiled
-    writer.parts.append(lambda: {"wrote_outside": list(saves.outside), "checkpoints": list(saves.checkpoints.values())})
+        os.environ.setdefault(
+            "TORCHDYNAMO_DISABLE", "1"
+        )  # a dispatch mode sees nothing of what is compiled
+    writer.parts.append(
+        lambda: {
+            "wrote_outside": list(saves.outside),
+            "checkpoints": list(saves.checkpoints.values()),
+        }
+    )
     if wanted.state:
         writer.parts.append(lambda: {"random_state": surroundings.random_state()})
     catch_signals(probe)
@@ -42,7 +51,10 @@ def main(arguments: list[str]) -> None:
     top, package = packages.of(script)
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, top)
-    arrivals = {"numpy": seeding.numpy, "torch": lambda: torch_arrived(probe, writer, saves, seeding)}
+    arrivals = {
+        "numpy": seeding.numpy,
+        "torch": lambda: torch_arrived(probe, writer, saves, seeding),
+    }
     KEPT.append(Arrival(arrivals))
     run(script, probe, package)
 
@@ -67,8 +79,12 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
     attempt("transfers and collectives", lambda: spans.Spans(probe))
     attempt("checkpoints", saves.torch)
     if fetches is not None:
-        writer.parts.append(lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}})
-        writer.parts.append(lambda: {"leaves": {str(number): rows for number, rows in fetches.leaves.items()}})
+        writer.parts.append(
+            lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}}
+        )
+        writer.parts.append(
+            lambda: {"leaves": {str(number): rows for number, rows in fetches.leaves.items()}}
+        )
     if steps is not None and wanted.gradients:
         from .gradients import Watch
 
@@ -82,7 +98,13 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
             writer.parts.append(lambda: {"settings": steps.options.flat()})
-            writer.parts.append(lambda: {"model": models.prints(), "start": models.start, "trainable_unused": models.unused()})
+            writer.parts.append(
+                lambda: {
+                    "model": models.prints(),
+                    "start": models.start,
+                    "trainable_unused": models.unused(),
+                }
+            )
     import torch
 
     if surroundings.gpu_possible():
@@ -134,9 +156,16 @@ def run(script: str, probe: Probe, package: str = "") -> None:
         if not probe.ours:
             raise
         error.__traceback__ = own = users(error.__traceback__)
-        probe.write("error", exit_code=1, error=described(error), trace="".join(traceback.format_exception(type(error), error, own)))
+        probe.write(
+            "error",
+            exit_code=1,
+            error=described(error),
+            trace="".join(traceback.format_exception(type(error), error, own)),
+        )
         sys.excepthook(type(error), error, own)
-        sys.excepthook = lambda *_: None  # printed; the interpreter still ends as it does for this exception
+        sys.excepthook = lambda *_: (
+            None
+        )  # printed; the interpreter still ends as it does for this exception
         raise
     else:
         if probe.stopping:  # a bare except swallowed the end of the run, and no step came after it
@@ -145,8 +174,13 @@ def run(script: str, probe: Probe, package: str = "") -> None:
 
 
 def execute(script: str, package: str) -> None:
-    path = os.path.abspath(script) if sys.version_info >= (3, 9) else script  # as ``python script.py`` has it
-    module, loader = types.ModuleType("__main__"), importlib.machinery.SourceFileLoader("__main__", path)
+    path = (
+        os.path.abspath(script) if sys.version_info >= (3, 9) else script
+    )  # as ``python script.py`` has it
+    module, loader = (
+        types.ModuleType("__main__"),
+        importlib.machinery.SourceFileLoader("__main__", path),
+    )
     module.__dict__.update(
         __file__=path,
         __builtins__=__builtins__,
@@ -199,10 +233,17 @@ def wait_for_others() -> None:
     import time
 
     torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+    if (
+        torch is None
+        or not torch.distributed.is_available()
+        or not torch.distributed.is_initialized()
+    ):
         return
     try:
-        store, size = torch.distributed.distributed_c10d._get_default_store(), torch.distributed.get_world_size()
+        store, size = (
+            torch.distributed.distributed_c10d._get_default_store(),
+            torch.distributed.get_world_size(),
+        )
         arrived, limit = store.add("autofast_probe_end", 1), time.monotonic() + 5
         while arrived < size and time.monotonic() < limit:
             time.sleep(0.01)

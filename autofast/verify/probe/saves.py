@@ -22,7 +22,10 @@ DEPTH = 8
 def keys(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Nested keys joined by ``/``, each with type, dtype and shape."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        yield name, f"{type(value).__name__} {str(value.dtype).replace('torch.', '')} {list(value.shape)}"
+        yield (
+            name,
+            f"{type(value).__name__} {str(value.dtype).replace('torch.', '')} {list(value.shape)}",
+        )
     elif isinstance(value, dict) and value and depth < DEPTH:
         for key, entry in value.items():
             yield from keys(entry, f"{name}/{key}" if name else str(key), depth + 1)
@@ -47,7 +50,11 @@ class Saves:
         self.outside: dict[str, None] = {}
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.folder = os.getcwd()
-        self.allowed = tuple(os.path.realpath(place) + os.sep for place in (probe.settings.scratch, tempfile.gettempdir()) if place)
+        self.allowed = tuple(
+            os.path.realpath(place) + os.sep
+            for place in (probe.settings.scratch, tempfile.gettempdir())
+            if place
+        )
         self.allowed += ("/dev/", "/proc/", "/sys/")
         if probe.settings.scratch:
             sys.addaudithook(self.audit)
@@ -96,17 +103,34 @@ class Saves:
             return
         if where.startswith(self.allowed) or not os.path.lexists(where) or not self.guarded(where):
             return
-        files = [os.path.join(top, file) for top, _, names in os.walk(where) for file in names] if os.path.isdir(where) else [where]
+        files = (
+            [os.path.join(top, file) for top, _, names in os.walk(where) for file in names]
+            if os.path.isdir(where)
+            else [where]
+        )
         if not all(map(self.ours, files)):
-            raise PermissionError(errno.EPERM, "kept from removing what is outside of the copies made for autofast verify", where)
+            raise PermissionError(
+                errno.EPERM,
+                "kept from removing what is outside of the copies made for autofast verify",
+                where,
+            )
 
     def opened(self, path: Any) -> None:
         try:
             where = os.path.realpath(os.fsdecode(path))
         except (TypeError, ValueError, OSError):
             return
-        if not where.startswith(self.allowed) and os.path.isfile(where) and self.guarded(where) and not self.ours(where):
-            raise PermissionError(errno.EPERM, "kept from writing over a file outside of the copies made for autofast verify", where)
+        if (
+            not where.startswith(self.allowed)
+            and os.path.isfile(where)
+            and self.guarded(where)
+            and not self.ours(where)
+        ):
+            raise PermissionError(
+                errno.EPERM,
+                "kept from writing over a file outside of the copies made for autofast verify",
+                where,
+            )
         if (
             len(self.outside) < MOST
             and not where.startswith(self.allowed)
@@ -127,7 +151,9 @@ class Saves:
             if isinstance(path, (str, os.PathLike)) and self.probe.settings.scratch:
                 self.opened(path)
             original(obj, f, *args, **kwargs)
-            if isinstance(f, io.BytesIO):  # as Lightning does, which then writes the bytes by fsspec
+            if isinstance(
+                f, io.BytesIO
+            ):  # as Lightning does, which then writes the bytes by fsspec
                 path = f"buffer {len(self.checkpoints)}"
             elif not isinstance(path, (str, os.PathLike)):
                 return
@@ -140,7 +166,11 @@ class Saves:
         import torch
 
         buffer = io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else None
-        name = path if buffer else os.path.relpath(os.path.realpath(path), os.path.realpath(self.folder))
+        name = (
+            path
+            if buffer
+            else os.path.relpath(os.path.realpath(path), os.path.realpath(self.folder))
+        )
         entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
         self.checkpoints[name] = entry  # the last one under this name
         try:
@@ -148,4 +178,7 @@ class Saves:
                 file.flush()
             torch.load(buffer or path)
         except Exception as error:
-            entry["loads"], entry["error"] = False, re.sub(r"\x1b\[[0-9;]*m", "", described(error))  # torch prints this one in bold
+            entry["loads"], entry["error"] = (
+                False,
+                re.sub(r"\x1b\[[0-9;]*m", "", described(error)),
+            )  # torch prints this one in bold

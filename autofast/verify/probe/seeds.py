@@ -25,7 +25,11 @@ class Seeds:
             self.wrap(random, "seed", 0)
 
     def shifted(self, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int) and not hasattr(value, "__index__"):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            and not hasattr(value, "__index__")
+        ):
             return value
         moved = int(value) + self.offset
         return moved % 2**32 if 0 <= int(value) < 2**32 else moved  # NumPy takes 32 bits
@@ -41,8 +45,16 @@ class Seeds:
                 return original(*args, **kwargs)
             self.inside = True
             try:
-                args = tuple(self.shifted(value) if i == place else value for i, value in enumerate(args))
-                return original(*args, **{key: self.shifted(value) if key in (keyword, "a") else value for key, value in kwargs.items()})
+                args = tuple(
+                    self.shifted(value) if i == place else value for i, value in enumerate(args)
+                )
+                return original(
+                    *args,
+                    **{
+                        key: self.shifted(value) if key in (keyword, "a") else value
+                        for key, value in kwargs.items()
+                    },
+                )
             finally:
                 self.inside = False
 

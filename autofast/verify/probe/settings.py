@@ -50,4 +50,6 @@ def read() -> Settings:
     settings = Settings(**given)
     scratch = os.path.realpath(settings.scratch) if settings.scratch else ""
     guard = tuple(os.path.realpath(folder) for folder in settings.guard)
-    return settings._replace(out=settings.out.replace("%r", str(rank())), scratch=scratch, guard=guard)
+    return settings._replace(
+        out=settings.out.replace("%r", str(rank())), scratch=scratch, guard=guard
+    )

@@ -15,7 +15,10 @@ from .core import Probe
 from .gradients import parameters
 from .prints import Printer
 
-CALLING = ("DistributedDataParallel", "FullyShardedDataParallel")  # wrappers that call what they hold, as anybody else would
+CALLING = (
+    "DistributedDataParallel",
+    "FullyShardedDataParallel",
+)  # wrappers that call what they hold, as anybody else would
 
 
 def bare(module: Any) -> Any:
@@ -30,7 +33,11 @@ def bare(module: Any) -> Any:
 
 def plain(name: str) -> str:
     """A parameter's name without the parts that wrappers inside a model add."""
-    return ".".join(part for part in name.split(".") if part not in ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
+    return ".".join(
+        part
+        for part in name.split(".")
+        if part not in ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+    )
 
 
 def stateful(module: Any) -> bool:
@@ -45,9 +52,14 @@ class State:
         self.models: list[Any] = []
         self.outer: set[int] = set()
         self.inner: set[int] = set()
-        self.shares: dict[bool, list[int]] = {True: [0, 0], False: [0, 0]}  # with gradients, without: modules called, in training mode
+        self.shares: dict[bool, list[int]] = {
+            True: [0, 0],
+            False: [0, 0],
+        }  # with gradients, without: modules called, in training mode
         self.kinds: set[float] = set()
-        self.optimizers: list[Any] = []  # kept as well: at the end of a script's main() they would be gone
+        self.optimizers: list[
+            Any
+        ] = []  # kept as well: at the end of a script's main() they would be gone
         self.orphans: dict[str, Any] = {}
         self.start: dict[str, Any] = {}
         self.printer: Printer | None = None
@@ -67,9 +79,13 @@ class State:
         return before
 
     def seen(self, module: Any, gradients: bool) -> None:
-        if id(module) in self.inner or getattr(module, "_is_replica", False):  # a copy that DataParallel makes at every call
+        if id(module) in self.inner or getattr(
+            module, "_is_replica", False
+        ):  # a copy that DataParallel makes at every call
             return
-        if type(module).__name__ in CALLING:  # an evaluation may call the model itself: that is the same model
+        if (
+            type(module).__name__ in CALLING
+        ):  # an evaluation may call the model itself: that is the same model
             return
         if id(module) not in self.outer:
             model = bare(module)
@@ -89,7 +105,9 @@ class State:
     def modes(self) -> dict[str, Any]:
         """Since the last call: record.Step's training, evaluating and modes, as far as something was called."""
         names = {True: "training", False: "evaluating"}
-        found: dict[str, Any] = {names[key]: trained / called for key, (called, trained) in self.shares.items() if called}
+        found: dict[str, Any] = {
+            names[key]: trained / called for key, (called, trained) in self.shares.items() if called
+        }
         if self.kinds:
             found["modes"] = sorted(self.kinds)
         self.shares, self.kinds = {True: [0, 0], False: [0, 0]}, set()
@@ -129,7 +147,9 @@ class State:
         result, done = {}, set()
         for number, model in enumerate(self.models):
             kinds = (False, model.named_parameters()), (True, model.named_buffers())
-            for buffer, name, tensor in [(kind, *entry) for kind, entries in kinds for entry in entries]:
+            for buffer, name, tensor in [
+                (kind, *entry) for kind, entries in kinds for entry in entries
+            ]:
                 done.add(id(tensor))
                 if not getattr(torch.nn.parameter, "is_lazy", lambda _: False)(tensor):
                     result[f"{number}/{plain(name)}"] = {**printer(tensor), "buffer": buffer}
@@ -151,4 +171,8 @@ class State:
     def unused(self) -> list[str]:
         self.look()
         held = {id(tensor) for optimizer in self.optimizers for tensor in parameters(optimizer)}
-        return [name for name, tensor in self.orphans.items() if id(tensor) not in held] if held else []
+        return (
+            [name for name, tensor in self.orphans.items() if id(tensor) not in held]
+            if held
+            else []
+        )

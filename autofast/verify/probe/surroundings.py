@@ -39,7 +39,10 @@ def field(path: str, name: str) -> float:
 
 def peak_memory() -> float:
     """Of this process. ru_maxrss would include the time before exec, when it was a copy of its parent (getrusage(2))."""
-    return field("/proc/self/status", "VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
+    return (
+        field("/proc/self/status", "VmHWM")
+        or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
+    )
 
 
 def children_memory() -> float:
@@ -48,7 +51,9 @@ def children_memory() -> float:
     try:
         for task in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{task}/children") as file:
-                living += sum(field(f"/proc/{child}/smaps_rollup", "Pss") for child in file.read().split())
+                living += sum(
+                    field(f"/proc/{child}/smaps_rollup", "Pss") for child in file.read().split()
+                )
     except OSError:
         pass
     return max(living, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / UNIT)
@@ -61,14 +66,25 @@ def compiling() -> float:
         return 0.0
     if hasattr(utils, "calculate_time_spent"):  # 2.2 and later
         return float(utils.calculate_time_spent().get("total_wall_time", 0.0))
-    return float(sum(sum(times) for name, times in getattr(utils, "compilation_metrics", {}).items() if name.endswith("compile_inner")))
+    return float(
+        sum(
+            sum(times)
+            for name, times in getattr(utils, "compilation_metrics", {}).items()
+            if name.endswith("compile_inner")
+        )
+    )
 
 
 def random_state() -> dict[str, str]:
     states = {"python": repr(random.getstate()).encode()}
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
-        states["numpy"] = repr([part.tolist() if hasattr(part, "tolist") else part for part in numpy.random.get_state()]).encode()
+        states["numpy"] = repr(
+            [
+                part.tolist() if hasattr(part, "tolist") else part
+                for part in numpy.random.get_state()
+            ]
+        ).encode()
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         states["torch"] = bytes(torch.get_rng_state().tolist())
@@ -79,15 +95,28 @@ def random_state() -> dict[str, str]:
 
 def environment() -> dict[str, str]:
     """At the end of the run, as scripts set flags."""
-    found: dict[str, object] = {"python": platform.python_version(), "platform": platform.platform(), "cpu": cpu(), "cpus": os.cpu_count()}
+    found: dict[str, object] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": cpu(),
+        "cpus": os.cpu_count(),
+    }
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        found.update(torch=torch.__version__, cuda=torch.version.cuda, threads=torch.get_num_threads())
+        found.update(
+            torch=torch.__version__, cuda=torch.version.cuda, threads=torch.get_num_threads()
+        )
         found["float32 matmul"] = torch.get_float32_matmul_precision()
         found["deterministic"] = torch.are_deterministic_algorithms_enabled()
         found["cudnn.benchmark"] = torch.backends.cudnn.benchmark
         if torch.cuda.is_initialized():
-            found.update({"gpu": torch.cuda.get_device_name(), "cudnn tf32": torch.backends.cudnn.allow_tf32, "driver": driver()})
+            found.update(
+                {
+                    "gpu": torch.cuda.get_device_name(),
+                    "cudnn tf32": torch.backends.cudnn.allow_tf32,
+                    "driver": driver(),
+                }
+            )
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
@@ -95,7 +124,9 @@ def gpu_possible() -> bool:
     """Without asking CUDA: ``torch.cuda.is_available()`` may start it, after which forks fail and CUDA_VISIBLE_DEVICES has no effect."""
     torch: Any = sys.modules["torch"]
     built = torch.version.cuda is not None or getattr(torch.version, "hip", None) is not None
-    return built and any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
+    return built and any(
+        os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+    )
 
 
 def cpu() -> str:

@@ -42,8 +42,12 @@ class Training:
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self.open: list[list[Any]] = []  # steps that have begun: optimizer, time, learning rates, extras
-        self.scaled: list[tuple[Any, Any]] = []  # results of GradScaler.scale and what they were made from
+        self.open: list[
+            list[Any]
+        ] = []  # steps that have begun: optimizer, time, learning rates, extras
+        self.scaled: list[
+            tuple[Any, Any]
+        ] = []  # results of GradScaler.scale and what they were made from
         self.scale: Any = None
         self.in_backward = False
         self.detailed = probe.settings.detailed
@@ -96,9 +100,13 @@ class Training:
                     break
             entry = [optimizer, clock(), self.rates(optimizer), {}]
             stack.append(entry)
-            if len(stack) > 1:  # inside another one's step, as with Lookahead or ZeroRedundancyOptimizer: the outer one is the step
+            if (
+                len(stack) > 1
+            ):  # inside another one's step, as with Lookahead or ZeroRedundancyOptimizer: the outer one is the step
                 return None
-            found = getattr(optimizer, "found_inf", None)  # fused optimizers are told by GradScaler, and skip on the device
+            found = getattr(
+                optimizer, "found_inf", None
+            )  # fused optimizers are told by GradScaler, and skip on the device
             if found is not None:
                 entry[3]["inf"] = found
             closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -179,7 +187,9 @@ class Training:
     def without_optimizer(self, now: float) -> None:
         """No optimizer of torch's has stepped: where none was made, or none steps in a hundred backwards, backwards count as steps."""
         probe = self.probe
-        if not probe.made or (probe.settings.steps and probe.backwards >= 100 * probe.settings.steps):
+        if not probe.made or (
+            probe.settings.steps and probe.backwards >= 100 * probe.settings.steps
+        ):
             probe.step_ended(now)
 
     def loss(self, tensors: Any) -> Any:
@@ -211,7 +221,11 @@ class Training:
             if isinstance(outputs, torch.Tensor):
                 self.scaled = [(result, outputs.detach())]
             elif isinstance(outputs, (list, tuple)):
-                self.scaled = [(r, o.detach()) for r, o in zip(result, outputs) if isinstance(o, torch.Tensor)]  # noqa: B905
+                self.scaled = [
+                    (r, o.detach())
+                    for r, o in zip(result, outputs)  # noqa: B905
+                    if isinstance(o, torch.Tensor)
+                ]
             self.scale = getattr(this, "_scale", None)
             return result
 
@@ -220,9 +234,15 @@ class Training:
             steps, start = probe.steps, probe.clock()
             result = step(this, optimizer, *args, **kwargs)
             # No hook fired: it found an infinity. It has read that from the device itself, so nothing needs to be asked.
-            if probe.steps == steps and this.is_enabled() and getattr(type(optimizer).step, "hooked", False):
+            if (
+                probe.steps == steps
+                and this.is_enabled()
+                and getattr(type(optimizer).step, "hooked", False)
+            ):
                 now = probe.clock()
-                probe.events.append(("k", start, now, self.number(optimizer), self.rates(optimizer)))
+                probe.events.append(
+                    ("k", start, now, self.number(optimizer), self.rates(optimizer))
+                )
                 probe.step_ended(now)
             return result
 

@@ -67,11 +67,14 @@ class Writer:
             except Exception as failure:
                 probe.note(f"not recorded: {type(failure).__name__}: {failure}")
         record["events"] = [
-            [kind, round(start - probe.born, 7), round(end - probe.born, 7), *plain(rest)] for kind, start, end, *rest in events
+            [kind, round(start - probe.born, 7), round(end - probe.born, 7), *plain(rest)]
+            for kind, start, end, *rest in events
         ]
         record["environment"] = surroundings.environment()
         if not probe.backwards and not probe.steps and record["peak_memory_children"]:
-            probe.note("no step was seen here, and there were child processes: what trains in processes of its own (mp.spawn) is not seen")
+            probe.note(
+                "no step was seen here, and there were child processes: what trains in processes of its own (mp.spawn) is not seen"
+            )
         record["notes"] = probe.notes
         probe.stopped.set()
         temporary = probe.settings.out + ".tmp"

@@ -58,10 +58,24 @@ class Accelerator:
         self.mixed_precision = mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
         if self.mixed_precision not in ("no", "fp16", "bf16", "fp8"):
             raise ValueError(f"Unknown mixed_precision mode: {mixed_precision}")
-        if self.mixed_precision == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported():
-            raise ValueError("bf16 mixed precision requires PyTorch >= 1.10 and a supported device.")
-        self.device, self.config = torch.device("cpu"), dataloader_config or DataLoaderConfiguration()
-        self.every, self.count, self.sync_gradients, self.is_main_process = gradient_accumulation_steps, 0, True, True
+        if (
+            self.mixed_precision == "bf16"
+            and torch.cuda.is_available()
+            and not torch.cuda.is_bf16_supported()
+        ):
+            raise ValueError(
+                "bf16 mixed precision requires PyTorch >= 1.10 and a supported device."
+            )
+        self.device, self.config = (
+            torch.device("cpu"),
+            dataloader_config or DataLoaderConfiguration(),
+        )
+        self.every, self.count, self.sync_gradients, self.is_main_process = (
+            gradient_accumulation_steps,
+            0,
+            True,
+            True,
+        )
 
     def prepare(self, *given):
         made = tuple(self._prepared(one) for one in given)

@@ -49,7 +49,9 @@ class TrainingArguments:
 
     def __post_init__(self):
         if self.bf16 and not self.use_cpu and not is_torch_bf16_gpu_available():
-            raise ValueError("Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to train the model on CPU.")
+            raise ValueError(
+                "Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to train the model on CPU."
+            )
         if self.fp16 and self.bf16:
             raise ValueError("At most one of fp16 and bf16 can be True, but not both")
         if self.tf32 and not is_torch_tf32_available():
@@ -57,12 +59,16 @@ class TrainingArguments:
         if self.optim not in OPTIMIZERS:
             raise ValueError(f"{self.optim} is not a valid OptimizerNames")
         if self.dataloader_num_workers == 0 and self.dataloader_prefetch_factor is not None:
-            raise ValueError("--dataloader_prefetch_factor can only be set when data is loaded in a different process")
+            raise ValueError(
+                "--dataloader_prefetch_factor can only be set when data is loaded in a different process"
+            )
 
 
 class HfArgumentParser:
     def __init__(self, dataclass_types):
-        self.types = [dataclass_types] if isinstance(dataclass_types, type) else list(dataclass_types)
+        self.types = (
+            [dataclass_types] if isinstance(dataclass_types, type) else list(dataclass_types)
+        )
 
     def parse_args_into_dataclasses(self):
         words, given = sys.argv[1:], {}
@@ -72,10 +78,16 @@ class HfArgumentParser:
         made = []
         for cls in self.types:
             hints = typing.get_type_hints(cls)
-            mine = {f.name: _value(given.pop(f.name), hints[f.name]) for f in dataclasses.fields(cls) if f.name in given}
+            mine = {
+                f.name: _value(given.pop(f.name), hints[f.name])
+                for f in dataclasses.fields(cls)
+                if f.name in given
+            }
             made.append(cls(**mine))
         if given:
-            raise ValueError(f"Some specified arguments are not used by the HfArgumentParser: {sorted(given)}")
+            raise ValueError(
+                f"Some specified arguments are not used by the HfArgumentParser: {sorted(given)}"
+            )
         return tuple(made)
 
 
@@ -91,7 +103,10 @@ class Trainer:
         compute_loss_func=None, compute_metrics=None, callbacks=None, optimizers=(None, None), optimizer_cls_and_kwargs=None,
         preprocess_logits_for_metrics=None,
     ):  # fmt: skip
-        self.model, self.args = model if model is not None else model_init(), args or TrainingArguments("tmp_trainer")
+        self.model, self.args = (
+            model if model is not None else model_init(),
+            args or TrainingArguments("tmp_trainer"),
+        )
         self.collate, self.train_dataset, self.given = data_collator, train_dataset, optimizers
         self.state = SimpleNamespace(global_step=0)
         torch.manual_seed(self.args.seed)
@@ -117,7 +132,9 @@ class Trainer:
             weight_decay=0.0,
             **({"fused": True} if args.optim == "adamw_torch_fused" else {}),
         )
-        half = torch.autocast("cpu", dtype=torch.bfloat16) if args.bf16 else contextlib.nullcontext()
+        half = (
+            torch.autocast("cpu", dtype=torch.bfloat16) if args.bf16 else contextlib.nullcontext()
+        )
         self.model.train()
         for _ in range(int(args.num_train_epochs)):
             for inputs in loader:

@@ -32,7 +32,15 @@ LOSSES = {
     "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
     "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
 }  # fmt: skip
-RANDOM = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal", "torch.bernoulli", "torch.multinomial")
+RANDOM = (
+    "torch.rand",
+    "torch.randn",
+    "torch.randint",
+    "torch.randperm",
+    "torch.normal",
+    "torch.bernoulli",
+    "torch.multinomial",
+)
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
 # what every process, or every machine, has another of; whatever else a library gives for equal arguments is taken to be equal
 DRAWN = (
@@ -48,7 +56,15 @@ DRAWN = (
 FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
 NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
 ALIKE = frozenset(
-    {"builtins.iter", "builtins.list", "builtins.tuple", "builtins.reversed", "builtins.sorted", "copy.copy", "copy.deepcopy"}
+    {
+        "builtins.iter",
+        "builtins.list",
+        "builtins.tuple",
+        "builtins.reversed",
+        "builtins.sorted",
+        "copy.copy",
+        "copy.deepcopy",
+    }
 )
 ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
 CLASSES = (Seq, Dict)
@@ -57,11 +73,17 @@ CLASSES = (Seq, Dict)
 class LibraryCalls(Tensors):
     """Functions, methods and modules of libraries."""
 
-    def _function(self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+    def _function(
+        self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]
+    ) -> Kind:
         kinds = [*args, *named.values()]
         wholes = [k.whole for k in kinds]
         last = name.rsplit(".", 1)[-1]
-        if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in ("builtins.next", "torchsummary.summary", "torchinfo.summary"):
+        if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in (
+            "builtins.next",
+            "torchsummary.summary",
+            "torchinfo.summary",
+        ):
             self.draws(node)
         first = args[0] if args else next(iter(named.values()), EQUAL)
         if name == "builtins.len" and args:
@@ -69,7 +91,10 @@ class LibraryCalls(Tensors):
         if name == "builtins.enumerate":
             return Kind("iter", items=(of(EQUAL, self.element(node.args[0], first)),))
         if name == "builtins.zip":
-            return Kind("iter", items=(of(*(self.element(e, k) for e, k in zip(node.args, args, strict=True))),))
+            return Kind(
+                "iter",
+                items=(of(*(self.element(e, k) for e, k in zip(node.args, args, strict=True))),),
+            )
         if name == "builtins.next":
             return self.element(node.args[0], first)
         if name in ALIKE or name.startswith(("tqdm", "rich.progress")):
@@ -86,11 +111,19 @@ class LibraryCalls(Tensors):
             return self._filled(name, node, wholes)
         if name.startswith(DRAWN):
             return NEAR if all(k.same for k in wholes) else self._scaled_call(node, wholes)
-        if name.startswith("torch.") or (name.startswith("numpy.") and any(not k.same for k in wholes)):
+        if name.startswith("torch.") or (
+            name.startswith("numpy.") and any(not k.same for k in wholes)
+        ):
             return self._torch(name, last, node, args, named)
         if ASKS.fullmatch(name) or READS.fullmatch(name):
-            asks = NEAR if ASKS.fullmatch(name) else EQUAL  # the first process may have made the file by now
-            return asks if all(k.same for k in wholes) else self._opaque(wholes, "a file that a batch names")
+            asks = (
+                NEAR if ASKS.fullmatch(name) else EQUAL
+            )  # the first process may have made the file by now
+            return (
+                asks
+                if all(k.same for k in wholes)
+                else self._opaque(wholes, "a file that a batch names")
+            )
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
         if name.startswith(("builtins.", "math.")):
@@ -105,10 +138,14 @@ class LibraryCalls(Tensors):
             return NEAR if name.startswith(RANDOM) else EQUAL
         sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
         if name in ("torch.randint", "torch.normal"):
-            sizes = [a for a in sizes if isinstance(a, (ast.Tuple, ast.List)) or self.kinds[id(a)].shape]
+            sizes = [
+                a for a in sizes if isinstance(a, (ast.Tuple, ast.List)) or self.kinds[id(a)].shape
+            ]
         elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
             return other(f"what {name}() makes of a number of samples")
-        first = sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
+        first = (
+            sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
+        )
         if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
             first = first.elts[0]
         kind = self.kinds.get(id(first), EQUAL)
@@ -139,7 +176,9 @@ class LibraryCalls(Tensors):
     def _surely_rows(self, expr: ast.expr) -> bool:
         return all(isinstance(t, Tensor) for t in self.things(expr))
 
-    def _torch(self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+    def _torch(
+        self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]
+    ) -> Kind:
         wholes = [k.whole for k in (*args, *named.values())]
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
@@ -155,7 +194,11 @@ class LibraryCalls(Tensors):
             inner = args[0].whole
             dims = self._dims(node, 1)
             if inner.name == "batch":
-                return inner if last != "stack" and dims in (None, 0) else other("samples are put together in a way that is not known")
+                return (
+                    inner
+                    if last != "stack" and dims in (None, 0)
+                    else other("samples are put together in a way that is not known")
+                )
             return inner
         if last in ("clip_grad_norm_", "clip_grad_value_"):
             return EQUAL
@@ -163,33 +206,53 @@ class LibraryCalls(Tensors):
             return self._tensor(
                 last,
                 node,
-                args[0].whole if not args[0].whole.same else joined(*(w for w in wholes if not w.same)),
+                args[0].whole
+                if not args[0].whole.same
+                else joined(*(w for w in wholes if not w.same)),
                 args[1:],
                 named,
                 shift=1,
             )
         return self._opaque(wholes, f"what {name}() makes of a batch")
 
-    def _loss(self, last: str, node: ast.AST, wholes: list[Kind], given: dict[str, ast.expr]) -> Kind:
+    def _loss(
+        self, last: str, node: ast.AST, wholes: list[Kind], given: dict[str, ast.expr]
+    ) -> Kind:
         """What a loss function makes of a batch, by its reduction."""
         if any(k.name in ("other", "mean", "sum") for k in wholes):
-            return next((k for k in wholes if k.name == "other"), other("a loss of parts of numbers"))
+            return next(
+                (k for k in wholes if k.name == "other"), other("a loss of parts of numbers")
+            )
         reduction: object = "mean"
         if "reduction" in given:
             reduction = const(self.script.values(given["reduction"]))
-        legacy = {n: const(self.script.values(given[n])) for n in ("size_average", "reduce") if n in given}
+        legacy = {
+            n: const(self.script.values(given[n])) for n in ("size_average", "reduce") if n in given
+        }
         if legacy:
-            if "reduction" in given or any(not isinstance(v, (bool, type(None))) for v in legacy.values()):
+            if "reduction" in given or any(
+                not isinstance(v, (bool, type(None))) for v in legacy.values()
+            ):
                 return other("how the loss is reduced is not known")
-            reduction = "none" if legacy.get("reduce") is False else "sum" if legacy.get("size_average") is False else "mean"
+            reduction = (
+                "none"
+                if legacy.get("reduce") is False
+                else "sum"
+                if legacy.get("size_average") is False
+                else "mean"
+            )
         if reduction == "sum":
             return SUM
         if reduction == "none":
             return BATCH
         if reduction not in ("mean", "batchmean", "elementwise_mean"):
             return other("how the loss is reduced is not known")
-        if last in ("cross_entropy", "nll_loss") and ({"weight", "ignore_index"} & set(given) or len(getattr(node, "args", ())) > 2):
-            return other("the loss weighs samples by their classes: its mean over processes is not that over the batch")
+        if last in ("cross_entropy", "nll_loss") and (
+            {"weight", "ignore_index"} & set(given) or len(getattr(node, "args", ())) > 2
+        ):
+            return other(
+                "the loss weighs samples by their classes: its mean over processes is not that over the batch"
+            )
         return MEAN
 
     def _module(self, thing: Ext, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
@@ -200,10 +263,18 @@ class LibraryCalls(Tensors):
             return self._forward(node, [*args, *named.values()])
         if all(k.same for k in wholes):
             return NEAR if is_module(thing) or any(k.name == "near" for k in wholes) else EQUAL
-        if thing.name.startswith("torch.nn.") and short in LOSSES and isinstance(thing.node, ast.Call):
+        if (
+            thing.name.startswith("torch.nn.")
+            and short in LOSSES
+            and isinstance(thing.node, ast.Call)
+        ):
             given = self._keywords(thing.node)
             if thing.args.open or thing.args.dicts or thing.node.args:
-                return other("how the loss is reduced is not known") if short not in ("MSELoss", "L1Loss") or thing.node.args else MEAN
+                return (
+                    other("how the loss is reduced is not known")
+                    if short not in ("MSELoss", "L1Loss") or thing.node.args
+                    else MEAN
+                )
             return self._loss(LOSSES[short], ast.Pass(), wholes, given)
         if thing.name.startswith("torch.nn.") and short.endswith("Loss"):
             return other(f"how {short} goes together over processes is not known")
@@ -211,7 +282,15 @@ class LibraryCalls(Tensors):
             return self._forward(node, [*args, *named.values()])
         return self._opaque(wholes, f"what {thing.name} makes of a batch")
 
-    def _method(self, this: Thing, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+    def _method(
+        self,
+        this: Thing,
+        name: str,
+        node: ast.Call,
+        args: list[Kind],
+        named: dict[str, Kind],
+        receiver: Kind,
+    ) -> Kind:
         whole = receiver.whole
         kinds = [*args, *named.values()]
         if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
@@ -227,10 +306,17 @@ class LibraryCalls(Tensors):
             return NONE
         if name == "state_dict" and isinstance(this, (Ext, Inst)) and not self.guarded:
             self.happens(node)  # what is kept of it may be loaded again
-        if isinstance(this, Ext) and (name in ("step", "load_state_dict", "backward", "update", "zero_grad") or is_module(this)):
+        if isinstance(this, Ext) and (
+            name in ("step", "load_state_dict", "backward", "update", "zero_grad")
+            or is_module(this)
+        ):
             if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
                 self.happens(node)
-            return EQUAL if all(k.same for k in kinds) else self._opaque(kinds, f"what .{name}() does with a batch")
+            return (
+                EQUAL
+                if all(k.same for k in kinds)
+                else self._opaque(kinds, f"what .{name}() does with a batch")
+            )
         if name == "backward":
             self.happens(node)
             return NONE
@@ -254,7 +340,12 @@ class LibraryCalls(Tensors):
         if whole.same and all(k.whole.same for k in kinds):
             near = whole.name == "near" or any(k.whole.name == "near" for k in kinds)
             return NEAR if near else EQUAL
-        if whole.same and isinstance(const(self.script.values(node.func.value)) if isinstance(node.func, ast.Attribute) else None, str):
+        if whole.same and isinstance(
+            const(self.script.values(node.func.value))
+            if isinstance(node.func, ast.Attribute)
+            else None,
+            str,
+        ):
             return self._text([*node.args, *(k.value for k in node.keywords)])
         return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")
 

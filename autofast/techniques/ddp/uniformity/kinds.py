@@ -31,7 +31,9 @@ class Kind:
     @property
     def same(self) -> bool:
         """The same in all processes, but for the last bits."""
-        return self.name in ("equal", "near") and (self.items is None or all(k.same for k in self.items))
+        return self.name in ("equal", "near") and (
+            self.items is None or all(k.same for k in self.items)
+        )
 
     @property
     def whole(self) -> Kind:
@@ -39,7 +41,9 @@ class Kind:
         return self if self.items is None else joined(*self.items) if self.items else EQUAL
 
 
-Given = dict[int, Kind]  # what a call is given: the kinds of its arguments, by the id of their expressions
+Given = dict[
+    int, Kind
+]  # what a call is given: the kinds of its arguments, by the id of their expressions
 
 EQUAL = Kind("equal")
 ZERO = Kind("equal", zero=True)
@@ -78,7 +82,9 @@ def join(a: Kind, b: Kind) -> Kind:
             return x
         if x.zero:
             return (
-                replace(y, zero=False) if y.name in ("sum", "mean", "equal", "near") else other("it may be a number or a part of a batch")
+                replace(y, zero=False)
+                if y.name in ("sum", "mean", "equal", "near")
+                else other("it may be a number or a part of a batch")
             )
         if x.name in ("equal", "near") and y.name == "mean":
             return MEAN
@@ -190,10 +196,18 @@ def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
     """``sum``, ``mean``, ``max``, ... of a batch: ``dims`` is None (over everything), a number, a tuple of numbers, or ... where not known."""
     axis = kind.axis
     whole = (
-        SUM if name == "sum" else MEAN if name in ("mean", "nanmean") else other(f"the {name} of a batch is no sum or mean over processes")
+        SUM
+        if name == "sum"
+        else MEAN
+        if name in ("mean", "nanmean")
+        else other(f"the {name} of a batch is no sum or mean over processes")
     )
     if axis == "some":
-        return whole if name == "sum" and dims in (None, 0) else other(f"the {name} of some samples is no mean over processes")
+        return (
+            whole
+            if name == "sum" and dims in (None, 0)
+            else other(f"the {name} of some samples is no mean over processes")
+        )
     if dims is None or axis == "flat":
         return whole if dims is None or dims in (0, -1) else other("the shapes are not known")
     if dims is ...:
@@ -204,7 +218,9 @@ def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
     if axis in several:
         return whole
     if any(d < 0 for d in several) and whole.name != "other":
-        return other("whether this goes over samples is not known: count the dimension from the front")
+        return other(
+            "whether this goes over samples is not known: count the dimension from the front"
+        )
     assert isinstance(axis, int)
     row = kind if keepdim else replace(kind, axis=axis - sum(0 <= d < axis for d in several))
     return of(row, row) if name in PAIRS and not isinstance(dims, (tuple, list)) else row

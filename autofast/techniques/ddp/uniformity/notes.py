@@ -29,36 +29,55 @@ class Notes(Stores):
     def happens(self, node: ast.AST) -> None:
         """All processes must come here together."""
         if self.guarded:
-            raise Alone(f"what {at(self.guarded[-1])} shows takes part in the training: put it into a variable first")
+            raise Alone(
+                f"what {at(self.guarded[-1])} shows takes part in the training: put it into a variable first"
+            )
         for control in list(self.all_control()):
             if control.kind.name == "equal" or id(control.test) in self.decided:
                 continue
             if control.kind.name == "near" and isinstance(control.test, ast.expr):
                 self.decided[id(control.test)] = control.test
             else:
-                raise Refusal(f"whether the script comes to {at(node)} depends on {in_words(control.kind)} ({at(control.test)})")
+                raise Refusal(
+                    f"whether the script comes to {at(node)} depends on {in_words(control.kind)} ({at(control.test)})"
+                )
         for block in self.trying:
             if any(not _ends(h) for h in block.handlers):
-                raise Refusal(f"an error on {at(node)} is caught on {at(block.handlers[0])}: the other processes would wait for ever")
+                raise Refusal(
+                    f"an error on {at(node)} is caught on {at(block.handlers[0])}: the other processes would wait for ever"
+                )
 
     def changes(self, node: ast.AST) -> None:
         """Something is changed that lasts: not in one process only."""
         if self.guarded:
-            raise Alone(f"what {at(self.guarded[-1])} shows changes something on {at(node)}: put it into a variable first")
+            raise Alone(
+                f"what {at(self.guarded[-1])} shows changes something on {at(node)}: put it into a variable first"
+            )
 
     def draws(self, node: ast.AST) -> None:
         """Random numbers are drawn: before each process has its own, all must draw the same."""
         if self.guarded and not self.trained:
-            raise Alone(f"what {at(self.guarded[-1])} shows or writes draws random numbers: put it into a variable first")
+            raise Alone(
+                f"what {at(self.guarded[-1])} shows or writes draws random numbers: put it into a variable first"
+            )
 
     def outside(self, node: ast.Call) -> Kind | None:
         """The call of a function of the project in what one process does alone: where it does more than that, it is taken out.
 
         It then stands before the statement, so nothing that it could change may stand before it in there.
         """
-        if not self.guarded or id(node) in self._inner or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func)):
+        if (
+            not self.guarded
+            or id(node) in self._inner
+            or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func))
+        ):
             return None
-        before, guarded, frames, control = dict(self.state), self.guarded, len(self.frames), len(self.control)
+        before, guarded, frames, control = (
+            dict(self.state),
+            self.guarded,
+            len(self.frames),
+            len(self.control),
+        )
         self._inner.add(id(node))
         try:
             if id(node) not in self.hoists:
@@ -67,7 +86,9 @@ class Notes(Stores):
                     self.state = dict(before)
                 return self._call(node)
         except Alone:
-            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(guarded[-1], node):
+            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(
+                guarded[-1], node
+            ):
                 raise
             self.hoists[id(node)] = node
             self.splits.add(id(guarded[-1]))
@@ -86,7 +107,11 @@ class Notes(Stores):
     def files(self, node: ast.Call, kind: str) -> None:
         if kind in ("guard", "file"):
             effect = effect_of(self.script, node)
-            if effect is not None and (MADE.fullmatch(effect.name) if kind == "guard" else isinstance(parent_of(node), ast.withitem)):
+            if effect is not None and (
+                MADE.fullmatch(effect.name)
+                if kind == "guard"
+                else isinstance(parent_of(node), ast.withitem)
+            ):
                 if not self.trained:
                     self._made_first(node)
                     return
@@ -116,7 +141,9 @@ class Notes(Stores):
     def _in_group(self, node: ast.AST) -> None:
         if self.place != "in":
             when = "before the training starts" if not self.place else "after its end"
-            raise Refusal(f"{at(node)} is carried out {when}, where the processes cannot wait for each other")
+            raise Refusal(
+                f"{at(node)} is carried out {when}, where the processes cannot wait for each other"
+            )
 
     @contextmanager
     def _before_guard(self) -> Iterator[None]:
@@ -137,11 +164,21 @@ class Notes(Stores):
 
     def _reads_before(self, statement: ast.AST, call: ast.Call) -> bool:
         """Whether the statement looks at something that the call might change before it comes to the call."""
-        around = {id(call), *(id(a) for a in ancestors(call)), *(id(n) for n in ast.walk(call) if isinstance(n, ast.expr))}
+        around = {
+            id(call),
+            *(id(a) for a in ancestors(call)),
+            *(id(n) for n in ast.walk(call) if isinstance(n, ast.expr)),
+        }
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and id(node) not in around and not _is_method(node):
+            if (
+                isinstance(node, (ast.Attribute, ast.Subscript, ast.Call))
+                and id(node) not in around
+                and not _is_method(node)
+            ):
                 found = self.things(node.func) if isinstance(node, ast.Call) else []
-                fixed = bool(found) and all(isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found)
+                fixed = bool(found) and all(
+                    isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found
+                )
                 if (node.lineno, node.col_offset) < (call.lineno, call.col_offset) and not fixed:
                     return True
         return False
@@ -151,7 +188,9 @@ class Notes(Stores):
         if how in ("mean", "sum", "first"):
             for outer in self.guarded:
                 if function_of(expr) is not function_of(outer):
-                    raise Alone(f"{at(expr)} is reached while {at(outer)} is carried out, in one process only")
+                    raise Alone(
+                        f"{at(expr)} is reached while {at(outer)} is carried out, in one process only"
+                    )
             with self._before_guard():
                 self.happens(expr)
                 self._in_group(expr)
@@ -160,7 +199,9 @@ class Notes(Stores):
         old = self.notes.get(id(expr))
         if old is not None and old.how != how:
             if {old.how, how} in ({"mean", "none"}, {"first", "none"}):
-                how = "mean" if "mean" in (old.how, how) else "first"  # what is the same everywhere stays what it is
+                how = (
+                    "mean" if "mean" in (old.how, how) else "first"
+                )  # what is the same everywhere stays what it is
             else:
                 raise self._two(expr)
         self.notes[id(expr)] = Note(expr, how)
@@ -192,10 +233,17 @@ class Notes(Stores):
         if kind.items is None and kind.name in ("mean", "sum", "per"):
             if kind.sized and isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mult):
                 sizes, others = self._sizes(expr.left, expr.right)
-                if len(sizes) == 1 and any(id(n) in self.notes and self.notes[id(n)].how != "none" for n in ast.walk(others[0])):
-                    self.settle(sizes[0])  # the number of samples itself: other rules may move what it is multiplied with
+                if len(sizes) == 1 and any(
+                    id(n) in self.notes and self.notes[id(n)].how != "none"
+                    for n in ast.walk(others[0])
+                ):
+                    self.settle(
+                        sizes[0]
+                    )  # the number of samples itself: other rules may move what it is multiplied with
                     return
-            self.note(expr, "size" if kind.sized else kind.name)  # `per` and `size` need no communication
+            self.note(
+                expr, "size" if kind.sized else kind.name
+            )  # `per` and `size` need no communication
             return
         inner = (
             []
@@ -224,7 +272,12 @@ class Notes(Stores):
     def kept(self, expr: ast.expr, kind: Kind) -> Kind:
         """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""
         tensors = [t for t in self.things(expr) if isinstance(t, Tensor)]
-        own = kind.items is None and kind.name in ("mean", "sum") and not kind.sized and self._in_batches()
+        own = (
+            kind.items is None
+            and kind.name in ("mean", "sum")
+            and not kind.sized
+            and self._in_batches()
+        )
         if own and tensors and not any(t.grad for t in tensors):
             self.settle(expr)
             return EQUAL
@@ -233,7 +286,10 @@ class Notes(Stores):
     def _in_batches(self) -> bool:
         """This function goes over the batches that are shared out."""
         return any(
-            isinstance(c.test, ast.For) and id(c.test) in self._loops and function_of(c.test) is self.frames[-1].scope for c in self.control
+            isinstance(c.test, ast.For)
+            and id(c.test) in self._loops
+            and function_of(c.test) is self.frames[-1].scope
+            for c in self.control
         )
 
     def _own_call(self, call: ast.Call) -> bool:
@@ -287,4 +343,14 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 def _is_text(call: ast.Call) -> bool:
     """A print: no file that the script could read again."""
     text = ast.unparse(call.func)
-    return text.split(".")[-1] in ("print", "info", "debug", "warning", "error", "flush", "write", "log", "critical")
+    return text.split(".")[-1] in (
+        "print",
+        "info",
+        "debug",
+        "warning",
+        "error",
+        "flush",
+        "write",
+        "log",
+        "critical",
+    )

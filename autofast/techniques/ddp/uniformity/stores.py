@@ -22,9 +22,19 @@ from autofast.techniques.ddp.uniformity.values import Values
 class Stores(Values):
     """What variables, attributes and containers hold; ``decided`` are conditions that the first process decides for all (by id)."""
 
-    def __init__(self, script: Script, training: Training, host: Host, decided: dict[int, ast.expr], hoists: dict[int, ast.Call]):
+    def __init__(
+        self,
+        script: Script,
+        training: Training,
+        host: Host,
+        decided: dict[int, ast.expr],
+        hoists: dict[int, ast.Call],
+    ):
         self.script, self.training, self.host = script, training, host
-        self.decided, self.hoists = decided, hoists  # hoists: calls that are taken out of what one process does
+        self.decided, self.hoists = (
+            decided,
+            hoists,
+        )  # hoists: calls that are taken out of what one process does
         self.kinds: dict[int, Kind] = {}
         self.state: State = {}
         self.notes: dict[int, Note] = {}
@@ -44,10 +54,16 @@ class Stores(Values):
         self.seen: set[int] = set()
         self._steps = 0
         self.calls = script.analysis(CallGraph)
-        self.random_data = {id(d.thing) for x in script.loaders for d in x.datasets if d.random - {"own"}}
+        self.random_data = {
+            id(d.thing) for x in script.loaders for d in x.datasets if d.random - {"own"}
+        }
         self._loops = {id(loop) for loop in training.loops}
-        self.passes = set(training.wrapped) | {id(p) for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes}
-        self._matters = {id(b.node) for s in training.steps for b in s.backwards} | {id(u.node) for s in training.steps for u in s.updates}
+        self.passes = set(training.wrapped) | {
+            id(p) for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes
+        }
+        self._matters = {id(b.node) for s in training.steps for b in s.backwards} | {
+            id(u.node) for s in training.steps for u in s.updates
+        }
 
     # -------------------------------------------------------------------------------------------- objects
     def things(self, node: ast.expr) -> list[Thing]:
@@ -64,8 +80,15 @@ class Stores(Values):
                 mine = {id(o) for o in owners}
                 return [t for t in bound if id(t.this) in mine] or every
             if owners and all(isinstance(o, Inst) and node.attr in o.attrs for o in owners):
-                kept = {id(t) for o in owners if isinstance(o, Inst) for t in (*o.attrs[node.attr], *o.past.get(node.attr, ()))}
-                return [t for t in every if id(t) in kept or not isinstance(t, (Inst, Ext, Seq, Dict))]
+                kept = {
+                    id(t)
+                    for o in owners
+                    if isinstance(o, Inst)
+                    for t in (*o.attrs[node.attr], *o.past.get(node.attr, ()))
+                }
+                return [
+                    t for t in every if id(t) in kept or not isinstance(t, (Inst, Ext, Seq, Dict))
+                ]
         return every
 
     # -------------------------------------------------------------------------------------------- variables
@@ -85,7 +108,8 @@ class Stores(Values):
                 kind is not None
                 and source is not source_of(node)
                 and any(
-                    isinstance(n, ast.ImportFrom) and any((a.asname or a.name) == node.id for a in n.names)
+                    isinstance(n, ast.ImportFrom)
+                    and any((a.asname or a.name) == node.id for a in n.names)
                     for n in source_of(node).tree.body
                 )
             ):
@@ -134,7 +158,11 @@ class Stores(Values):
         """``param_group["lr"] = x``: what is set decides how the training goes on."""
         if kind.whole.name != "equal":
             value = getattr(statement_of(target), "value", None)
-            if kind.whole.name == "near" and isinstance(value, ast.expr) and isinstance(statement_of(target), ast.Assign):
+            if (
+                kind.whole.name == "near"
+                and isinstance(value, ast.expr)
+                and isinstance(statement_of(target), ast.Assign)
+            ):
                 self.first_value(value)
             elif not kind.whole.same:
                 raise Refusal(f"`{ast.unparse(target)}` on {at(target)} is set to {in_words(kind)}")
@@ -142,7 +170,11 @@ class Stores(Values):
 
     def _store_item(self, target: ast.Subscript, kind: Kind) -> None:
         found = self.things(target.value)
-        if any(isinstance(t, CLASSES) for t in found) or isinstance(target.value, (ast.Name, ast.Attribute)) and not found:
+        if (
+            any(isinstance(t, CLASSES) for t in found)
+            or isinstance(target.value, (ast.Name, ast.Attribute))
+            and not found
+        ):
             self.changes(target)
             self.hold(target.value, kind.whole)
             if not any(isinstance(t, CLASSES) for t in found):
@@ -165,12 +197,20 @@ class Stores(Values):
             self.state[key] = join(self.state.get(key, what), what)
         root = container
         while isinstance(root, (ast.Subscript, ast.Call)):
-            root = root.value if isinstance(root, ast.Subscript) else root.func.value if isinstance(root.func, ast.Attribute) else root.func
+            root = (
+                root.value
+                if isinstance(root, ast.Subscript)
+                else root.func.value
+                if isinstance(root.func, ast.Attribute)
+                else root.func
+            )
         if not found or root is not container:
             if isinstance(root, ast.Name):
                 old = self.lookup(root)
                 empty = old.items is not None and not old.items
-                self.state["v", id(self._scope_of(root)), root.id] = what if empty else join(old.whole, what)
+                self.state["v", id(self._scope_of(root)), root.id] = (
+                    what if empty else join(old.whole, what)
+                )
             elif isinstance(root, ast.Attribute):
                 for inst in self.things(root.value):
                     if isinstance(inst, Inst):
@@ -187,7 +227,11 @@ class Stores(Values):
             return of(*(self._raised(k) for k in kind.items)) if kind.name == "equal" else kind
         if worst.name == "near":
             return NEAR if kind.same or kind.sized else kind
-        return other(worst.why or "it is set by each process for itself") if kind.same or kind.sized else kind
+        return (
+            other(worst.why or "it is set by each process for itself")
+            if kind.same or kind.sized
+            else kind
+        )
 
     def all_control(self) -> Iterator[Control]:
         """The conditions that this point depends on."""

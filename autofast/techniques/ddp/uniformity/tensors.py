@@ -121,26 +121,78 @@ class Followed:
 class Tensors(Followed):
     """Methods of tensors, and the functions of the same names."""
 
-    def _tensor(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int = 0) -> Kind:
+    def _tensor(
+        self,
+        name: str,
+        node: ast.Call,
+        kind: Kind,
+        args: list[Kind],
+        named: dict[str, Kind],
+        shift: int = 0,
+    ) -> Kind:
         """A method of a tensor (``shift`` is 1 for the function of the same name)."""
-        receiver = node.args[0] if shift else node.func.value if isinstance(node.func, ast.Attribute) else None
+        receiver = (
+            node.args[0]
+            if shift
+            else node.func.value
+            if isinstance(node.func, ast.Attribute)
+            else None
+        )
         kinds = [k.whole for k in (*args, *named.values())]
         if worse := next((k for k in (kind, *kinds) if k.name == "other"), None):
             return worse
         if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
             assert receiver is not None
             return self._read_whole(receiver, kind)
-        if name in ("size", "dim", "ndimension", "numel", "nelement", "get_device", "is_floating_point", "element_size", "stride"):
+        if name in (
+            "size",
+            "dim",
+            "ndimension",
+            "numel",
+            "nelement",
+            "get_device",
+            "is_floating_point",
+            "element_size",
+            "stride",
+        ):
             return self._size(name, node, kind)
-        if name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "true_divide", "__add__") and args and not shift:
-            found = (add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over)(kind, args[0])
+        if (
+            name
+            in (
+                "add",
+                "add_",
+                "sub",
+                "sub_",
+                "mul",
+                "mul_",
+                "div",
+                "div_",
+                "true_divide",
+                "__add__",
+            )
+            and args
+            and not shift
+        ):
+            found = (
+                add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over
+            )(kind, args[0])
             if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
                 self.store(receiver, found)
             return found
         if kind.name in ("mean", "sum"):
             linear = name in LINEAR and all(k.same for k in kinds)
-            return kind if linear and not kind.sized else other(f"`{name}` of a part of a larger number")
-        if any(k.name in ("mean", "sum") for k in kinds) and name not in ("view", "reshape", "expand", "repeat", "to"):
+            return (
+                kind
+                if linear and not kind.sized
+                else other(f"`{name}` of a part of a larger number")
+            )
+        if any(k.name in ("mean", "sum") for k in kinds) and name not in (
+            "view",
+            "reshape",
+            "expand",
+            "repeat",
+            "to",
+        ):
             return other("samples and a part of a number are mixed")
         return self._of_batch(name, node, kind, args, named, shift)
 
@@ -170,16 +222,28 @@ class Tensors(Followed):
         found = self.things(node.func.value) if isinstance(node.func, ast.Attribute) else []
         return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
 
-    def _of_batch(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], named: dict[str, Kind], shift: int) -> Kind:
+    def _of_batch(
+        self,
+        name: str,
+        node: ast.Call,
+        kind: Kind,
+        args: list[Kind],
+        named: dict[str, Kind],
+        shift: int,
+    ) -> Kind:
         if kind.shape:
             return other("the shape of a batch")
-        if name in ("sum", "mean", "nanmean", *PER_ROW) and not (name in ("max", "min") and any(k.whole.name == "batch" for k in args)):
+        if name in ("sum", "mean", "nanmean", *PER_ROW) and not (
+            name in ("max", "min") and any(k.whole.name == "batch" for k in args)
+        ):
             position = 1 if name in ("topk", "norm") else 0
             return reduced(
                 name,
                 kind,
                 self._dims(node, position + shift),
-                const(self.script.values(self._keywords(node)["keepdim"])) is True if "keepdim" in self._keywords(node) else False,
+                const(self.script.values(self._keywords(node)["keepdim"])) is True
+                if "keepdim" in self._keywords(node)
+                else False,
             )
         if name == "masked_select":
             return replace(kind, axis="some")
@@ -188,7 +252,11 @@ class Tensors(Followed):
         if name in ("t", "T"):
             return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
         if name in ("expand_as", "view_as", "reshape_as") and args:
-            return args[0].whole if args[0].whole.name == "batch" else other("the shapes are not known")
+            return (
+                args[0].whole
+                if args[0].whole.name == "batch"
+                else other("the shapes are not known")
+            )
         if name == "unsqueeze":
             dim = self._dims(node, shift)
             if not isinstance(dim, int) or not isinstance(kind.axis, int):
@@ -199,10 +267,18 @@ class Tensors(Followed):
         if name in ("items",):
             return Kind("iter", items=(of(EQUAL, kind),))
         if name in ("values", "keys", "get"):
-            return Kind("iter", items=(kind if name == "values" else EQUAL,)) if name != "get" else kind
+            return (
+                Kind("iter", items=(kind if name == "values" else EQUAL,))
+                if name != "get"
+                else kind
+            )
         if name in ("permute", "transpose"):
             dims = [const(self.script.values(a)) for a in node.args[shift:]]
-            fixed = dims and dims[0] == 0 if name == "permute" else all(isinstance(d, int) and d != 0 for d in dims)
+            fixed = (
+                dims and dims[0] == 0
+                if name == "permute"
+                else all(isinstance(d, int) and d != 0 for d in dims)
+            )
             return kind if kind.axis == 0 and fixed else other("the shapes are not known")
         if name in ELEMENTWISE:
             axes = {k.whole.axis for k in args if k.whole.name == "batch"} - {kind.axis}
@@ -224,7 +300,11 @@ class Tensors(Followed):
             "layer_norm",
             "batch_norm",
         ):
-            return kind if kind.axis == 0 and name not in ("repeat", "expand") else other("the shapes are not known")
+            return (
+                kind
+                if kind.axis == 0 and name not in ("repeat", "expand")
+                else other("the shapes are not known")
+            )
         return other(f"what `{name}` makes of a batch")
 
     def _dims(self, node: ast.Call, position: int) -> object:
@@ -238,14 +318,22 @@ class Tensors(Followed):
             return tuple(const(self.script.values(e)) for e in expr.elts)
         return const(self.script.values(expr))
 
-    def _reshaped(self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int) -> Kind:
+    def _reshaped(
+        self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int
+    ) -> Kind:
         given = node.args[shift:]
         if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
             given = list(given[0].elts)
         dims = [const(self.script.values(g)) for g in given]
         if name == "flatten":
             start = dims[0] if dims else 0
-            return replace(kind, axis="flat") if start == 0 else kind if kind.axis == 0 else other("the shapes are not known")
+            return (
+                replace(kind, axis="flat")
+                if start == 0
+                else kind
+                if kind.axis == 0
+                else other("the shapes are not known")
+            )
         if dims == [-1]:
             return replace(kind, axis="flat") if kind.axis != "flat" else kind
         if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:

@@ -9,7 +9,22 @@ from dataclasses import replace
 from autofast.facts.host_io import IMAGES, effect_of
 from autofast.flow.callgraph import Callee, code_of
 from autofast.model.kinds import is_module
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Method, Partial, Reason, Ref, Tensor, Thing, Unknown, const
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Partial,
+    Reason,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    const,
+)
 from autofast.rule import Refusal, at
 from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -116,7 +131,11 @@ class Values(LibraryCalls):
         self._made_anew(node)
         kinds = [self.ev(e) for e in node.elts]
         if any(isinstance(e, ast.Starred) for e in node.elts):
-            return joined(EQUAL, *(k.whole for k in kinds)) if all(k.same for k in kinds) else joined(*(k.whole for k in kinds))
+            return (
+                joined(EQUAL, *(k.whole for k in kinds))
+                if all(k.same for k in kinds)
+                else joined(*(k.whole for k in kinds))
+            )
         return of(*kinds)
 
     def _made_anew(self, node: ast.expr) -> None:
@@ -128,7 +147,12 @@ class Values(LibraryCalls):
     # -------------------------------------------------------------------------------------------- operators
     def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
         left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (None, None)
-        if isinstance(op, ast.Mod) and left is not None and right is not None and isinstance(const(self.script.values(left)), str):
+        if (
+            isinstance(op, ast.Mod)
+            and left is not None
+            and right is not None
+            and isinstance(const(self.script.values(left)), str)
+        ):
             return self._text([right])
         if isinstance(op, (ast.Add, ast.Sub)):
             found = add(a, b)
@@ -186,7 +210,11 @@ class Values(LibraryCalls):
             return EQUAL
         if whole.name == "loader":
             return EQUAL
-        return other("it depends on single samples of this process's part") if whole.name == "batch" else whole
+        return (
+            other("it depends on single samples of this process's part")
+            if whole.name == "batch"
+            else whole
+        )
 
     def _bool(self, node: ast.BoolOp) -> Kind:
         found: Kind | None = None
@@ -194,7 +222,9 @@ class Values(LibraryCalls):
         for n, value in enumerate(node.values):
             kind = self.ev(value)
             truth = self._truth(value, kind)
-            found = truth if found is None else joined(found, truth) if found.name != "other" else found
+            found = (
+                truth if found is None else joined(found, truth) if found.name != "other" else found
+            )
             if n < len(node.values) - 1:
                 self.under(value, truth)
                 depth += 1
@@ -237,7 +267,16 @@ class Values(LibraryCalls):
         kind = receiver.whole
         if node.attr == "index" and any(_may_be_device(t) for t in self.things(node.value)):
             return NEAR  # each process has a GPU of its own
-        if node.attr in ("device", "dtype", "ndim", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"):
+        if node.attr in (
+            "device",
+            "dtype",
+            "ndim",
+            "is_cuda",
+            "requires_grad",
+            "grad_fn",
+            "is_leaf",
+            "layout",
+        ):
             return EQUAL
         if kind.name == "batch":
             if node.attr in ("shape",):
@@ -246,9 +285,17 @@ class Values(LibraryCalls):
                 return kind
             if node.attr in ("T", "mT"):
                 return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
-            return BATCH if not is_tensor(self.script, node.value) else other(f"`.{node.attr}` of a batch")
+            return (
+                BATCH
+                if not is_tensor(self.script, node.value)
+                else other(f"`.{node.attr}` of a batch")
+            )
         if kind.name in ("mean", "sum"):
-            return kind if node.attr in ("data", "T") else other(f"`.{node.attr}` of a part of a larger number")
+            return (
+                kind
+                if node.attr in ("data", "T")
+                else other(f"`.{node.attr}` of a part of a larger number")
+            )
         if kind.name == "loader":
             return SIZE if node.attr == "batch_size" else EQUAL
         return replace(kind, zero=False, none=False)
@@ -256,15 +303,22 @@ class Values(LibraryCalls):
     def _property(self, thing: Inst, name: str) -> Kind | None:
         """What a property gives."""
         for func in thing.cls.find(name) or ():
-            if isinstance(func, Func) and any(getattr(t, "name", "").endswith("property") for d in func.decorators for t in d):
+            if isinstance(func, Func) and any(
+                getattr(t, "name", "").endswith("property") for d in func.decorators for t in d
+            ):
                 return self.call_function(Callee(func, thing), None, {})
         return None
 
     def _inside(self, node: ast.expr, found: Kind) -> Kind:
         """What was put into the container that an expression may be, wherever that was done."""
         for thing in self.things(node):
-            if isinstance(thing, CLASSES) and (mine := self.state.get(("c", id(thing), ""))) is not None:
-                found = mine if found.items is not None and not found.items else join(found.whole, mine)
+            if (
+                isinstance(thing, CLASSES)
+                and (mine := self.state.get(("c", id(thing), ""))) is not None
+            ):
+                found = (
+                    mine if found.items is not None and not found.items else join(found.whole, mine)
+                )
         return found
 
     def _subscript(self, node: ast.Subscript) -> Kind:
@@ -274,13 +328,21 @@ class Values(LibraryCalls):
         if any(id(t) in self.random_data for t in self.things(node.value)):
             self.draws(node)
         key = const(self.script.values(index))
-        if kind.items is not None and isinstance(key, int) and -len(kind.items) <= key < len(kind.items):
+        if (
+            kind.items is not None
+            and isinstance(key, int)
+            and -len(kind.items) <= key < len(kind.items)
+        ):
             return kind.items[key]
         kind = kind.whole
         if kind.name == "batch":
             return self._rows(node, kind, key)
         if kind.same and self.kinds[id(index)].whole.name == "batch":
-            return BATCH if self.kinds[id(index)].whole.axis == 0 else other("the shapes are not known")
+            return (
+                BATCH
+                if self.kinds[id(index)].whole.axis == 0
+                else other("the shapes are not known")
+            )
         if kind.name == "iter":
             return kind.items[0] if kind.items else EQUAL
         return replace(kind, zero=False, none=False)
@@ -289,16 +351,37 @@ class Values(LibraryCalls):
         if kind.shape:
             if isinstance(key, int) and key == kind.axis:
                 return SIZE
-            return EQUAL if isinstance(key, int) and key >= 0 and kind.axis in (0, 1) else other("the shape of a batch")
+            return (
+                EQUAL
+                if isinstance(key, int) and key >= 0 and kind.axis in (0, 1)
+                else other("the shape of a batch")
+            )
         if not is_tensor(self.script, node.value):
             return kind
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-        everything = isinstance(first, ast.Slice) and first.lower is None and first.upper is None and first.step is None
+        first = (
+            node.slice.elts[0]
+            if isinstance(node.slice, ast.Tuple) and node.slice.elts
+            else node.slice
+        )
+        everything = (
+            isinstance(first, ast.Slice)
+            and first.lower is None
+            and first.upper is None
+            and first.step is None
+        )
         if kind.axis == 0 and everything:
             return kind
         if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
-            return kind if isinstance(first, ast.Slice) else replace(kind, axis=0) if isinstance(key, int) else other("a part of a batch")
-        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(node.slice, ast.Tuple):
+            return (
+                kind
+                if isinstance(first, ast.Slice)
+                else replace(kind, axis=0)
+                if isinstance(key, int)
+                else other("a part of a batch")
+            )
+        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(
+            node.slice, ast.Tuple
+        ):
             return replace(kind, axis="some")
         return other("a part of the batch")
 
@@ -327,7 +410,9 @@ class Values(LibraryCalls):
     def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
         """A value becomes a number or text of the host."""
         if kind.items is not None and isinstance(expr, (ast.Tuple, ast.List)):
-            return joined(EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True)))
+            return joined(
+                EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True))
+            )
         whole = kind.whole
         if whole.same:
             return replace(whole, zero=False, none=False)
@@ -336,7 +421,9 @@ class Values(LibraryCalls):
             return EQUAL
         return other("single samples of this process's part") if whole.name == "batch" else whole
 
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Kind:
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> Kind:
         depth = 0
         for generator in node.generators:
             self.store(generator.target, self.element(generator.iter, self.ev(generator.iter)))
@@ -350,7 +437,13 @@ class Values(LibraryCalls):
             found = self.ev(node.elt)
         for _ in range(depth):
             self.leave()
-        return found if found.items is None else Kind("iter", items=(found,)) if isinstance(node, ast.GeneratorExp) else found.whole
+        return (
+            found
+            if found.items is None
+            else Kind("iter", items=(found,))
+            if isinstance(node, ast.GeneratorExp)
+            else found.whole
+        )
 
     def element(self, expr: ast.expr, kind: Kind) -> Kind:
         """What a loop over ``expr`` gives."""
@@ -363,7 +456,11 @@ class Values(LibraryCalls):
         if kind.items is not None:
             return joined(*kind.items) if kind.items else EQUAL
         if kind.name == "batch":
-            return other("single samples of this process's part") if is_tensor(self.script, expr) else kind
+            return (
+                other("single samples of this process's part")
+                if is_tensor(self.script, expr)
+                else kind
+            )
         return replace(kind, zero=False, none=False)
 
     # -------------------------------------------------------------------------------------------- calls
@@ -385,7 +482,10 @@ class Values(LibraryCalls):
             isinstance(node.func, ast.Attribute)
             and receiver.whole.name == "equal"
             and node.func.attr == "format"
-            and isinstance(next((t.value for t in self.things(node.func.value) if isinstance(t, Const)), None), str)
+            and isinstance(
+                next((t.value for t in self.things(node.func.value) if isinstance(t, Const)), None),
+                str,
+            )
         ):
             return self._text([*node.args, *(k.value for k in node.keywords)])
         args = [self.ev(a) for a in node.args]
@@ -411,9 +511,13 @@ class Values(LibraryCalls):
         self.files(node, "guard")
         return NONE
 
-    def _call_thing(self, thing: Thing, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+    def _call_thing(
+        self, thing: Thing, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind
+    ) -> Kind:
         match thing:
-            case Bound(func=func, this=this) if func.name == "forward" and is_module(this) and self._is_model(this):
+            case Bound(func=func, this=this) if (
+                func.name == "forward" and is_module(this) and self._is_model(this)
+            ):
                 return self._forward(node, [*args, *named.values()])
             case Func() | Bound():
                 return self.call_function(code_of(thing)[0], node, _given(node, args, named))
@@ -422,7 +526,9 @@ class Values(LibraryCalls):
             case Inst():
                 return self._call_instance(thing, node, args, named)
             case Partial():
-                return self._opaque([*args, *named.values()], "what a partial function makes of a batch")
+                return self._opaque(
+                    [*args, *named.values()], "what a partial function makes of a batch"
+                )
             case Ref():
                 return self._function(thing.name, node, args, named)
             case Method(this=this, name=name):
@@ -431,7 +537,9 @@ class Values(LibraryCalls):
                 return self._module(thing, node, args, named)
         return self._unresolved(node, args, named, receiver)
 
-    def _unresolved(self, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind) -> Kind:
+    def _unresolved(
+        self, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind
+    ) -> Kind:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if receiver.whole.name in ("batch", "mean", "sum"):
             return self._tensor(name, node, receiver.whole, args, named)
@@ -449,24 +557,37 @@ class Values(LibraryCalls):
     def _is_model(self, thing: Thing) -> bool:
         return self.training.trains(thing) or any(m.thing is thing for m in self.script.models)
 
-    def _call_instance(self, thing: Inst, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+    def _call_instance(
+        self, thing: Inst, node: ast.Call, args: list[Kind], named: dict[str, Kind]
+    ) -> Kind:
         if is_module(thing) and self.training.trains(thing):
             return self._forward(node, [*args, *named.values()])
         for callee in code_of(thing)[:1]:
             return self.call_function(callee, node, _given(node, args, named))
-        return self._opaque([*args, *named.values()], f"what {thing.cls.node.name} objects make of a batch")
+        return self._opaque(
+            [*args, *named.values()], f"what {thing.cls.node.name} objects make of a batch"
+        )
 
     def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
         """A model gives a row for each sample; where a loss function is part of it, it is not known what it gives."""
         if id(node) in self.passes:
             self.happens(node)
         wholes = [k.whole for k in kinds]
-        if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(not k.same for k in wholes):
+        if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(
+            not k.same for k in wholes
+        ):
             return other("the model computes the loss itself")
         if any(k.name in ("mean", "sum", "other") for k in wholes):
-            return next((k for k in wholes if k.name == "other"), other("the model is given a part of a number"))
+            return next(
+                (k for k in wholes if k.name == "other"),
+                other("the model is given a part of a number"),
+            )
         if any(k.name == "batch" for k in wholes):
-            return BATCH if all(k.axis == 0 for k in wholes if k.name == "batch") else other("the batch is not the first dimension")
+            return (
+                BATCH
+                if all(k.axis == 0 for k in wholes if k.name == "batch")
+                else other("the batch is not the first dimension")
+            )
         return NEAR
 
     def _make(self, cls: Cls, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
@@ -491,7 +612,9 @@ class Values(LibraryCalls):
         self.changes(node)
         if not isinstance(node.func, ast.Attribute):  # append = losses.append
             if any(not a.same for a in args):
-                raise Refusal(f"what {at(node)} keeps is not known: call the method of the list itself")
+                raise Refusal(
+                    f"what {at(node)} keeps is not known: call the method of the list itself"
+                )
             return
         args = [self.kept(e, k) for e, k in zip(node.args, args, strict=False)]
         what = joined(*(a.whole for a in args)) if args else EQUAL
@@ -512,7 +635,10 @@ def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
 
 def _may_be_device(thing: Thing) -> bool:
     if isinstance(thing, Unknown):
-        return thing.reason not in (Reason.RESULT, Reason.METHOD)  # a library's functions give no devices
+        return thing.reason not in (
+            Reason.RESULT,
+            Reason.METHOD,
+        )  # a library's functions give no devices
     return isinstance(thing, Ext) and thing.name == "torch.device"
 
 
@@ -521,7 +647,11 @@ def _different(found: list[Thing]) -> list[Thing]:
     seen: set[tuple[str, str]] = set()
     kept = []
     for thing in found:
-        key = (type(thing.this).__name__, thing.name) if isinstance(thing, Method) and isinstance(thing.this, (Tensor, Unknown)) else None
+        key = (
+            (type(thing.this).__name__, thing.name)
+            if isinstance(thing, Method) and isinstance(thing.this, (Tensor, Unknown))
+            else None
+        )
         if key is None or key not in seen:
             kept.append(thing)
         if key is not None:

@@ -17,7 +17,17 @@ from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.values import Thing, const
 from autofast.rule import Refusal, at
-from autofast.techniques.ddp.uniformity.kinds import EQUAL, NEAR, NONE, Given, Kind, join, joined, of, other
+from autofast.techniques.ddp.uniformity.kinds import (
+    EQUAL,
+    NEAR,
+    NONE,
+    Given,
+    Kind,
+    join,
+    joined,
+    of,
+    other,
+)
 from autofast.techniques.ddp.uniformity.notes import Notes, exhausted, interrupt
 from autofast.techniques.ddp.uniformity.state import Control, Frame, merged
 
@@ -78,20 +88,40 @@ class Walk(Notes):
             if expr is not None and id(expr) in rest:
                 kinds[parameter.arg] = rest.pop(id(expr))
                 things[parameter.arg] = self.things(expr)
-        kinds.update(self._spread(callee, node, rest, [p.arg for p in (*positional, *spec.kwonlyargs) if p.arg not in kinds]))
+        kinds.update(
+            self._spread(
+                callee,
+                node,
+                rest,
+                [p.arg for p in (*positional, *spec.kwonlyargs) if p.arg not in kinds],
+            )
+        )
         for name, kind in kinds.items():
             self.state["v", id(scope), name] = self._raised(kind) if kind.items is None else kind
-        return {n: t for n, t in things.items() if t and all(isinstance(s, ast.arg) for s in table.stores(Variable(n, scope)))}
+        return {
+            n: t
+            for n, t in things.items()
+            if t and all(isinstance(s, ast.arg) for s in table.stores(Variable(n, scope)))
+        }
 
-    def _spread(self, callee: Callee, node: ast.Call | None, rest: Given, missing: list[str]) -> dict[str, Kind]:
+    def _spread(
+        self, callee: Callee, node: ast.Call | None, rest: Given, missing: list[str]
+    ) -> dict[str, Kind]:
         """What parameters get through ``*`` and ``**``, of the call or of the function; ``rest`` are the arguments that name none."""
         if node is None or not rest:
             return {}
         spec = callee.function.args
         spread = any(isinstance(a, ast.Starred) for a in node.args)
         extra = [rest[id(a)] for a in node.args if id(a) in rest]
-        named = [rest[id(k.value)].whole for k in node.keywords if id(k.value) in rest and k.arg is not None]
-        loose = [*(extra if spread else ()), *(rest[id(k.value)] for k in node.keywords if k.arg is None)]
+        named = [
+            rest[id(k.value)].whole
+            for k in node.keywords
+            if id(k.value) in rest and k.arg is not None
+        ]
+        loose = [
+            *(extra if spread else ()),
+            *(rest[id(k.value)] for k in node.keywords if k.arg is None),
+        ]
         found: dict[str, Kind] = {}
         if spec.vararg is not None and extra and not spread:
             found[spec.vararg.arg] = of(*extra)
@@ -128,7 +158,9 @@ class Walk(Notes):
             case ast.Expr(value=value):
                 if isinstance(value, (ast.Yield, ast.YieldFrom)):
                     kind = self.ev(value.value) if value.value is not None else NONE
-                    self.frames[-1].yields.append(kind if isinstance(value, ast.Yield) else self.element(value.value, kind))
+                    self.frames[-1].yields.append(
+                        kind if isinstance(value, ast.Yield) else self.element(value.value, kind)
+                    )
                     return
                 self.ev(value)
                 self._mattering(value)
@@ -142,11 +174,15 @@ class Walk(Notes):
             case ast.AugAssign():
                 self._augmented(node)
             case ast.Return(value=value):
-                self.frames[-1].returns.append(self._raised(self.ev(value)) if value is not None else NONE)
+                self.frames[-1].returns.append(
+                    self._raised(self.ev(value)) if value is not None else NONE
+                )
                 self._jump(self.frames[-1].left)
                 self.frames[-1].exits.append(dict(self.state))
             case ast.Break() | ast.Continue():
-                self._jump(self.frames[-1].loops[-1] if self.frames[-1].loops else self.frames[-1].left)
+                self._jump(
+                    self.frames[-1].loops[-1] if self.frames[-1].loops else self.frames[-1].left
+                )
                 if self.frames[-1].passes:
                     self.frames[-1].passes[-1].append(dict(self.state))
             case ast.If():
@@ -181,7 +217,12 @@ class Walk(Notes):
     def _augmented(self, node: ast.AugAssign) -> None:
         as_load = self.ev(node.target)
         value = self.ev(node.value)
-        if value.sized and value.items is None and as_load.whole.same and self._counted_here(node.value):
+        if (
+            value.sized
+            and value.items is None
+            and as_load.whole.same
+            and self._counted_here(node.value)
+        ):
             self.settle(node.value)
             value = EQUAL
         value = self.kept(node.value, value) if as_load.whole.same else value
@@ -203,15 +244,24 @@ class Walk(Notes):
 
     def _counted_here(self, expr: ast.expr) -> bool:
         """``total += labels.size(0)``: the number of samples is asked for here, not handed on."""
-        return any(isinstance(n, (ast.Call, ast.Subscript)) and self.kinds.get(id(n), EQUAL).sized for n in ast.walk(expr))
+        return any(
+            isinstance(n, (ast.Call, ast.Subscript)) and self.kinds.get(id(n), EQUAL).sized
+            for n in ast.walk(expr)
+        )
 
     def _jump(self, pending: list[Control]) -> None:
-        pending += [c for c in self.control if c.kind.name != "equal" and id(c.test) not in self.decided]
+        pending += [
+            c for c in self.control if c.kind.name != "equal" and id(c.test) not in self.decided
+        ]
 
     def _branches(self, node: ast.If) -> None:
         test = self.condition(node.test)
         known = const(self.script.values(node.test))
-        if isinstance(known, bool) or not self._any_reached(node.body) or (node.orelse and not self._any_reached(node.orelse)):
+        if (
+            isinstance(known, bool)
+            or not self._any_reached(node.body)
+            or (node.orelse and not self._any_reached(node.orelse))
+        ):
             arms = [a for a in (node.body, node.orelse) if self._any_reached(a)]
             for arm in arms[:1] if isinstance(known, bool) else arms:
                 self._arm(node.test, test, arm)
@@ -229,7 +279,11 @@ class Walk(Notes):
         self.state = merged(after, self.state)
 
     def _any_reached(self, body: list[ast.stmt]) -> bool:
-        return any(isinstance(s, (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global)) or self.script.reached(s) for s in body)
+        return any(
+            isinstance(s, (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global))
+            or self.script.reached(s)
+            for s in body
+        )
 
     def _arm(self, test: ast.expr, kind: Kind, body: list[ast.stmt]) -> None:
         self.under(test, kind)
@@ -250,7 +304,11 @@ class Walk(Notes):
             self.block(node.orelse)
             return
         control = (
-            over.whole if over.name not in ("iter", "loader") and over.items is None and over.whole.name in ("near", "other") else EQUAL
+            over.whole
+            if over.name not in ("iter", "loader")
+            and over.items is None
+            and over.whole.name in ("near", "other")
+            else EQUAL
         )
         if _is_loader(self.script, node.iter):
             control = EQUAL  # the same data in each
@@ -317,7 +375,12 @@ class Walk(Notes):
         for handler in node.handlers:
             self.state = merged(dict(before), normal)
             self.control.append(
-                Control(handler, EQUAL if interrupt(handler) or exhausted(handler) else other("an error in one of the processes"))
+                Control(
+                    handler,
+                    EQUAL
+                    if interrupt(handler) or exhausted(handler)
+                    else other("an error in one of the processes"),
+                )
             )
             self.block(handler.body)
             self.control.pop()
@@ -332,4 +395,8 @@ def _goes(body: list[ast.stmt]) -> bool:
 
 def _is_loader(script: Script, expr: ast.expr) -> bool:
     names = {getattr(t, "name", "") for t in script.values(expr)}
-    return bool(names) and all(n.startswith(("torch.utils.data.", "builtins.enumerate", "tqdm", "builtins.zip")) for n in names if n)
+    return bool(names) and all(
+        n.startswith(("torch.utils.data.", "builtins.enumerate", "tqdm", "builtins.zip"))
+        for n in names
+        if n
+    )

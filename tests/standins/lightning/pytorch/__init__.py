@@ -11,8 +11,27 @@ import numpy as np
 import torch
 from torch import nn
 
-PRECISIONS = ("64-true", "32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true", "64", "32", "16", "bf16", 64, 32, 16)
-MIXED = {"bf16-mixed": torch.bfloat16, "bf16": torch.bfloat16, "16-mixed": torch.float16, "16": torch.float16}
+PRECISIONS = (
+    "64-true",
+    "32-true",
+    "16-mixed",
+    "bf16-mixed",
+    "16-true",
+    "bf16-true",
+    "64",
+    "32",
+    "16",
+    "bf16",
+    64,
+    32,
+    16,
+)
+MIXED = {
+    "bf16-mixed": torch.bfloat16,
+    "bf16": torch.bfloat16,
+    "16-mixed": torch.float16,
+    "16": torch.float16,
+}
 
 
 def seed_everything(seed):
@@ -88,18 +107,29 @@ class Trainer:
         reload_dataloaders_every_n_epochs=0, default_root_dir=None, enable_autolog_hparams=True, model_registry=None,
     ):  # fmt: skip
         if precision is not None and precision not in PRECISIONS:
-            raise ValueError(f"Precision {precision!r} is invalid. Allowed precision values: {PRECISIONS}")
+            raise ValueError(
+                f"Precision {precision!r} is invalid. Allowed precision values: {PRECISIONS}"
+            )
         if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
             raise RuntimeError("No supported gpu backend found!")
         if benchmark is not None:
             torch.backends.cudnn.benchmark = benchmark
         self.precision = str(precision if precision is not None else "32-true")
-        self.max_epochs, self.clip, self.global_step, self.current_epoch = max_epochs or 1000, gradient_clip_val, 0, 0
+        self.max_epochs, self.clip, self.global_step, self.current_epoch = (
+            max_epochs or 1000,
+            gradient_clip_val,
+            0,
+            0,
+        )
         self.optimizers = []
 
     def _forward(self):
         dtype = MIXED.get(self.precision)
-        return torch.autocast("cpu", dtype=dtype, cache_enabled=False) if dtype is not None else contextlib.nullcontext()
+        return (
+            torch.autocast("cpu", dtype=dtype, cache_enabled=False)
+            if dtype is not None
+            else contextlib.nullcontext()
+        )
 
     def _made(self, model):
         made = model.configure_optimizers()
@@ -144,8 +174,12 @@ class Trainer:
             optimizer.zero_grad()
             loss.backward()
             if self.clip:
-                if self.precision in MIXED and getattr(optimizer, "_step_supports_amp_scaling", False):
-                    raise RuntimeError(f"The current optimizer, {type(optimizer).__qualname__}, does not allow for gradient clipping")
+                if self.precision in MIXED and getattr(
+                    optimizer, "_step_supports_amp_scaling", False
+                ):
+                    raise RuntimeError(
+                        f"The current optimizer, {type(optimizer).__qualname__}, does not allow for gradient clipping"
+                    )
                 nn.utils.clip_grad_norm_(model.parameters(), self.clip)
             optimizer.step()
         self.global_step += 1

@@ -26,7 +26,9 @@ class LightningCLI:
         subclass_mode_data=False, args=None, run=True, auto_configure_optimizers=True, load_from_checkpoint_support=True,
     ):  # fmt: skip
         self.parser = parser_class()
-        self.parser.set_defaults({"trainer." + name: value for name, value in (trainer_defaults or {}).items()})
+        self.parser.set_defaults(
+            {"trainer." + name: value for name, value in (trainer_defaults or {}).items()}
+        )
         self.add_arguments_to_parser(self.parser)
         for word in sys.argv[1:] if args is None else args:
             name, _, value = word.removeprefix("--").partition("=")
@@ -35,7 +37,9 @@ class LightningCLI:
             seed_everything(seed_everything_default)
         self.datamodule = datamodule_class(**self._given("data")) if datamodule_class else None
         for source, target in self.parser.links:
-            self.parser.values.setdefault(target, getattr(self.datamodule, source.partition(".")[2]))
+            self.parser.values.setdefault(
+                target, getattr(self.datamodule, source.partition(".")[2])
+            )
         self.model = model_class(**self._given("model"))
         self.trainer = trainer_class(**self._given("trainer"))
         if run:
@@ -44,7 +48,11 @@ class LightningCLI:
     def add_arguments_to_parser(self, parser): ...
 
     def _given(self, group):
-        return {name.partition(".")[2]: value for name, value in self.parser.values.items() if name.startswith(group + ".")}
+        return {
+            name.partition(".")[2]: value
+            for name, value in self.parser.values.items()
+            if name.startswith(group + ".")
+        }
 
 
 def _value(text):
