@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ LAYERS: dict[str, set[str]] = {
 }
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
+
+
 def modules() -> dict[str, Path]:
     """Dotted name -> file, of the product."""
     found = {}
@@ -59,7 +70,7 @@ def modules() -> dict[str, Path]:
 def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str, bool]]:
     """The modules of the product that a module imports, and whether that happens when it is imported itself."""
     package = name.rpartition(".")[0]
-    todo: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), True)]
+    todo: list[tuple[ast.AST, bool]] = [(tree(path), True)]
     while todo:
         node, early = todo.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -145,6 +156,7 @@ def cycles(found: list[tuple[str, str, bool]]) -> list[list[str]]:
 
 
 KNOWN = modules()
+ARROWS = arrows(KNOWN)
 
 
 def test_every_module_has_a_layer() -> None:
@@ -152,11 +164,11 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_arrows_point_down() -> None:
-    assert not against(KNOWN, arrows(KNOWN))
+    assert not against(KNOWN, ARROWS)
 
 
 def test_no_cycles() -> None:
-    assert not cycles(arrows(KNOWN))
+    assert not cycles(ARROWS)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +221,18 @@ def test_rules_are_short() -> None:
 
 def names_of_rules(path: Path, names: set[str]) -> Iterator[str]:
     """The names of rules that code mentions outside of ``@rule(...)``, and of ``NAME = "..."``, the name under which users spare a place."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    said = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "rule"]
+    said = [
+        n
+        for n in nodes(path)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "rule"
+    ]
     said += [
-        n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "NAME"
+        n
+        for n in tree(path).body
+        if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "NAME"
     ]
     declared = {id(n) for declaration in said for n in ast.walk(declaration)}
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and node.value in names and id(node) not in declared:
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
 
@@ -240,7 +257,7 @@ def test_what_a_rule_uses_is_decided_by_another() -> None:
 
 def defined(path: Path) -> Iterator[tuple[str, str]]:
     """(what, name) of the functions and exception classes of a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield "function", node.name.strip("_")
         elif isinstance(node, ast.ClassDef) and any(

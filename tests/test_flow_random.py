@@ -184,7 +184,7 @@ def program(seed: int) -> tuple[Source, ast.FunctionDef]:
         )
 
 
-SEEDS = [range(n, n + 50) for n in range(0, 150, 50)]
+SEEDS = [range(n, n + 40) for n in range(0, 80, 40)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
