@@ -357,7 +357,7 @@ def test_staged_equals_at_once(fixture: Fixture, target: str):
 def _with_needs(plan: Plan, names: frozenset[str]) -> frozenset[str]:
     while True:
         needed = frozenset(
-            rule for finding in plan.fixes if finding.rule in names for rule in finding.needs
+            rule for finding in plan.fixes if finding.rule in names for rule, _ in finding.needs
         )
         if needed <= names:
             return names
