@@ -44,12 +44,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(image_set.call, OBJECTS, edits=subclass(image_set))
     for cut in cuts(script):
         yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal)
-
-
-# ------------------------------------------------------------------------------------------------ reasons against
-
-
-# ------------------------------------------------------------------------------------------------ a sampler of batches
-
-
-# ------------------------------------------------------------------------------------------------ images of torchvision

@@ -32,9 +32,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                     effect or finding.effect
                 )  # the layout of the images alone changes what dropout draws, too
     yield from images(script, accepted, effect)
-
-
-# ------------------------------------------------------------------------------------------------ models
-
-
-# ------------------------------------------------------------------------------------------------ images

@@ -23,15 +23,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
             yield Finding(creation.call, MESSAGE, edits=creation.edits, effect=creation.effect)
-
-
-# ------------------------------------------------------------------------------------------------ where it matters
-
-
-# ------------------------------------------------------------------------------------------------ torch.zeros(n).to(device)
-
-
-# ------------------------------------------------------------------------------------------------ Tensor(np.random.normal(...))
-
-
-# ------------------------------------------------------------------------------------------------ reasons against

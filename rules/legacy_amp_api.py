@@ -37,6 +37,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 message,
                 edits=tuple(edits(source, use)) if use.binding is None else together,
             )
-
-
-# ------------------------------------------------------------------------------------------------ edits

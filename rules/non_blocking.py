@@ -42,9 +42,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             f"copies {what} to the device and waits for the end of the copy",
             edits=edits,
         )
-
-
-# ------------------------------------------------------------------------------------------------ reasons against
-
-
-# ------------------------------------------------------------------------------------------------ the edit

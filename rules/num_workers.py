@@ -29,6 +29,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why]
     )
     yield from raised(script, options)
-
-
-# ------------------------------------------------------------------------------------------------ too few workers

@@ -57,9 +57,3 @@ def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Itera
             yield Finding(home.node, MESSAGE, refusal=why)
         elif home.expr is not None:
             yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(home.expr)),))
-
-
-# ------------------------------------------------------------------------------------------------ reasons against
-
-
-# ------------------------------------------------------------------------------------------------ the value

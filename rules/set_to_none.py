@@ -28,9 +28,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(zeroing.node, MESSAGE, refusal=why)
         else:
             yield Finding(zeroing.node, MESSAGE, edits=zeroing.edits)
-
-
-# ------------------------------------------------------------------------------------------------ where it is done
-
-
-# ------------------------------------------------------------------------------------------------ reasons against

@@ -18,9 +18,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield from variables(script, source, plain)
     yield from old_items(script)
     yield from old_reductions(script)
-
-
-# ------------------------------------------------------------------------------------------------ Variable(...)
-
-
-# ------------------------------------------------------------------------------------------------ loss.data[0], size_average

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
 from autofast.flow.imports import bindings
+from autofast.flow.memory import FACTORIES
 from autofast.flow.provenance import assigned, only_value
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Dataset, Loader, Script
@@ -41,23 +42,7 @@ EXACT_METHODS = frozenset(
     {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
 )
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-IN_ORDER = frozenset(
-    {
-        f"torch.{n}"
-        for n in (
-            "randn",
-            "rand",
-            "randint",
-            "zeros",
-            "ones",
-            "full",
-            "arange",
-            "linspace",
-            "eye",
-            "randperm",
-        )
-    }
-)
+IN_ORDER = FACTORIES  # new tensors lie in memory row by row
 JOINS = frozenset({"torch.stack", "torch.cat"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 KEEP_ORDER = EXACT_METHODS | {

@@ -139,9 +139,6 @@ def draws(script: Script, model: Model, code: Code, since: int) -> bool:
     return any(o.order > since for s in fills for o in s)
 
 
-# ------------------------------------------------------------------------------------------------ views
-
-
 # ------------------------------------------------------------------------------------------------ images
 def takes_image(script: Script, model: Model) -> bool:
     """The first input goes as it is into a layer that wants four dimensions."""

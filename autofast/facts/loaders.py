@@ -154,6 +154,3 @@ def _is_iter(script: Script, expr: ast.expr) -> bool:
 def lineage(cls: Cls) -> list[Cls]:
     """A class of the project and its ancestors there."""
     return [cls, *(ancestor for base in cls.bases for ancestor in lineage(base))]
-
-
-# ------------------------------------------------------------------------------------------------ findings

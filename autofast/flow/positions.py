@@ -14,7 +14,7 @@ from autofast.model.events import (
     Stack,
     TryFrame,
 )
-from autofast.model.source import block_of, statement_of
+from autofast.model.source import ancestors, block_of, statement_of
 
 SHARED = (
     ast.expr_context,
@@ -88,3 +88,15 @@ def is_sure(occurrence: Occurrence, depth: int) -> bool:
         (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
         for f in occurrence.stack[depth:]
     )
+
+
+def follows(node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether ``node`` stands in a later statement of the same block: it runs after ``statement``, and never without it."""
+    here = block(statement)
+    top = next((n for n in (node, *ancestors(node)) if any(n is s for s in here)), None)
+    return top is not None and index(here, top) > index(here, statement)  # type: ignore[arg-type]
+
+
+def position(node: ast.AST) -> tuple[int, int]:
+    """The line and column where a node begins."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

@@ -113,6 +113,3 @@ def _is_local(thing: Thing) -> bool:
     return isinstance(node, ast.Lambda) or (
         node is not None and not isinstance(function_of(node), ast.Module)
     )
-
-
-# ------------------------------------------------------------------------------------------------ reasons against

@@ -223,7 +223,7 @@ CASES = [
           ("        loader = DataLoader(data, batch_size=16, shuffle=True)\n", ""), ("    student = Net()\n", "    loader = DataLoader(data, batch_size=16, shuffle=True)\n    student = Net()\n")),
     sound("zero_grad just before backward", "pictures", "exact", ("            optimizer.zero_grad()\n", ""),
           ("            loss.backward()\n", "            optimizer.zero_grad(set_to_none=True)\n            loss.backward()\n")),
-    sound("foreach SGD for two groups", "student", "rounding", ("momentum=0.9)", "momentum=0.9, foreach=True)")),
+    sound("foreach SGD for two groups", "student", "rounding", ("momentum=0.9", "momentum=0.9, foreach=True")),
     sound("bf16 autocast for student and teacher", "student", "half", ("            logits = student(image)\n", '            with torch.autocast("cpu", dtype=torch.bfloat16):\n                logits = student(image)\n'),
           ("            with torch.no_grad():\n                target = teacher(image)\n", '            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):\n                target = teacher(image)\n')),
     sound("no_grad added to the evaluation", "ungraded", "exact", ("    for x, y in test:\n        total += (model(x).argmax(1) == y).sum().item()\n",

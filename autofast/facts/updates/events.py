@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.gradients import parameters_of
-from autofast.flow.iterations import within
 from autofast.flow.rare_branches import rare
 from autofast.flow.scopes import stored_in
 from autofast.model.events import (
@@ -25,7 +24,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.values import Const, Dict, Ext, Seq, Tensor, Thing, Values
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal, at

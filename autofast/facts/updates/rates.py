@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from autofast.facts.updates.cadence import Cadence
 from autofast.flow.defuse import Definition, bound_to
-from autofast.flow.iterations import within
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.source import ancestors, parent_of, statement_of, within
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.read.recover.steps import LOOPS
 from autofast.rule import Refusal, at

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.iterations import within
 from autofast.flow.rare_branches import rare
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, parent_of
+from autofast.model.source import ancestors, parent_of, within
 from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, const
 from autofast.rule import Refusal, at
 from autofast.techniques.accumulation.window import Window

@@ -16,12 +16,11 @@ from autofast.facts.batch.samples import Kind
 from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Iteration, clears
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of, within
 from autofast.rule import Refusal, at
 from autofast.techniques.accumulation.statements import (
     Unit,

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
 from autofast.flow.defuse import Definition
-from autofast.flow.iterations import within
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of, parent_of
+from autofast.model.source import function_of, parent_of, within
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal, at
 

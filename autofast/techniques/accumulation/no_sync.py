@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from autofast.edit.edits import Around, Edit, Import
 from autofast.edit.order import Rank
 from autofast.facts.updates.events import Iteration, check_hooks
-from autofast.flow.iterations import within
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import stored_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of, within
 from autofast.model.values import Ext
 from autofast.techniques.accumulation.existing import existing
 from autofast.techniques.accumulation.window import Window

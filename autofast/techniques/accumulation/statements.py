@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from textwrap import dedent
 
 from autofast.facts.updates.events import Event, Iteration
-from autofast.flow.iterations import within
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.scopes import mentions, stored_in
-from autofast.model.source import ancestors, function_of, source_of
+from autofast.model.source import ancestors, function_of, source_of, within
 from autofast.rule import Refusal, at
 
 

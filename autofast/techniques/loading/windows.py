@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.iterations import position
+from autofast.flow.positions import position
 from autofast.flow.provenance import assigned, only_value
 from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, LoopFrame, Stack

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
 from autofast.flow.cfg import loop_of
-from autofast.flow.iterations import position
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.script import Script

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.flow.cfg import Loop, loop_of
-from autofast.flow.iterations import follows, position
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, follows, index, position
 from autofast.flow.reflection import is_spelled, shows_names
 from autofast.flow.scopes import binds, declared, mentions
 from autofast.model.script import Script

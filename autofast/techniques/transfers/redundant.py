@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Remove, Rewrite
-from autofast.flow.iterations import follows, within
+from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.values import Const, Dict, Ext, Thing
 
 
