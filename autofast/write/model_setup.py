@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
 from autofast.model.script import Model, Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
@@ -138,12 +139,13 @@ class _Search:
         return statement, things
 
     def _meanings(self, last: ast.stmt, name: str) -> Iterator[Values]:
-        """What the name may be, wherever it is read or set in the function, up to the end of ``last``."""
+        """What the name may be, wherever it is read or set in the function before the end of ``last``."""
+        order = self.script.analysis(Flow).graph(last)
         for node in ast.walk(function_of(last)):
             if (
                 isinstance(node, (ast.Name, ast.Attribute))
-                and node.lineno <= (last.end_lineno or 0)
                 and ast.unparse(node) == name
+                and (within(node, last) or order.may_follow(last, node))
             ):
                 if isinstance(node.ctx, ast.Load):
                     yield self.script.values(node)

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.positions import position
+from autofast.flow.cfg import Graph, loop_of
+from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned, only_value
 from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
-from autofast.model.source import block_of, function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const
 from autofast.ops import reshapes
 from autofast.rule import Refusal
@@ -277,14 +278,15 @@ def _inside(script: Script, windows: Windows) -> str:
     ):
         raise unknown
     scope = function_of(call)
+    order = script.analysis(Flow).graph(call)
     if any(
-        position(n) > position(call)
+        order.may_follow(n, call)
         for name in (row, *windows.length.terms)
         for n in mentions(scope, name)
         if not isinstance(n.ctx, ast.Load)
     ):
         raise unknown  # it is another one when the windows are cut
-    if _is_touched(starts, call):
+    if _is_touched(order, starts, call):
         raise Refusal(f"`{starts.id}` may be changed after it was drawn")
     given = {k.arg: k.value for k in call.keywords}
     size = given.pop("size", None)
@@ -315,11 +317,12 @@ def _inside(script: Script, windows: Windows) -> str:
     return DRAWN[names.pop()]
 
 
-def _is_touched(starts: ast.Name, call: ast.Call) -> bool:
+def _is_touched(order: Graph, starts: ast.Name, call: ast.Call) -> bool:
     """Something other than windows is made of the starts before they are used: a name, a view or a function that may change them."""
-    once = block_of(statement_of(call)) is block_of(statement_of(starts))
+    cut, loop = statement_of(starts), loop_of(call)
     return any(
-        position(call) < position(n) and not (once and position(n) > position(starts))
+        order.may_follow(n, call, loop)
+        and (statement_of(n) is cut or order.may_follow(cut, n, loop))
         for n in mentions(function_of(starts), starts.id)
         if isinstance(n.ctx, ast.Load)
         and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.positions import block, follows, index, position
+from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled, shows_names
 from autofast.flow.scopes import binds, declared, mentions
 from autofast.model.script import Script
@@ -144,7 +145,11 @@ def _read_from(
         isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)
     ):
         return [], False
-    edits = [e for statement, more in away if position(statement) < position(first) for e in more]
+    order = script.analysis(Flow).graph(first)
+    loop = loop_of(variable.statement)
+    edits = [
+        e for statement, more in away if order.may_follow(first, statement, loop) for e in more
+    ]
     edits += [
         Wrap(n, reading(variable.how))
         for n in early
@@ -294,11 +299,11 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
             uses.append(node)
     if len(made) != 1 or loop_of(made[0]) is not loop or not all(follows(n, made[0]) for n in uses):
         raise Refusal(f"`{name}` is not made anew in each step")
-    last = max((position(v) for v in values), default=position(made[0]))
+    order = script.analysis(Flow).graph(made[0])
     gates: dict[int, tuple[ast.If, list[ast.AST]]] = {}
     for node in uses:
         gate = rare_branch(node, loop)
-        if gate is None or position(gate) < last or any(within(v, gate) for v in values):
+        if gate is None or any(within(v, gate) or order.may_follow(v, gate, loop) for v in values):
             raise Refusal(f"`{name}` is used in every step (line {node.lineno})")
         gates.setdefault(id(gate), (gate, []))[1].append(node)
     tensors = [numbers[id(v)] for v in values if id(v) in numbers]
