@@ -115,6 +115,7 @@ class Rule:
         relieves: what bounds a training (see :mod:`autofast.verify.diagnosis`) -> how promising the rule is then; 1 comes first.
         lowers_precision: what it writes computes with fewer bits than float32 has.
         several_processes: what it writes can be started in several processes.
+        torch: the oldest torch that runs what it writes, where that is not any 2.x.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Rule:
     relieves: Mapping[str, int] = field(default_factory=dict)
     lowers_precision: bool = False
     several_processes: bool = False
+    torch: tuple[int, int] = (2, 0)
 
     @property
     def request(self) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from autofast.facts.optimizers import SINCE
 from autofast.model.script import Script
+from autofast.read.requirements import at_least
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.ddp.planned import Replaced
 from autofast.techniques.optimizer.fused import against, edits, is_decided, is_exact
-from autofast.techniques.optimizer.momentum import starts
+from autofast.techniques.optimizer.momentum import against_momentum
+from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
+from autofast.techniques.precision.scaling import Scaling
 from autofast.write.arguments import room
-from autofast.write.requirements import at_least
 from autofast.write.spelling import uses_gpu
 
 ADAGRAD_CUDA = (2, 8)
@@ -23,7 +26,8 @@ ADAGRAD_CUDA = (2, 8)
     Effect.ROUNDING,
     groups=("optimizer",),
     relieves={"optimizer": 1, "host": 2, "device": 5, "cpu": 3},
-    uses=("apex-amp", "dataparallel-to-ddp"),
+    uses=("apex-amp",),
+    torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters in a few kernels instead of one per operation."""
@@ -33,7 +37,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     able = [o for o in script.optimizers if is_exact(o) and not is_decided(o.args)]
     calls = [o.node for o in able]
-    parallel_goes = options.decides(Replaced) and bool(script.calls("torch.nn.DataParallel"))
+    scaled = bool(able) and _may_be_scaled(script, options)
     for optimizer in able:
         message = f"runs the update of {optimizer.name} as many small kernels"
         if why := against(script, optimizer, apex_goes=apex_goes(script, options)):
@@ -48,13 +52,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 message,
                 advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only",
             )
+        elif why := against_momentum(script, optimizer, options, scaled=scaled):
+            yield Finding(optimizer.node, message, refusal=why)
         elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
             yield Finding(optimizer.node, message, refusal=home)
-        elif isinstance(
-            start := starts(script, optimizer, options, parallel_goes=parallel_goes), str
-        ):
-            yield Finding(optimizer.node, message, refusal=start)
         else:
-            made = (*edits(script, optimizer, home, options, bool(start)), *start)
+            made = tuple(edits(script, optimizer, home))
             key, needs = (APEX, (Going,)) if "apex" in script.frameworks else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
+
+
+def _may_be_scaled(script: Script, options: Options) -> bool:
+    """Whether mixed precision, by this rewrite or a later one, brings a GradScaler that is enabled on some GPUs."""
+    both = replace(options, decisions=options.decisions | {Scaling})
+    return options.target == "cuda" and amp(script, both).scaling is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.model.script import Script
+from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.legacy.amp_api import against, edits, imports, old_uses
-from autofast.write.requirements import rules_out
 
 SINCE = (2, 4)  # custom_fwd(device_type=...); torch.amp.GradScaler is there since 2.3
 
 
-@rule("legacy-amp-api", Effect.EXACT, groups=("modernize",))
+@rule("legacy-amp-api", Effect.EXACT, groups=("modernize",), torch=SINCE)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Use torch.amp, which torch.cuda.amp and torch.cpu.amp are deprecated for."""
     uses = [use for source in script.sources for use in old_uses(script, source)]

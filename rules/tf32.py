@@ -10,13 +10,7 @@ from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.placement import setup_place, trainer_place
-from autofast.write.spelling import (
-    chooses_devices_late,
-    cuda_test,
-    requires_cuda,
-    torch_in,
-    uses_gpu,
-)
+from autofast.write.spelling import torch_in, uses_gpu
 
 
 @rule(
@@ -39,21 +33,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     torch, imports = torch_in(source_of(place))
     setting = f'{torch}.set_float32_matmul_precision("high")'
-    if requires_cuda(script):
-        yield Finding(place, message, edits=(*imports, Before(place, setting)))
-        return
-    if line := chooses_devices_late(script, place):
-        yield Finding(
-            place,
-            message,
-            refusal=f"CUDA_VISIBLE_DEVICES is set on line {line}, perhaps after CUDA would have been asked for",
-        )
-        return
-    # on the CPU "high" may make oneDNN round too, and gain nothing: hence the condition
-    test, more = cuda_test(script, place)
-    yield Finding(
-        place, message, edits=(*imports, *more, Before(place, f"if {test}:\n    {setting}"))
-    )
+    yield Finding(place, message, edits=(*imports, Before(place, setting)))
 
 
 def against(script: Script) -> str:

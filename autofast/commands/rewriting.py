@@ -13,6 +13,7 @@ from autofast.edit.recovery import standing
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, source_of
 from autofast.read import read_script
+from autofast.read.requirements import at_least
 from autofast.registry import ALL, all_rules, select
 from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
@@ -155,10 +156,22 @@ def rewrite(
         texts=chosen.texts(),
         records=[record for record in done if record.place not in withheld],
         elsewhere=elsewhere,
-        notes=[*script.notes, *_loops_elsewhere(script), *map(str, chosen.unused_ignores)],
+        notes=[
+            *script.notes,
+            *_loops_elsewhere(script),
+            *_torch_assumed(script, chosen),
+            *map(str, chosen.unused_ignores),
+        ],
         warnings=[left.warning for left in chosen.left_out],
         stdin=raw is not None,
     )
+
+
+def _torch_assumed(script: Script, plan: Plan) -> Iterator[str]:
+    """The version of torch that the rewritten script needs, where the project does not say that it has it."""
+    needed = max((rule.torch for rule in plan.rules if rule.name in plan.applied), default=(0, 0))
+    if needed > (2, 0) and not at_least(script, needed):
+        yield f"it needs torch {needed[0]}.{needed[1]} or newer; the project's requirements do not say which it has"
 
 
 def options_of(config: Config, rules: list[Rule]) -> Options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.optimizers import fused_with_momentum
 from autofast.facts.parts import held, parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
@@ -93,7 +94,7 @@ HARMLESS = (
 
 
 def against_scaler(script: Script) -> str:
-    """A way in which gradients are computed, seen or changed besides the plain backward; empty where there is none."""
+    """A way in which gradients are computed, seen, changed or used that does not go with a scaler; empty where there is none."""
     if sites := script.calls("builtins.exec"):
         return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
@@ -117,7 +118,7 @@ def against_scaler(script: Script) -> str:
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         if kind.startswith(DIFFERENTIATES) and not _is_dead(script, site.node):
             return f"{kind}() on {at(site.node)} computes gradients that nothing scales"
-    return ""
+    return fused_with_momentum(script)
 
 
 def _is_of(thing: Thing, library: str) -> bool:

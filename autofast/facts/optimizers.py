@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.script import Script
+from autofast.model.script import Optimizer, Script
 from autofast.model.source import line_of
-from autofast.model.values import const
+from autofast.model.values import Const, const, consts
 
 SINCE = (
     2,
@@ -46,3 +46,37 @@ def sparse(script: Script) -> str:
                         f"line {node.lineno} may give sparse gradients, which no fused kernel takes"
                     )
     return ""
+
+
+def has_momentum(script: Script, optimizer: Optimizer) -> bool:
+    """SGD, unless it is certain that no group of it has momentum."""
+    args = optimizer.args
+    if optimizer.name != "SGD":
+        return False
+    if args.open or not args.get(2, "momentum") <= {Const(0), Const(0.0)}:
+        return True
+    return _is_said(script, "momentum")
+
+
+def fused_with_momentum(script: Script) -> str:
+    """SGD that is fused and has momentum, in words: where a GradScaler skips its first step, its buffers keep what was in memory (torch 2.13)."""
+    for optimizer in script.optimizers:
+        fused = optimizer.args.named.get("fused")
+        if (
+            fused is not None
+            and consts(fused.values) not in ({None}, {False})
+            and has_momentum(script, optimizer)
+        ):
+            return f"the fused SGD of line {line_of(optimizer.node)} spoils its momentum in steps that a scaler skips"
+    return ""
+
+
+def _is_said(script: Script, word: str) -> bool:
+    """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group or of a state."""
+    for node in (n for source in script.sources for n in ast.walk(source.tree)):
+        if isinstance(node, ast.Constant) and node.value == word:
+            return True
+        if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) in ("dict", "update"):
+                return True
+    return False

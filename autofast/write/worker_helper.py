@@ -1,4 +1,4 @@
-"""Worker processes: the helper that says how many, where it is needed, and what must not be moved into one."""
+"""Worker processes: how many, where that is written, and how they may be started."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from autofast.facts.workers.shared_state import unseen
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, function_of
 from autofast.model.values import Cls, Func, Inst, Thing
-from autofast.rule import Options
+from autofast.rule import Options, at
 from autofast.write.imports import module_in
 
-HELPER = "loader_workers"
-BODY = '''\
-def {name}(most={most}):
-    """Workers for one DataLoader: this process's cores, shared by local ranks, less one."""
-{guard}    if hasattr({os}, "sched_getaffinity"):
-        cores = len({os}.sched_getaffinity(0))
-    else:
-        cores = {os}.cpu_count() or 1
-    ranks = {os}.environ.get("LOCAL_WORLD_SIZE") or {os}.environ.get("WORLD_SIZE") or 1
-    cores //= int(ranks)
-    return min(most, cores - 1) if cores > 2 else 0
-'''
-GUARD = """\
-    start = {mp}.get_start_method(allow_none=True)
-    if (start or {mp}.get_all_start_methods()[0]) != "fork":  # the first is the default
-        return 0  # {why}
+NAMES = ("workers", "loader_workers")
+FORKED = """\
+# {why}
+{asked} = {mp}.get_start_method() == "fork"
+{name} = max(0, min({most}, {cores} - 2)) if {asked} else 0
 """
-UNGUARDED = "other workers would begin by running this script again"
-UNSEEN = "other workers would not have what this script sets in variables of its modules"
-UNPICKLABLE = "other workers would need to pickle what cannot be pickled"
+FREE = """\
+{asked} = {cores} if hasattr({os}, "sched_getaffinity") else 1
+{name} = max(0, min({most}, {asked} - 2))
+"""
+CORES = "len({os}.sched_getaffinity(0))"
+SHARED = CORES + ' // int({os}.environ.get("LOCAL_WORLD_SIZE", 1))'
+UNGUARDED = "Workers are only forked: others would begin by running this script again"
+UNSEEN = "Workers are only forked: others would not have what this script sets in its modules"
+UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot be pickled"
+STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 MOST = {
     "cuda": 8,
     "cpu": 2,
@@ -43,42 +39,47 @@ MOST = {
 
 @dataclass(frozen=True)
 class Helped:
-    """A call of the helper, and the edits that define it in a file."""
+    """The name that holds the number of workers, and the edits that define it in a file."""
 
     code: str
     edits: tuple[Edit, ...]
 
 
+def against_starting(script: Script) -> str:
+    """Why no workers can be started, whatever they load: they could only be forked, and the script decides how processes start."""
+    why, sites = _fork_only(script), script.calls(*STARTS)
+    if why and sites:
+        return f"{why[0].lower()}{why[1:]}, and {at(sites[0].node)} decides how they are started"
+    return ""
+
+
 def helper(script: Script, source: Source, options: Options) -> Helped:
-    """``loader_workers()`` for a file: one definition for all loaders of the script, as careful as the most delicate needs it."""
+    """How many workers, for all loaders of a file: the cores of this process (of a rank) but two, where workers may be started.
+
+    ``os.sched_getaffinity`` knows what a container or a batch system leaves to the process. Linux alone has it, where workers are cheap to start.
+    """
     os, imports = module_in(source, "os")
-    why = _fork_only(script)
-    guard = ""
-    if why:
+    ranks = bool(script.calls("torch.distributed.init_process_group"))
+    words = {"os": os, "cores": SHARED.format(os=os) if ranks else CORES.format(os=os)}
+    form, asked = FREE, "cores"
+    if why := _fork_only(script):
         mp, more = module_in(source, "multiprocessing")
-        guard, imports = GUARD.format(mp=mp, why=why), (*imports, *more)
-    most = MOST[options.target]
+        imports = (*imports, *more)
+        form, asked, words = FORKED, "forks", {**words, "mp": mp, "why": why}
     for (
-        node
-    ) in source.tree.body:  # it is there already: another rule, or an earlier run, has put it there
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(HELPER):
-            for cap in MOST.values():
-                if ast.dump(node) == ast.dump(
-                    ast.parse(BODY.format(name=node.name, os=os, guard=guard, most=cap)).body[0]
-                ):
-                    return Helped(f"{node.name}()", ())
-    name = source.fresh(HELPER)
-    return Helped(
-        f"{name}()",
-        (*imports, Helper(source, name, BODY.format(name=name, os=os, guard=guard, most=most))),
-    )
+        most
+    ) in MOST.values():  # it is there already: another rule, or an earlier run, has put it there
+        if _holds(source, form.format(name=NAMES[0], asked=asked, most=most, **words)):
+            return Helped(NAMES[0], ())
+    name, asked = source.fresh(*NAMES), source.fresh(asked, f"{asked}_here")
+    code = form.format(name=name, asked=asked, most=MOST[options.target], **words)
+    return Helped(name, (*imports, Helper(source, name, code)))
 
 
-def is_helper(script: Script, call: ast.AST) -> bool:
-    """A call of the helper that an earlier run has put into the script."""
-    return isinstance(call, ast.Call) and any(
-        isinstance(t, Func) and t.name.startswith(HELPER) for t in script.values(call.func)
-    )
+def _holds(source: Source, code: str) -> bool:
+    """Whether the statements stand in the module as they are."""
+    there = {ast.dump(s) for s in source.tree.body}
+    return all(ast.dump(s) in there for s in ast.parse(code).body)
 
 
 # ------------------------------------------------------------------------------------------------ start methods

@@ -29,7 +29,7 @@ from autofast.model.values import (
     const,
 )
 from autofast.read.recover.build import unwrapped
-from autofast.write.requirements import at_least, rules_out
+from autofast.read.requirements import at_least, rules_out
 
 SINCE = (2, 3)
 WRONG_NORM = (

@@ -15,7 +15,7 @@ from autofast.model.source import parent_of, source_of
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
-from autofast.write.worker_helper import helper
+from autofast.write.worker_helper import against_starting, helper
 
 NONE = "batches are made in the main process, and training waits for them"
 
@@ -109,4 +109,4 @@ def _too_few(script: Script, number: Number, trail: Trail) -> str:
     for loader in number.loaders:
         if why := against(script, loader) or (cheap(script, loader) if number.value == 0 else ""):
             return why
-    return ""
+    return against_starting(script)

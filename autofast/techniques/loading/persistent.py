@@ -15,7 +15,6 @@ from autofast.techniques.loading.workers import NAME as WORKERS
 from autofast.techniques.loading.workers import together
 from autofast.write.arguments import Home, written
 from autofast.write.loader_arguments import Wish
-from autofast.write.worker_helper import is_helper
 
 NAME = "persistent_workers"
 
@@ -212,7 +211,7 @@ def _repeatable(script: Script, expr: ast.expr) -> bool:
             pure = all(
                 isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)
             ) and bool(script.values(node.func))
-            if not pure and not is_helper(script, node):
+            if not pure:
                 return False
         elif not isinstance(node, (*SIMPLE, *OPERATORS)):
             return False

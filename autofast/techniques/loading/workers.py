@@ -12,14 +12,14 @@ from autofast.model.source import source_of
 from autofast.rule import Options
 from autofast.write.arguments import Home, room
 from autofast.write.loader_arguments import Wish
-from autofast.write.worker_helper import Helped, helper
+from autofast.write.worker_helper import Helped, against_starting, helper
 
 NAME = "num_workers"
 
 
 def refusal(script: Script, loader: Loader) -> str:
     """Why a loader without workers does not get any; empty where it does."""
-    return against(script, loader) or cheap(script, loader)
+    return against(script, loader) or cheap(script, loader) or against_starting(script)
 
 
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:

@@ -10,15 +10,14 @@ from autofast.facts.optimizers import SINCE, sparse
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Optimizer, Script
-from autofast.model.source import line_of, source_of
+from autofast.model.source import line_of
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
-from autofast.rule import Options
-from autofast.techniques.optimizer.momentum import has_momentum
+from autofast.read.requirements import rules_out
 from autofast.write.arguments import Home
-from autofast.write.requirements import rules_out
-from autofast.write.spelling import cuda_test, requires_cuda, torch_in
+from autofast.write.spelling import cuda_test, devices
 
+OTHERS = frozenset({"mps", "xpu"})
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 
 
@@ -42,24 +41,13 @@ COMPLEX = frozenset(
 )
 
 
-def edits(
-    script: Script, optimizer: Optimizer, home: Home, options: Options, started: bool
-) -> Iterator[Edit]:
-    """``fused=``; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
+def edits(script: Script, optimizer: Optimizer, home: Home) -> Iterator[Edit]:
+    """``fused=True``, which CPUs and GPUs take; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
 
-    SGD with momentum that is not ``started`` must not meet a GradScaler, which ``grad-scaler`` enables only where the GPU has no bf16:
-    there it stays as it is.
+    Other accelerators got the kernels later: a script that may run on one says where it wants them.
     """
-    scaled = options.precision == "auto" and not started and has_momentum(script, optimizer)
-    if options.target == "cpu" or (requires_cuda(script) and not scaled):
+    if not OTHERS & devices(script):
         yield home.set("fused", "True")
-        return
-    if scaled:
-        torch, imports = torch_in(source_of(home.node))
-        yield from imports
-        yield home.set(
-            "fused", f"{torch}.cuda.is_bf16_supported(including_emulation=False) or None"
-        )
         return
     test, imports = cuda_test(script, home.node)
     yield from imports

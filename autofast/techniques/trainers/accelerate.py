@@ -9,11 +9,11 @@ from autofast.edit.edits import Edit, Import, Wrap
 from autofast.facts.loaders import managed
 from autofast.model.script import Script, Step, Trainer
 from autofast.model.values import Const, Ext, Thing, const, one
+from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.trainers.half import against_half, chosen, forwards
 from autofast.techniques.trainers.spots import Spot, flag, spot_of, takes
 from autofast.write.imports import module_in
-from autofast.write.requirements import rules_out
 
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
 COPIES = "training waits while Accelerate copies a batch to the device"

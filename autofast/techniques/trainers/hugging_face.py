@@ -16,12 +16,12 @@ from autofast.facts.workers.shared_state import changed_between
 from autofast.model.script import Loader, Script, Trainer
 from autofast.model.source import statement_of
 from autofast.model.values import Cls, Const, Ext, Inst, Thing, const
+from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.trainers.half import against_half, forwards, has_bf16, methods
 from autofast.techniques.trainers.spots import Spot, flag, replaced, spot_of, takes
-from autofast.write.requirements import rules_out
 from autofast.write.spelling import chooses_devices_late
-from autofast.write.worker_helper import helper
+from autofast.write.worker_helper import against_starting, helper
 
 FP32 = (
     "the Trainer computes in fp32: in bfloat16 matrix products and convolutions run on tensor cores"
@@ -281,7 +281,7 @@ def _against_workers(view: Script, group: Group, loaders: list[Loader]) -> str:
             for loader in loaders
             if (why := against_workers(view, loader) or cheap(view, loader))
         ),
-        "",
+        against_starting(view),
     )
 
 

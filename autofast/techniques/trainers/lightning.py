@@ -12,11 +12,11 @@ from autofast.model.script import Script, Trainer
 from autofast.model.source import source_of
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
 from autofast.read.library.frameworks import is_lightning
+from autofast.read.requirements import at_least, rules_out
 from autofast.rule import Finding, Options
 from autofast.techniques.trainers.half import against_half, chosen, methods
 from autofast.techniques.trainers.spots import Spot, defaults_of, flag, spot_of, takes
 from autofast.write.placement import forks
-from autofast.write.requirements import at_least, rules_out
 
 FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions run on tensor cores"
 FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
