@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
+from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
-from autofast.model.source import function_of, source_of
+from autofast.model.source import function_of, line_of, source_of
 from autofast.model.values import Ext, Inst, Ref, Thing, const
 from autofast.rule import Options
 from autofast.techniques.loading.workers import NAME as WORKERS
@@ -125,7 +126,15 @@ def against(script: Script, loader: Loader) -> str:
             return f"line {line} changes {dataset.name} after the workers have got their copy of it: they would not see it"
         if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
-    return changed_by_items(script, loader) or changed_between(script, loader)
+    if (anew := seeded_anew(script, loader)) is not None:
+        return (
+            f"line {line_of(anew[0])} sets the seed anew, which workers that stay would not follow"
+        )
+    return (
+        fixed_by_workers(script, loader)
+        or changed_by_items(script, loader)
+        or changed_between(script, loader)
+    )
 
 
 def _never_ends(loader: Loader) -> bool:
