@@ -80,7 +80,7 @@ class Memory:
         ):
             value, whole = bound_to(node)
             if value is not None and (
-                whole or (isinstance(value, ast.Call) and view_of(value) is not None)
+                whole or (isinstance(value, ast.Call) and any(self._viewed(value)))
             ):
                 yield value
         elif isinstance(node, ast.Name):
@@ -91,7 +91,18 @@ class Memory:
             yield node.value
         elif isinstance(node, (ast.Tuple, ast.List)):
             yield from node.elts
-        elif isinstance(node, ast.expr) and (inner := view_of(node)) is not None:
+        elif isinstance(node, ast.expr):
+            yield from self._viewed(node)
+
+    def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What a view is one of: ``h`` of ``h.view(-1)``, ``h[0]`` and ``torch.movedim(h, 0, 1)``."""
+        functions = self.script.values(node.func) if isinstance(node, ast.Call) else ()
+        if isinstance(node, ast.Call) and any(
+            isinstance(t, Ref) and is_view(t.name) for t in functions
+        ):
+            yield from (a for a in node.args if not isinstance(a, ast.Constant))
+            yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
+        elif (inner := view_of(node)) is not None:
             yield inner
 
     def may_share(self, a: ast.expr, b: ast.expr) -> bool:
