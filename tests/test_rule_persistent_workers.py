@@ -49,13 +49,16 @@ def rewritten(text: str, *rules: str) -> str:
         ("n if n > 2 else 0", "(n if n > 2 else 0) > 0"),
         ("n or 2", "(n or 2) > 0"),
         ("n // 2", "n // 2 > 0"),
+        ("os.environ['N']", "os.environ['N'] > 0"),
+        ("table['data']['workers']", "table['data']['workers'] > 0"),
+        ("table.get('workers', n)", "table.get('workers', n) > 0"),
     ],
 )  # fmt: skip
 def test_what_it_says(workers: str, expected: str) -> None:
     text = script(
         f"DataLoader(Files(), batch_size=4, num_workers={workers})",
-        dataset="import os\n" + FILES,
-        more='n = int(os.environ["N"])',
+        dataset="import json, os\n" + FILES,
+        more='n = int(os.environ["N"])\ntable = json.load(open("options.json"))',
     )
     found = apply(RULE, text)
     keyword = next(
@@ -207,6 +210,7 @@ STAGED = FILES + "    def set_epoch(self, epoch):\n        self.epoch = epoch\n"
         (script("DataLoader(load(), num_workers=4)", dataset="from secret import load\n"), "not known"),
         (script(PLAIN, epoch="sample = next(iter(loader))"), "takes one batch"),
         (script("DataLoader(Files(), num_workers=pick())", dataset="def pick():\n    print('!')\n    return 3\n" + FILES), "written twice"),
+        (script("DataLoader(Files(), num_workers=Options()['workers'])", dataset="class Options:\n    def __getitem__(self, key):\n        print(key)\n        return 3\n" + FILES), "written twice"),
         (
             script("DataLoader(Files(), num_workers=4, sampler=s)", more="s = torch.utils.data.RandomSampler(Files(), True, int(1e10))"),
             "never comes to the end",

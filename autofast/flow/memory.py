@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, const
+from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
 from autofast.ops import is_in_place, is_view, op
 
 FACTORIES = frozenset(
@@ -158,6 +158,15 @@ class Memory:
                 ]
         return []
 
+    def begins_as_number(self, target: ast.expr) -> bool:
+        """Whether ``target += ...`` never writes to memory that something else has: a sum that begins with a constant is an object of its own."""
+        if not isinstance(target, ast.Name):
+            return False
+        made = [d for d in self.flow.definitions(target).origins(target) if not d.is_augmented]
+        return bool(made) and all(
+            d.value is not None and _is_number(self.script.values(d.value)) for d in made
+        )
+
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
         given = [
@@ -247,6 +256,12 @@ def _writes_first(name: str, call: ast.Call) -> bool:
     place = known.inplace if known is not None else None
     return is_in_place(name) or (
         place is not None and len(call.args) > place and not is_false(call.args[place])
+    )
+
+
+def _is_number(values: Values) -> bool:
+    return bool(values) and all(
+        isinstance(t, Const) and isinstance(t.value, (int, float, complex)) for t in values
     )
 
 
