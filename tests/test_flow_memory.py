@@ -142,3 +142,25 @@ def test_chains_of_views():
     name = next(n for n in ast.walk(tree) if isinstance(n, ast.Name))
     assert root(clone.func.value) is name and root(clone) is clone
     assert views_around(name) is clone.func.value
+
+
+@pytest.mark.parametrize(
+    ("view", "shares"),
+    [
+        ("torch.movedim(t, 0, 1)", True),
+        ("t.movedim(0, 1)", True),
+        ("t.view_as(u)", True),
+        ("t.unfold(0, 2, 1)", True),
+        ("torch.flatten(input=t)", True),
+        ("torch.view_as_real(t)", True),
+        ("torch.split(t, 1)[0]", True),
+        ("u.view_as(t)", False),
+        ("torch.add(t, 1)", False),
+    ],
+)
+def test_methods_and_functions_that_give_views(tmp_path: Path, view: str, shares: bool):
+    script = read(
+        tmp_path, f"import torch\nt, u = torch.rand(3, 4), torch.rand(3, 4)\nv = {view}\n(t, v)\n"
+    )
+    pair = script.entry.tree.body[-1].value  # type: ignore[attr-defined]
+    assert script.analysis(Memory).may_share(*pair.elts) is shares

@@ -535,3 +535,18 @@ def test_contiguous_tensors_get_no_copy_though_they_are_changed() -> None:
     )
     found = checked(setup)
     assert found.fixes and "contiguous" not in found.text
+
+
+def test_sums_that_are_counted_from_zero_write_to_nothing_else() -> None:
+    """Arrays of NumPy share their memory here: `count += ...` might be one of them, if it were not for the zero."""
+    helper = "def count(loader):\n    found = 0\n    for a, b in loader:\n        found += {}\n    return found / 2\n\n"
+    tensors = "a = np.asfortranarray(np.arange(120.0).reshape(30, 4))\ndata = TensorDataset(torch.from_numpy(a), torch.arange(30))\n"
+    use = "loader = DataLoader(data, batch_size=8)\ncount(loader)"
+    head = "import numpy as np\n"
+    for added in ("(a > 0).sum().item()", "np.mean(a.numpy())", "len(b)"):
+        assert checked(tensors + use, head + helper.format(added)).fixes
+    begun = helper.replace("found = 0", "found = np.zeros(30)")
+    other = checked(tensors + use, head + begun.format("np.mean(a.numpy())"))
+    assert not other.fixes and "may write to it" in other.refusals
+    kept = helper.replace("return found", "return torch.from_numpy(found)").format("a.numpy()[:1]")
+    assert "may write to it" in checked(tensors + use, head + kept).refusals

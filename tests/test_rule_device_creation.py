@@ -262,3 +262,32 @@ def test_data_that_are_dealt_out_after_the_draws(make: str, after: str, kept: bo
 def test_a_split_before_the_draws_and_a_permutation_of_each_epoch_do_not_matter() -> None:
     before = "a, b = torch.utils.data.random_split(range(9), [3, 6])"
     assert made("order = torch.randperm(3)\nz = torch.randn(3, 4).to(device)", before).fixes
+
+
+IN_TWO = "z = torch.zeros(3, 4)\n{more}if cuda:\n    {move}\n"
+WHERE = 'device="cuda" if cuda else None'
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (IN_TWO.format(more="", move="z = z.cuda()"), [f"z = torch.zeros(3, 4, {WHERE})"]),
+        (
+            IN_TWO.format(more="", move="x, z = x.cuda(), z.cuda()"),
+            [f"z = torch.zeros(3, 4, {WHERE})", "x, z = x.cuda(), z"],
+        ),
+        (IN_TWO.format(more="", move="x = x.cuda(); z = z.cuda()"), [f"z = torch.zeros(3, 4, {WHERE})", "x = x.cuda()"]),
+        (IN_TWO.format(more="", move="z = z.cuda()").replace("if cuda", "if torch.cuda.is_available()"),
+         ['z = torch.zeros(3, 4, device="cuda" if torch.cuda.is_available() else None)']),
+        (IN_TWO.format(more="", move="x = x + z; z = z.cuda()"), []),
+        (IN_TWO.format(more="", move="z, x = x, z.cuda()"), []),
+        (IN_TWO.format(more="cuda = step > 9\n", move="z = z.cuda()"), []),
+        (IN_TWO.format(more="z += 1\n", move="z = z.cuda()"), []),
+        (IN_TWO.format(more="", move="z = z.cuda()") + "else:\n    z = z + 1\n", []),
+        (IN_TWO.format(more="", move="z = z.cuda()").replace("if cuda", "if losses.append(0.0)"), []),
+    ],
+)  # fmt: skip
+def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> None:
+    done = made(make)
+    assert done.lines == expected, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]

@@ -954,6 +954,26 @@ def test_and_not_from_several_gpus() -> None:
     untouched(text + training("print(loss.item(), out.mean().item())"))
 
 
+@pytest.mark.parametrize(
+    ("error", "fixes"),
+    [
+        ("F.mse_loss(out[:, 0], y.float(), reduction='mean' if mean else 'none')", False),
+        ("F.mse_loss(out[:, 0], y.float(), reduction='mean' if mean else 'sum')", False),
+        ("F.mse_loss(out[:, 0], y.float(), reduction='sum')", True),
+        ("nn.MSELoss(reduce=mean)(out[:, 0], y.float())", False),
+        ("(out.mean() if mean else out)", False),
+    ],
+)
+def test_losses_that_may_be_one_of_each_sample_are_not_kept(error: str, fixes: bool) -> None:
+    """Whole tensors would stay on the device until the end of the epoch."""
+    step = f"error = {error}\nerrors.append(error.detach().cpu().numpy())"
+    text = training(step, "errors = []", "print(np.concatenate([e.ravel() for e in errors]).sum())")
+    head = HEAD + "import sys\nmean = len(sys.argv) > 1\n"
+    done = apply("loss-item-sync", head + text)
+    assert bool(done.fixes) == fixes
+    assert output(head + text) == output(done.text)
+
+
 # ------------------------------------------------------------------------------------------------ what is prepared for a condition
 INFO = "info = {'mean': total / (i + 1), 'loss': loss.item()}\n"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.onerule import Applied, apply, run
@@ -738,3 +740,150 @@ def test_hooks_may_keep_what_a_model_makes() -> None:
         "(model(x), y)", "(model(x), y) + (acts['a'] * model[0].weight.sum()).mean()"
     )
     refused(HEAD + hook + EVALUATE + "evaluate(model, test_loader)\n" + used, "the hook of line")
+
+
+# ------------------------------------------------------------------------------------------------ modules that change in the place
+def module(forward: str, init: str = "") -> str:
+    """The header with a model whose forward begins with ``forward`` and ends with a layer."""
+    body = textwrap.indent(forward, "        ")
+    more = textwrap.indent(init, "        ")
+    start = HEAD.index("model = nn.Sequential")
+    return (
+        HEAD[:start]
+        + "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        + f"        self.a = nn.Linear(4, 3)\n{more}    def forward(self, x):\n{body}"
+        + "        return self.a(x)\n\nmodel = Net().to(device)\n"
+        + HEAD[HEAD.index("optimizer = ") :]
+    )
+
+
+LAZY = HEAD.replace("nn.Linear(4, 8), nn.BatchNorm1d(8)", "nn.LazyLinear(8), nn.LazyBatchNorm1d()")
+AT_OPTIMIZER = HEAD.index("optimizer = ")
+FIRST = "with torch.no_grad():\n    model(torch.zeros(2, 4, device=device))\n"
+WHILE_EVALUATING = {
+    "lazy layers": (
+        LAZY.replace("optimizer = ", FIRST + "optimizer = "),
+        "LazyBatchNorm1d makes its parameters",
+    ),
+    "a buffer in forward": (
+        module(
+            "if not hasattr(self, 'scale'):\n    self.register_buffer('scale', torch.ones(4))\n"
+            "x = x * self.a.bias.sum() * self.scale\n"
+        ),
+        "gives a module a tensor",
+    ),
+    "a buffer in a helper": (
+        module("x = x * self.a.bias.sum() * scale(self)\n").replace(
+            "class Net",
+            "def scale(module):\n    if not hasattr(module, 'scale'):\n"
+            "        module.register_buffer('scale', torch.ones(4))\n    return module.scale\n\nclass Net",
+        ),
+        "gives a module a tensor",
+    ),
+    "a table by size": (
+        module(
+            "if len(x) not in self.tables:\n    self.tables[len(x)] = torch.ones(4)\n"
+            "x = x * self.a.bias.sum() * self.tables[len(x)]\n",
+            "self.tables = {}\n",
+        ),
+        "outlives this place",
+    ),
+    "a remembered function": (
+        module("x = x * self.a.bias.sum() * scale(4)\n").replace(
+            "class Net",
+            "import functools\n\n@functools.lru_cache\ndef scale(n):\n    return torch.ones(n)\n\nclass Net",
+        ),
+        "remembers its results",
+    ),
+    "a global of a helper": (
+        module("x = x * self.a.bias.sum() * scale()\n").replace(
+            "class Net",
+            "table = None\n\ndef made():\n    global table\n    if table is None:\n        table = torch.ones(4)\n"
+            "    return table\n\ndef scale():\n    return made()\n\nclass Net",
+        ),
+        "the global `table` may keep",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WHILE_EVALUATING)
+def test_modules_that_get_tensors_when_first_called(kind: str) -> None:
+    text, reason = WHILE_EVALUATING[kind]
+    first = EVALUATE.replace("def evaluate", "def validate") + "validate(model, test_loader)\n"
+    text = text + first + TRAIN + EVALUATE.replace("with torch.no_grad()", "if True") + CALL
+    done = apply("no-grad-eval", text)
+    assert "inference_mode" not in done.text and reason in done.refusals, done.refusals
+    assert run(text)["losses"] == run(done.text)["losses"]
+
+
+MODULES_MADE = {
+    "a copy": (
+        "with torch.no_grad():\n    model(data.tensors[0].to(device))\n    model = copy.deepcopy(model)\n",
+        "a module is copied",
+    ),
+    "the best copy": (
+        "@torch.no_grad()\ndef best(model):\n    loss = model(data.tensors[0].to(device)).sum()\n"
+        "    return copy.deepcopy({'model': model, 'loss': loss.item()})\nmodel = best(model)['model']\n",
+        "a module is copied",
+    ),
+    "a cast": (
+        "with torch.no_grad():\n    model.double().float()\n    model(data.tensors[0].to(device))\n",
+        "casts a module",
+    ),
+    "a state put in": (
+        "with torch.no_grad():\n    model.load_state_dict({k: v * 2 for k, v in model.state_dict().items()}, assign=True)\n"
+        "    model(data.tensors[0].to(device))\n",
+        "puts other tensors into a module",
+    ),
+    "a parametrization": (
+        "with torch.no_grad():\n    nn.utils.parametrizations.weight_norm(model[0])\n    model(data.tensors[0].to(device))\n",
+        "puts other tensors into a module",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODULES_MADE)
+def test_modules_that_are_copied_or_changed_and_then_trained(kind: str) -> None:
+    made, reason = MODULES_MADE[kind]
+    head, optimizer = HEAD[:AT_OPTIMIZER], HEAD[AT_OPTIMIZER:]
+    text = "import copy\n" + head + made + optimizer + TRAIN
+    refused(text, reason)
+    assert outcome(text.replace("torch.no_grad()", "torch.inference_mode()")) != outcome(text)
+
+
+def outcome(text: str) -> object:
+    try:
+        return run(text)["losses"]
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_a_move_to_where_the_model_is_already() -> None:
+    evaluate = EVALUATE.replace("torch.no_grad():", "torch.no_grad():\n        model.to(device)")
+    check(HEAD + evaluate + TRAIN + CALL, "torch.inference_mode()")
+    later = HEAD.replace("nn.Linear(8, 3)).to(device)", "nn.Linear(8, 3))")
+    refused(later + evaluate + "evaluate(model, test_loader)\n" + TRAIN + CALL, "moves a module")
+    cast = evaluate.replace("model.to(device)", "model.to(device).float()")
+    refused(HEAD + cast + TRAIN + CALL, "casts a module")
+
+
+FITS = {
+    "tried": "try:\n        model(batch)\n        return True\n    except RuntimeError:\n        return False",
+    "computed with": "try:\n        out = model(batch)\n        loss = out.sum()\n        del out, loss\n    except (ValueError, "
+    "torch.cuda.OutOfMemoryError):\n        return False\n    return True",
+    "measured": "model(batch)\n    return torch.cuda.max_memory_allocated()",
+}
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_whether_a_batch_fits_is_asked_with_gradients(kind: str) -> None:
+    text = f"def fits(model, batch):\n    {FITS[kind]}\n\nfits(model, torch.zeros(64, 4, device=device))\n"
+    refused(HEAD + text + TRAIN, "may ask whether a batch fits into memory")
+
+
+def test_an_evaluation_that_skips_what_does_not_fit() -> None:
+    evaluate = EVALUATE.replace("    with torch.no_grad():\n", "    if True:\n").replace(
+        "            out = model(x.to(device))\n",
+        "            try:\n                out = model(x.to(device))\n            except RuntimeError:\n                continue\n",
+    )
+    check(HEAD + evaluate + TRAIN + CALL, "torch.inference_mode()")

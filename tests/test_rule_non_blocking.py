@@ -460,3 +460,15 @@ loader = Endless(dataset, batch_size=8)
     done = made(more=more)
     assert done.text.count("non_blocking=True") == 2
     assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_a_sum_over_the_batch_on_the_host_changes_no_batch() -> None:
+    """`total += x.sum()` makes a tensor of its own, as the sum begins with zero."""
+    move = (
+        "moved = x.to(device)\ntotal += x.sum()\nlosses.append(total)\nx, y = moved, y.to(device)"
+    )
+    done = made(move=move, more="total = 0")
+    assert "moved = x.to(device, non_blocking=True)" in done.lines, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+    other = made(move="total = x\n" + move, more="total = 0")
+    assert "changed in place afterwards" in other.refusals

@@ -796,3 +796,17 @@ def test_an_image_set_that_is_chosen_by_its_name() -> None:
             f"DataLoader({unknown}, batch_size=4, num_workers=1)", dataset=head + "import secret\n"
         ),
     ).refusals
+
+
+@pytest.mark.parametrize(
+    ("epoch", "reason"),
+    [
+        ("np.random.seed(epoch)", "workers take theirs from torch's"),
+        ("np.random.seed(epoch)\ntorch.manual_seed(epoch)", ""),
+        ("random.seed(epoch)", ""),
+    ],
+)
+def test_a_generator_that_is_seeded_in_each_epoch(epoch: str, reason: str) -> None:
+    dataset = "import random\nimport numpy as np\n" + files("return x + np.random.rand(), x[0]")
+    found = apply(RULE, script(PLAIN, dataset=dataset, epoch=epoch))
+    assert (not found.fixes) == bool(reason) and reason in found.refusals, found.refusals

@@ -49,13 +49,16 @@ def rewritten(text: str, *rules: str) -> str:
         ("n if n > 2 else 0", "(n if n > 2 else 0) > 0"),
         ("n or 2", "(n or 2) > 0"),
         ("n // 2", "n // 2 > 0"),
+        ("os.environ['N']", "os.environ['N'] > 0"),
+        ("table['data']['workers']", "table['data']['workers'] > 0"),
+        ("table.get('workers', n)", "table.get('workers', n) > 0"),
     ],
 )  # fmt: skip
 def test_what_it_says(workers: str, expected: str) -> None:
     text = script(
         f"DataLoader(Files(), batch_size=4, num_workers={workers})",
-        dataset="import os\n" + FILES,
-        more='n = int(os.environ["N"])',
+        dataset="import json, os\n" + FILES,
+        more='n = int(os.environ["N"])\ntable = json.load(open("options.json"))',
     )
     found = apply(RULE, text)
     keyword = next(
@@ -207,6 +210,7 @@ STAGED = FILES + "    def set_epoch(self, epoch):\n        self.epoch = epoch\n"
         (script("DataLoader(load(), num_workers=4)", dataset="from secret import load\n"), "not known"),
         (script(PLAIN, epoch="sample = next(iter(loader))"), "takes one batch"),
         (script("DataLoader(Files(), num_workers=pick())", dataset="def pick():\n    print('!')\n    return 3\n" + FILES), "written twice"),
+        (script("DataLoader(Files(), num_workers=Options()['workers'])", dataset="class Options:\n    def __getitem__(self, key):\n        print(key)\n        return 3\n" + FILES), "written twice"),
         (
             script("DataLoader(Files(), num_workers=4, sampler=s)", more="s = torch.utils.data.RandomSampler(Files(), True, int(1e10))"),
             "never comes to the end",
@@ -443,3 +447,74 @@ def test_an_object_that_items_read_something_else_of() -> None:
         found = apply(RULE, text)
         assert len(found.fixes) == fixes, found.refusals
     assert "would not see it" in found.refusals
+
+
+# ------------------------------------------------------------------------------------------------ seeds
+NOISE = {
+    "torch": "torch.rand(4)",
+    "numpy": "torch.tensor(np.random.rand(4)).float()",
+    "python": "torch.full((4,), random.random())",
+}
+NOISY = """
+import random
+
+import numpy as np
+
+class Files(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        x = {draw}
+        return x, x.sum()
+
+def set_seed(seed):
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+"""
+ANEW = "sets the seed anew"
+
+
+@pytest.mark.parametrize(
+    ("draw", "epoch", "more", "argument", "reason"),
+    [
+        ("torch", "torch.manual_seed(epoch)", "", "", ANEW),
+        ("numpy", "set_seed(7)", "", "", ANEW),
+        ("python", "torch.manual_seed(epoch)", "", "", ANEW),
+        ("torch", "g.manual_seed(epoch)", "g = torch.Generator()", ", generator=g", ANEW),
+        ("numpy", "", "def init(i):\n    np.random.seed(i)", ", worker_init_fn=init", "seeds each worker"),
+        ("numpy", "", "def init(i):\n    np.random.seed(torch.initial_seed() % 2**32 + i)", ", worker_init_fn=init", ""),
+        ("numpy", "", "def init(i):\n    np.random.seed(torch.utils.data.get_worker_info().seed % 2**32)", ", worker_init_fn=init", ""),
+        ("torch", "g.manual_seed(epoch)", "g = torch.Generator()", "", ""),
+        ("torch", "", "set_seed(7)", "", ""),
+        ("numpy", "np.random.seed(epoch)", "", "", ANEW),
+        ("torch", "np.random.seed(epoch)", "", "", ""),
+    ],
+)  # fmt: skip
+def test_seeds_of_each_epoch(draw: str, epoch: str, more: str, argument: str, reason: str) -> None:
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers=2{argument})",
+        dataset=NOISY.format(draw=NOISE[draw]),
+        more=more,
+        epoch=epoch,
+    )
+    found = apply(RULE, text)
+    assert (not found.fixes) == bool(reason) and reason in found.refusals, found.refusals
+
+
+def test_what_a_seed_of_each_epoch_gives() -> None:
+    """The draws of all epochs are the same, and would not be with workers that stay."""
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=1)",
+        dataset=NOISY.format(draw=NOISE["numpy"]),
+        epoch="set_seed(7)",
+    )
+    text = text.replace("optimizer.step()", "seen[epoch] = seen.get(epoch, 0) + x.sum().item()")
+    text = text.replace("def main():\n", "seen = {}\n\ndef main():\n")
+    kept = text.replace("num_workers=1", "num_workers=1, persistent_workers=True")
+    assert apply(RULE, text).text == text.lstrip("\n")
+    for source, different in ((text, 1), (kept, 3)):
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(source, "train.py", "exec"), scope)
+        assert len(set(scope["seen"].values())) == different

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from autofast.facts.loaders import given
 from autofast.flow.memory import Memory, is_false
 from autofast.flow.program import Flow
+from autofast.flow.scopes import variables_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
 from autofast.model.values import (
     Const,
     Dict,
@@ -145,7 +146,7 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
 
 def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
     if isinstance(node, ast.AugAssign):
-        if not isinstance(node.target, ast.Subscript):
+        if not isinstance(node.target, ast.Subscript) and not _is_counter(script, node.target):
             site = script.log.at("augment", node)
             old: Values = (
                 frozenset().union(*(o.data["old"] for o in site))
@@ -176,6 +177,32 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
         if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
             yield frozenset({Unknown("a lambda")})
         yield found
+
+
+def _is_counter(script: Script, target: ast.expr) -> bool:
+    """A sum of numbers or arrays that begins with a constant, and that no tensor is made of without a copy."""
+    if not isinstance(target, ast.Name) or not script.analysis(Memory).begins_as_number(target):
+        return False
+    table = variables_of(target)
+    variable = table.of(target)
+    names = [
+        n
+        for n in ast.walk(source_of(target).tree)
+        if isinstance(n, ast.Name) and n.id == target.id and table.of(n) == variable
+    ]
+    return not any(isinstance(t, Tensor) for n in names for t in script.values(n)) and not any(
+        _is_wrapped(n) for n in names
+    )
+
+
+def _is_wrapped(name: ast.Name) -> bool:
+    """``torch.from_numpy(name)``"""
+    call = parent_of(name)
+    return (
+        isinstance(call, ast.Call)
+        and name is not call.func
+        and ast.unparse(call.func).rsplit(".", 1)[-1] in SHARING
+    )
 
 
 def _is_parameter(thing: Thing) -> bool:

@@ -51,7 +51,7 @@ def _written(script: Script, batch: ast.expr) -> ast.AST | None:
     memory = script.analysis(Memory)
     for node in (n for source in script.sources for n in ast.walk(source.tree)):
         for target in memory.written(node):
-            if any(
+            if not (isinstance(node, ast.AugAssign) and memory.begins_as_number(target)) and any(
                 isinstance(t, Tensor) and t.batch & loaders and t.device != "dev"
                 for t in script.values(target)
             ):

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from autofast.flow.frequency import is_rare
 from autofast.flow.positions import block, depth_of, index, nodes_of, shared, statement_at
-from autofast.flow.rare_branches import rare
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
@@ -290,4 +290,4 @@ def _seldom(occurrence: Occurrence) -> bool:
     """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
     inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
     rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
-    return any(isinstance(f, BranchFrame) and not f.known and rare(f.node) for f in rest)
+    return any(isinstance(f, BranchFrame) and not f.known and is_rare(f) for f in rest)

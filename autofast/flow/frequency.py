@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.cfg import FUNCTIONS, Frequency, Graph, Loop, Node, is_repeated, loops_around
+from autofast.model.events import BranchFrame
 from autofast.model.source import ancestors
 
 
@@ -84,6 +85,11 @@ def rare_arm(gate: ast.If) -> bool | None:
     return next(
         (value for value in (True, False) if _is_rare(gate.test, value, gate, changed)), None
     )
+
+
+def is_rare(frame: BranchFrame) -> bool:
+    """Whether few iterations take this arm."""
+    return isinstance(frame.node, ast.If) and rare_arm(frame.node) is frame.arm
 
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:

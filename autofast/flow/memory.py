@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, const
+from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
 from autofast.ops import is_in_place, is_view, op
 
 FACTORIES = frozenset(
@@ -80,7 +80,7 @@ class Memory:
         ):
             value, whole = bound_to(node)
             if value is not None and (
-                whole or (isinstance(value, ast.Call) and view_of(value) is not None)
+                whole or (isinstance(value, ast.Call) and any(self._viewed(value)))
             ):
                 yield value
         elif isinstance(node, ast.Name):
@@ -91,7 +91,18 @@ class Memory:
             yield node.value
         elif isinstance(node, (ast.Tuple, ast.List)):
             yield from node.elts
-        elif isinstance(node, ast.expr) and (inner := view_of(node)) is not None:
+        elif isinstance(node, ast.expr):
+            yield from self._viewed(node)
+
+    def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What a view is one of: ``h`` of ``h.view(-1)``, ``h[0]`` and ``torch.movedim(h, 0, 1)``."""
+        functions = self.script.values(node.func) if isinstance(node, ast.Call) else ()
+        if isinstance(node, ast.Call) and any(
+            isinstance(t, Ref) and is_view(t.name) for t in functions
+        ):
+            yield from (a for a in node.args if not isinstance(a, ast.Constant))
+            yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
+        elif (inner := view_of(node)) is not None:
             yield inner
 
     def may_share(self, a: ast.expr, b: ast.expr) -> bool:
@@ -146,6 +157,15 @@ class Memory:
                     *self._written_by(node),
                 ]
         return []
+
+    def begins_as_number(self, target: ast.expr) -> bool:
+        """Whether ``target += ...`` never writes to memory that something else has: a sum that begins with a constant is an object of its own."""
+        if not isinstance(target, ast.Name):
+            return False
+        made = [d for d in self.flow.definitions(target).origins(target) if not d.is_augmented]
+        return bool(made) and all(
+            d.value is not None and _is_number(self.script.values(d.value)) for d in made
+        )
 
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
@@ -236,6 +256,12 @@ def _writes_first(name: str, call: ast.Call) -> bool:
     place = known.inplace if known is not None else None
     return is_in_place(name) or (
         place is not None and len(call.args) > place and not is_false(call.args[place])
+    )
+
+
+def _is_number(values: Values) -> bool:
+    return bool(values) and all(
+        isinstance(t, Const) and isinstance(t.value, (int, float, complex)) for t in values
     )
 
 

@@ -97,6 +97,14 @@ class Site:
         return {o.this for o in self.occurrences}
 
 
+Way = tuple[Hashable, ...]
+
+
+def way_of(stack: Stack) -> Way:
+    """What tells one way of the script to a place from others."""
+    return tuple(map(_way, stack))
+
+
 def _way(frame: Frame) -> Hashable:
     """What tells two passes through one frame apart."""
     known: Hashable = frame.__dict__.get("_way")
@@ -123,6 +131,7 @@ class Log:
         self._sites: dict[tuple[str, int], Site] = {}
         self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
         self._count = 0
+        self.repeats: dict[tuple[Way, Way], Stack] = {}
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
@@ -146,6 +155,10 @@ class Log:
                 self.full
                 or f"the code on line {getattr(node, 'lineno', 0)} is reached in too many ways"
             )
+
+    def repeat(self, stack: Stack, first: Way) -> None:
+        """What is recorded below ``first`` happens below ``stack``, too: a model is called there with the same arguments."""
+        self.repeats[way_of(stack), first] = stack
 
     def of(self, *kinds: str) -> list[Site]:
         """The sites of these kinds, in the order the script first came to them."""

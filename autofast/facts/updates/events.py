@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.gradients import parameters_of
-from autofast.flow.rare_branches import rare
+from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
 from autofast.model.events import (
     BranchFrame,
@@ -290,7 +290,7 @@ def _others(script: Script, iteration: Iteration) -> None:
         if not here or id(site.node) in known:
             continue
         rarely = all(
-            any(isinstance(f, BranchFrame) and rare(f.node) for f in below(o.stack, iteration.loop))
+            any(isinstance(f, BranchFrame) and is_rare(f) for f in below(o.stack, iteration.loop))
             for o in here
         )
         evaluates = all(_evaluates(o, iteration) for o in here)

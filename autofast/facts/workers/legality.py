@@ -7,6 +7,7 @@ import ast
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import DEVICE_DEFAULTS, given, hooks, peeks
 from autofast.facts.parts import held_by
+from autofast.facts.workers.seeding import seeded_anew
 from autofast.facts.workers.shared_state import (
     changed_by_items,
     changed_meanwhile,
@@ -60,7 +61,19 @@ def against(script: Script, loader: Loader) -> str:
         (why for dataset in loader.datasets if (why := _of_dataset(dataset))), ""
     ) or _of_batch(loader):
         return why
-    return changed_by_items(script, loader) or changed_meanwhile(script, loader)
+    return (
+        changed_by_items(script, loader)
+        or changed_meanwhile(script, loader)
+        or _own_seeds(script, loader)
+    )
+
+
+def _own_seeds(script: Script, loader: Loader) -> str:
+    """Workers get all their seeds from torch's generator: what another one is seeded with while the script runs would not reach them."""
+    anew = seeded_anew(script, loader)
+    if anew is None or "torch" in anew[1]:
+        return ""
+    return f"line {line_of(anew[0])} sets the seed of a generator that items draw from anew, and workers take theirs from torch's"
 
 
 def _of_dataset(dataset: Dataset) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autofast.model import names
+from autofast.model.events import Way, way_of
 from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
@@ -172,7 +173,7 @@ def _forward(
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
             return values(base)
-        cache: dict[Any, Values] = interp.__dict__.setdefault("_forward_cache", {})
+        cache: dict[Any, tuple[Values, Way]] = interp.__dict__.setdefault("_forward_cache", {})
         key = (
             id(thing),
             interp.model_changes,
@@ -180,15 +181,18 @@ def _forward(
             tuple(g.values for g in args.positional),
             tuple((k, g.values) for k, g in args.named.items()),
         )
-        if key not in cache:
+        stack = tuple(interp.stack)
+        if key in cache:
+            interp.log.repeat(stack, cache[key][1])
+        else:
             found: Values = NOTHING
             for func in method:
                 if isinstance(func, Func) and "forward" not in thing.attrs:
                     found |= interp.call_function(func, args, node, thing)
                 else:
                     found |= interp.call_values(values(func), args, node)
-            cache[key] = found or values(base)
-        return cache[key]
+            cache[key] = found or values(base), way_of(stack) + ((id(node),) if node else ())
+        return cache[key][0]
     if isinstance(thing, Ext):
         if thing.name in WRAPPERS:
             found = NOTHING

@@ -24,7 +24,7 @@ from autofast.flow.scopes import (
     parameters,
     variables_of,
 )
-from autofast.model.events import CallFrame, Occurrence, Site, Stack
+from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import function_of, line_of, parent_of, source_of, statement_of
@@ -47,6 +47,7 @@ from autofast.model.values import (
     Values,
 )
 from autofast.ops import is_in_place
+from autofast.read.recover.region import Region
 
 # fmt: off
 NUMBERS = frozenset({
@@ -92,39 +93,6 @@ ENDS = (
     ast.comprehension,
 )
 YIELDS = "it yields in between: what the caller does then would run in the same mode"
-
-
-class Region:
-    """Statements of one block, or the body of a function; ``scope`` is the function (or module) whose code they are."""
-
-    def __init__(self, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
-        self.node, self.statements, self.whole = node, list(statements), whole
-        self.inner = {id(n) for s in self.statements for n in ast.walk(s)}
-        self.scope = node if whole else function_of(node)
-
-    @property
-    def yields(self) -> bool:
-        return any(
-            isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            for s in self.statements
-            for n in ast.walk(s)
-        )
-
-    def holds(self, node: ast.AST) -> bool:
-        return id(node) in self.inner
-
-    def meets(self, site: Site, occurrence: Occurrence) -> bool:
-        """Whether this happens in the region, or in something that is called there."""
-        return id(site.node) in self.inner or self.reaches(occurrence.stack)
-
-    def reaches(self, stack: Stack) -> bool:
-        return any(id(f.node) in self.inner for f in stack)
-
-    def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
-        for site in script.log.of(*kinds):
-            for occurrence in site:
-                if self.meets(site, occurrence):
-                    yield site, occurrence
 
 
 def carries(values: Values) -> bool:
@@ -264,10 +232,9 @@ class _Leaks:
             found[id(self.region.scope)] = self.region.scope
         for _, site in self.script.log.each():
             for occurrence in site:
-                if self.region.reaches(occurrence.stack):
-                    for frame in occurrence.stack:
-                        if isinstance(frame, CallFrame) and self.region.holds(frame.node):
-                            found[id(frame.func.node)] = frame.func.node
+                for frame in self.region.below(occurrence.stack):
+                    if isinstance(frame, CallFrame):
+                        found[id(frame.func.node)] = frame.func.node
         return list(found.values())
 
     def born_inside(self, thing: Thing | None) -> bool:

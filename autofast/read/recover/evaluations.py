@@ -14,7 +14,10 @@ from autofast.model.source import ancestors, function_of, line_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
 from autofast.read.library import torch_library as torchlib
-from autofast.read.recover.escapes import YIELDS, Region, carries, leak, root_of
+from autofast.read.recover.escapes import YIELDS, carries, leak, root_of
+from autofast.read.recover.module_changes import changed_module
+from autofast.read.recover.region import Region
+from autofast.read.recover.trials import memory_trial
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 BACKWARDS = (
@@ -71,7 +74,7 @@ def evaluations(script: Script) -> list[Evaluation]:
         if evaluation.context is None and any(id(a) in whole for a in ancestors(evaluation.node)):
             del found[key]  # the whole function is one evaluation
     for evaluation in found.values():
-        region = _region(evaluation)
+        region = _region(script, evaluation)
         evaluation.escapes = _hazard(script, evaluation, region) or leak(script, region)
         evaluation.unknown = (
             _needs_gradients(script, evaluation, region, training)
@@ -92,11 +95,12 @@ HOOKS = frozenset(
 )  # of Lightning
 
 
-def _region(evaluation: Evaluation) -> Region:
+def _region(script: Script, evaluation: Evaluation) -> Region:
     node = evaluation.node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return Region(node, node.body, True)
+        return Region(script.log, node, node.body, True)
     return Region(
+        script.log,
         node,
         node.body
         if isinstance(node, (ast.With, ast.AsyncWith))
@@ -267,22 +271,12 @@ def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
     ):
         if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
             return f"line {line_of(site.node)} computes gradients here"
-    for site, occurrence in region.sites(script, "new", ".step"):
-        thing = occurrence.this
-        if thing is not None and is_optimizer(thing):
-            return f"an optimizer is used here (line {line_of(site.node)})"
-        if (
-            site.kind == "new"
-            and isinstance(thing, (Inst, Ext))
-            and torchlib.is_module(thing)
-            and not torchlib.is_loss(thing)
-        ):
-            return f"a module is made here (line {line_of(site.node)}): its parameters could not be trained"
     for site, occurrence in region.sites(script, "builtins.setattr"):
         if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
             return f"setattr() keeps a tensor made here (line {line_of(site.node)})"
     return (
-        _compiled(script, region)
+        changed_module(script, evaluation, region)
+        or _compiled(script, region)
         or _foreign_model(evaluation)
         or _caches(script, region)
         or _shared_objects(script, region)
@@ -346,8 +340,8 @@ def _caches(script: Script, region: Region) -> str:
     """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this process."""
     for _, site in script.log.each():
         for occurrence in site:
-            for frame in occurrence.stack if region.reaches(occurrence.stack) else ():
-                if isinstance(frame, CallFrame) and region.holds(frame.node):
+            for frame in region.below(occurrence.stack):
+                if isinstance(frame, CallFrame):
                     for decorator in frame.func.decorators:
                         if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
                             return f"{frame.func.name}() remembers its results, which may be tensors made here (line {line_of(frame.node)})"
@@ -447,6 +441,8 @@ def _needs_gradients(
     for expr, result in _results(script, region):
         if any(t.grad and (not t.passes or t.passes & training.passes) for t in tensors_in(result)):
             return f"`{ast.unparse(expr)}` (line {line_of(expr)}) may carry a gradient that is needed later"
+    if why := memory_trial(script, evaluation, region):
+        return why
     if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
         return "it reads gradients"
     if node := _looks_at_graph(script, evaluation, region):
@@ -489,14 +485,12 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
 
 def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
     """Whether the function is called from the region, at any depth."""
-    for _, site in script.log.each():
-        for o in site:
-            start = next((n for n, f in enumerate(o.stack) if region.holds(f.node)), None)
-            if start is not None and any(
-                isinstance(f, CallFrame) and f.func.node is function for f in o.stack[start:]
-            ):
-                return True
-    return False
+    return any(
+        isinstance(f, CallFrame) and f.func.node is function
+        for _, site in script.log.each()
+        for o in site
+        for f in region.below(o.stack)
+    )
 
 
 def _trainable(args: Arguments) -> bool:

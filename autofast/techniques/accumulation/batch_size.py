@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.rare_branches import rare
+from autofast.flow.frequency import rare_arm
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, parent_of, within
@@ -222,8 +222,11 @@ def _code(script: Script, iteration: Iteration) -> Iterator[ast.AST]:
 def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
     """Nothing but a message is made every so many batches, of which there are more then."""
     for node in _code(script, iteration):
-        if isinstance(node, ast.If) and rare(node) and within(node, iteration.loop):
-            for part in (n for s in node.body for n in ast.walk(s)):
+        counted = rare_arm(node) if isinstance(node, ast.If) else None
+        if isinstance(node, ast.If) and counted is not None and within(node, iteration.loop):
+            # of `if i % 2:` neither arm is for every batch
+            arms = node.body if counted else [*node.body, *node.orelse]
+            for part in (n for s in arms for n in ast.walk(s)):
                 if isinstance(part, ast.Call) and _does_more(script, part):
                     raise Refusal(
                         f"{at(part)} is done every so many batches, of which there are {steps} times as many then"

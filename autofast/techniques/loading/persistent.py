@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
+from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
-from autofast.model.source import function_of, source_of
-from autofast.model.values import Ext, Inst, Ref, Thing, const
+from autofast.model.source import function_of, line_of, source_of
+from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
 from autofast.rule import Options
 from autofast.techniques.loading.workers import NAME as WORKERS
 from autofast.techniques.loading.workers import together
@@ -46,6 +47,7 @@ PURE |= {
 SIMPLE = (
     ast.Name,
     ast.Attribute,
+    ast.Subscript,
     ast.Constant,
     ast.BinOp,
     ast.UnaryOp,
@@ -124,7 +126,15 @@ def against(script: Script, loader: Loader) -> str:
             return f"line {line} changes {dataset.name} after the workers have got their copy of it: they would not see it"
         if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
-    return changed_by_items(script, loader) or changed_between(script, loader)
+    if (anew := seeded_anew(script, loader)) is not None:
+        return (
+            f"line {line_of(anew[0])} sets the seed anew, which workers that stay would not follow"
+        )
+    return (
+        fixed_by_workers(script, loader)
+        or changed_by_items(script, loader)
+        or changed_between(script, loader)
+    )
 
 
 def _never_ends(loader: Loader) -> bool:
@@ -207,7 +217,11 @@ def _is_positive(expr: ast.expr) -> bool:
 def _repeatable(script: Script, expr: ast.expr) -> bool:
     """Nothing happens when it is evaluated twice, and the same comes out."""
     for node in ast.walk(expr):
+        if isinstance(node, ast.Subscript) and _is_own(script, node.value):
+            return False
         if isinstance(node, ast.Call):
+            if _is_lookup(script, node):
+                continue
             pure = all(
                 isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)
             ) and bool(script.values(node.func))
@@ -216,3 +230,19 @@ def _repeatable(script: Script, expr: ast.expr) -> bool:
         elif not isinstance(node, (*SIMPLE, *OPERATORS)):
             return False
     return True
+
+
+def _is_lookup(script: Script, call: ast.Call) -> bool:
+    """``config.get("workers", 4)``, on what is no object of the project."""
+    func = call.func
+    return (
+        isinstance(func, ast.Attribute)
+        and func.attr == "get"
+        and 1 <= len(call.args) <= 2
+        and not _is_own(script, func.value)
+    )
+
+
+def _is_own(script: Script, expr: ast.expr) -> bool:
+    """Whether a lookup there may run code of the project."""
+    return any(isinstance(t, (Inst, Cls)) for t in script.values(expr))

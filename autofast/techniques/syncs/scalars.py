@@ -9,7 +9,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.kinds import is_loss
 from autofast.model.script import Script
-from autofast.model.values import Ref, Tensor
+from autofast.model.values import Ext, Ref, Tensor, const
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
 SAME = (
@@ -73,6 +73,8 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
         if is_loss(thing) or (isinstance(thing, Ref) and script.log.at("loss", call) is not None):
             if not all(t.loss for t in script.values(call) if isinstance(t, Tensor)):
                 return False
+            if _may_keep_elements(script, call):
+                return False
         elif isinstance(thing, Ref) and thing.name in [f"torch.{n}" for n in WHOLE]:
             if not plain or len(call.args) != 1:
                 return False
@@ -88,3 +90,15 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
             if not functions:
                 return False
     return bool(script.values(func))
+
+
+def _may_keep_elements(script: Script, call: ast.Call) -> bool:
+    """Whether a loss may be one of each element: ``reduction="mean" if average else "none"``."""
+    site = script.log.at("loss", call)
+    for occurrence in site or ():
+        own = occurrence.this.args if isinstance(occurrence.this, Ext) else occurrence.args
+        for name, whole in (("reduction", ("mean", "sum", "batchmean")), ("reduce", (True, None))):
+            given = own.named.get(name) if own is not None else None
+            if given is not None and const(given.values) not in whole:
+                return True
+    return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import given, is_spelled_out, managed
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
@@ -173,6 +174,8 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case (
             ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
         ):
+            return True
+        case ast.Name() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
             objects = [

@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.source import block_of, source_of, statement_of
+from autofast.model.source import block_of, parent_of, source_of, statement_of
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.rule import Effect
@@ -116,13 +116,27 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
             continue
         if not any(_again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
-        call = _factory(script, func.value) or _bound(script, transfer, func.value)
-        if call is not None:
-            yield from _made_there(script, transfer, call, where)
+        call, gate = _factory(script, func.value), None
+        if call is None and (bound := _bound(script, transfer, func.value)) is not None:
+            call, gate = bound
+        if call is not None and (gate is None or _is_switch(script, gate.test)):
+            yield from _made_there(script, transfer, call, where, gate)
+
+
+def _is_switch(script: Script, test: ast.expr) -> bool:
+    """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``, ``torch.cuda.is_available()``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_switch(script, test.operand)
+    if isinstance(test, ast.Call):
+        found = script.values(test.func)
+        return found == {Ref("torch.cuda.is_available")}
+    while isinstance(test, ast.Attribute):
+        test = test.value
+    return isinstance(test, ast.Name)
 
 
 def _made_there(
-    script: Script, transfer: Transfer, call: ast.Call, where: str
+    script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
     site = next(
         (script.log.at(t.name, call) for t in script.values(call.func) if isinstance(t, Ref)), None
@@ -130,6 +144,8 @@ def _made_there(
     if site is None or _placed(site):
         return
     short = site.kind.rsplit(".", 1)[-1]
+    if gate is not None:
+        where = f"{where} if {source_of(gate).segment(gate.test)} else None"
     edits: list[Edit] = [Keyword(call, "device", where)]
     func = transfer.node.func
     assert isinstance(func, ast.Attribute)
@@ -140,8 +156,9 @@ def _made_there(
             and stmt.value is transfer.node
             and stmt is not statement_of(call)
         )
+        whole = gate if gate is not None and gate.body == [stmt] else stmt
         edits.append(
-            Remove(stmt) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
+            Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
     yield Creation(call, site, tuple(edits), _effect(script, short, call))
 
@@ -244,36 +261,59 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
     return not any(isinstance(t, Tensor) for t in values)
 
 
-def _bound(script: Script, transfer: Transfer, expr: ast.expr) -> ast.Call | None:
-    """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same block, and nothing uses ``x`` before."""
+def _bound(
+    script: Script, transfer: Transfer, expr: ast.expr
+) -> tuple[ast.Call, ast.If | None] | None:
+    """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same block, and nothing uses ``x`` before.
+
+    Or in the body of an ``if`` in that block, which is given as well.
+    """
     stmt = statement_of(transfer.node)
-    if (
-        not isinstance(expr, ast.Name)
-        or not isinstance(stmt, ast.Assign)
-        or stmt.value is not transfer.node
-    ):
+    if not isinstance(expr, ast.Name) or not _is_bound_to(stmt, transfer.node, expr.id):
         return None
-    if [ast.unparse(t) for t in stmt.targets] != [expr.id]:
-        return None
-    block = block_of(stmt)
-    place = next(i for i, s in enumerate(block) if s is stmt)
     needed = {
         n.id
         for a in (*transfer.node.args, *(k.value for k in transfer.node.keywords))
         for n in ast.walk(a)
         if isinstance(n, ast.Name)
     }
-    for earlier in reversed(block[:place]):
-        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [
-            expr.id
-        ]:
+    made = _earlier(script, stmt, expr.id, needed)
+    gate = parent_of(stmt)
+    if made is None and isinstance(gate, ast.If) and not gate.orelse:
+        needed |= {n.id for n in ast.walk(gate.test) if isinstance(n, ast.Name)}
+        inside_it = [n for s in gate.body[: gate.body.index(stmt)] for n in ast.walk(s)]
+        if any(isinstance(n, ast.Name) and n.id == expr.id for n in inside_it):
+            return None
+        made = _earlier(script, gate, expr.id, needed)
+        return (made, gate) if made is not None else None
+    return (made, None) if made is not None else None
+
+
+def _is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
+    """``name = value``, alone or as one of ``a, name = other, value``."""
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    target, given = stmt.targets[0], stmt.value
+    if isinstance(target, ast.Tuple) and isinstance(given, ast.Tuple):
+        pairs = list(zip(target.elts, given.elts, strict=False))
+        return len(target.elts) == len(given.elts) and any(
+            v is value and isinstance(t, ast.Name) and t.id == name for t, v in pairs
+        )
+    return given is value and isinstance(target, ast.Name) and target.id == name
+
+
+def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
+    """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses it, or binds what is ``needed``, between."""
+    block = block_of(stmt)
+    for earlier in reversed(block[: block.index(stmt)]):
+        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
             return _factory(script, earlier.value)
         names = {
             (n.id, isinstance(n.ctx, ast.Load))
             for n in ast.walk(earlier)
             if isinstance(n, ast.Name)
         }
-        if any(name == expr.id or (name in needed and not load) for name, load in names):
+        if any(found == name or (found in needed and not load) for found, load in names):
             return None
     return None
 

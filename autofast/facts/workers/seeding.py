@@ -1,0 +1,98 @@
+"""Seeds that are set anew while the script runs: which random numbers a worker draws then, and which one draws that stays or is new."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.loaders import given
+from autofast.facts.workers.shared_state import Time, items
+from autofast.flow.callgraph import CallGraph, code_of
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, function_of, line_of, parent_of
+
+ALL = frozenset({"torch", "numpy", "python"})
+# fmt: off
+SEEDS = {
+    "torch.manual_seed": {"torch"}, "torch.random.manual_seed": {"torch"}, "torch.seed": {"torch"}, "torch.set_rng_state": {"torch"},
+    "torch.random.set_rng_state": {"torch"}, "torch.random.fork_rng": {"torch"},
+    "numpy.random.seed": {"numpy"}, "numpy.random.set_state": {"numpy"}, "random.seed": {"python"}, "random.setstate": {"python"},
+}
+# fmt: on
+SEED_ALL = ("seed_everything", "set_seed", "set_random_seed")  # of libraries
+
+
+def draws_of(loader: Loader) -> frozenset[str]:
+    """The generators (``torch``, ``numpy``, ``python``) that items and batches draw from."""
+    drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
+    return ALL if drawn - ALL else frozenset(drawn)
+
+
+def seeded_anew(script: Script, loader: Loader) -> tuple[ast.AST, frozenset[str]] | None:
+    """A place that seeds a generator again after the loader has been gone through, which its items draw from; and all that are seeded so."""
+    drawn = draws_of(loader)
+    if not drawn:
+        return None
+    side = items(script, loader)
+    inside = set(side.functions) | set(side.beside)
+    time = Time(script, loader, lambda node: any(id(a) in inside for a in (node, *ancestors(node))))
+    found = [
+        (node, kinds)
+        for node, kinds in _seeds(script, loader)
+        if not time.skip(node) and time.after(node) and _is_called(script, node)
+    ]
+    every = frozenset().union(*(kinds for _, kinds in found))
+    # workers take the seeds of all their generators from torch's
+    first = next((node for node, kinds in found if kinds & (drawn | {"torch"})), None)
+    return (first, every) if first is not None else None
+
+
+def _seeds(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    for (kind, _), site in script.log.each():
+        if kind in SEEDS:
+            yield site.node, frozenset(SEEDS[kind])
+        elif kind.rsplit(".", 1)[-1] in SEED_ALL and not kind.startswith("."):
+            yield site.node, ALL
+    argument = given(loader, "generator")
+    mine = {id(t) for t in argument.values} if argument is not None else set()
+    for site in script.methods("manual_seed", "set_state"):
+        if any(id(o.this) in mine for o in site):
+            yield site.node, frozenset({"torch"})
+
+
+def _is_called(script: Script, node: ast.AST) -> bool:
+    """Whether the program comes to this place: not in a function that is only defined."""
+    function = function_of(node)
+    calls = script.analysis(CallGraph)
+    return (
+        not isinstance(function, ast.FunctionDef)
+        or isinstance(parent_of(function), ast.ClassDef)
+        or bool(calls.sites(function))
+        or calls.handed(function) is not None
+    )
+
+
+def fixed_by_workers(script: Script, loader: Loader) -> str:
+    """Where each worker seeds itself with numbers that are the same in each epoch; empty where none does."""
+    argument = given(loader, "worker_init_fn")
+    for thing in argument.values if argument is not None and draws_of(loader) else ():
+        for callee in code_of(thing):
+            calls = [n for n in ast.walk(callee.function) if isinstance(n, ast.Call)]
+            names = [
+                ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls
+            ]  # the reader never runs it
+            if "initial_seed" in names or _asks_worker(callee.function):
+                continue  # what a worker got from the loader, another number in each epoch
+            for call, name in zip(calls, names, strict=True):
+                if name in ("seed", "manual_seed", *SEED_ALL) and call.args:
+                    return f"line {line_of(call)} seeds each worker when it starts, which would happen in the first epoch only"
+    return ""
+
+
+def _asks_worker(function: ast.AST) -> bool:
+    """It reads ``get_worker_info().seed``."""
+    called = {id(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "seed" and id(n) not in called
+        for n in ast.walk(function)
+    )

@@ -1,0 +1,138 @@
+"""What a piece of code does to modules whose parameters it does not leave as they are: ones it makes, copies, moves, gives tensors to.
+
+Under ``torch.inference_mode()`` the new parameters and buffers are inference tensors. Training them is an error in some operations, and in
+others silently does something else: their version is not counted, so a forward before the update and a backward after it pass.
+"""
+
+from __future__ import annotations
+
+from autofast.model.events import BranchFrame, Occurrence, Stack
+from autofast.model.kinds import is_loss, is_module, is_optimizer
+from autofast.model.script import Evaluation, Script
+from autofast.model.source import line_of
+from autofast.model.tensors import dtype_of
+from autofast.model.values import Arguments, Dict, Ext, Inst, Seq, Thing, const
+from autofast.read.recover.region import Region
+
+COPIES = ("copy.deepcopy", "pickle.dumps")
+GROWS = (".register_buffer", ".register_parameter")
+CASTS = (".double", ".half", ".float", ".bfloat16", ".type", ".to_empty")
+REWORKS = ("torch.nn.utils.", "torch.quantization.", "torch.ao.")  # put other tensors into a module
+READS = ("torch.nn.utils.clip_grad", "torch.nn.utils.parameters_to_vector")
+
+
+def changed_module(script: Script, evaluation: Evaluation, region: Region) -> str:
+    """Which module gets parameters or buffers here that training could not go on with; empty where none does."""
+    return (
+        _lazy(script, evaluation)
+        or _made(script, region)
+        or _copied(script, region)
+        or _given(script, region)
+        or _moved(script, region)
+    )
+
+
+def _lazy(script: Script, evaluation: Evaluation) -> str:
+    """A model whose first forward makes its parameters: that may be one of these."""
+    called = {id(o.this) for site in evaluation.forwards for o in site}
+    for model in script.models:
+        if called & {id(model.thing), *map(id, model.wraps)}:
+            if lazy := next((n for n in sorted(model.layers) if n.startswith("Lazy")), ""):
+                return f"{lazy} makes its parameters in the first forward, which may be this one"
+    return ""
+
+
+def _made(script: Script, region: Region) -> str:
+    for site, occurrence in region.sites(script, "new", ".step"):
+        thing = occurrence.this
+        if thing is not None and is_optimizer(thing):
+            return f"an optimizer is used here (line {line_of(site.node)})"
+        if (
+            site.kind == "new"
+            and isinstance(thing, (Inst, Ext))
+            and is_module(thing)
+            and not is_loss(thing)
+        ):
+            return f"a module is made here (line {line_of(site.node)}): its parameters could not be trained"
+    return ""
+
+
+def _copied(script: Script, region: Region) -> str:
+    for site, occurrence in region.sites(script, *COPIES):
+        if occurrence.args is not None and _holds_module(occurrence.args):
+            return f"a module is copied here (line {line_of(site.node)}): the copy could not be trained"
+    return ""
+
+
+def _holds_module(args: Arguments) -> bool:
+    todo: list[Thing] = [t for given in args.all() for t in given]
+    seen: set[int] = set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if is_module(thing) or is_optimizer(thing):
+            return True
+        if isinstance(thing, (Seq, Dict)):
+            todo.extend(thing.any())
+        elif isinstance(thing, Inst):
+            todo.extend(t for held in thing.attrs.values() for t in held)
+    return False
+
+
+def _given(script: Script, region: Region) -> str:
+    """New tensors for a module: a buffer that it registers, a state that replaces its parameters, a parametrization."""
+    for site, occurrence in region.sites(script, *GROWS):
+        if occurrence.this is not None and is_module(occurrence.this):
+            return f"line {line_of(site.node)} gives a module a tensor that is made here"
+    for site, occurrence in region.sites(script, ".load_state_dict"):
+        given = occurrence.args.given(2, "assign") if occurrence.args is not None else None
+        if given is not None and const(given.values) is not False:
+            return f"line {line_of(site.node)} puts other tensors into a module"
+    for (kind, _), site in script.log.each():
+        if kind.startswith(REWORKS) and not kind.startswith(READS):
+            for occurrence in site:
+                if (
+                    occurrence.args is not None
+                    and any(is_module(t) for given in occurrence.args.all() for t in given)
+                    and region.meets(site, occurrence)
+                ):
+                    return f"line {line_of(site.node)} puts other tensors into a module"
+    return ""
+
+
+def _moved(script: Script, region: Region) -> str:
+    """Moves and casts: they give a module new parameters, unless it is there already."""
+    for site, occurrence in region.sites(script, *CASTS):
+        if occurrence.this is not None and is_module(occurrence.this):
+            return (
+                f"line {line_of(site.node)} casts a module: its new parameters could not be trained"
+            )
+    for site, occurrence in region.sites(script, "move_model"):
+        if not _is_there(script, region, occurrence):
+            return (
+                f"line {line_of(site.node)} moves a module: its new parameters could not be trained"
+            )
+    return ""
+
+
+def _is_there(script: Script, region: Region, move: Occurrence) -> bool:
+    """All moves of the module go to one kind of device and cast nothing, and one of them certainly came before the region."""
+    same = [(site, o) for site in script.log.of("move_model") for o in site if o.this is move.this]
+    kinds = {frozenset(o.data["kinds"]) for _, o in same}
+    casts = any(dtype_of(t) for _, o in same for t in o.data["dtype"])
+    return (
+        len(kinds) == 1
+        and not casts
+        and any(
+            o.order < move.order
+            and not region.meets(site, o)
+            and _branches(o.stack) <= _branches(move.stack)
+            for site, o in same
+        )
+    )
+
+
+def _branches(stack: Stack) -> set[tuple[int, bool]]:
+    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}

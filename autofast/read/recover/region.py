@@ -1,0 +1,63 @@
+"""A piece of code with all that runs in it, also in the functions that it calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.model.events import Log, Occurrence, Site, Stack, Way, way_of
+from autofast.model.script import Script
+from autofast.model.source import function_of
+
+
+class Region:
+    """Statements of one block, or the body of a function; ``scope`` is the function (or module) whose code they are."""
+
+    def __init__(self, log: Log, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
+        self.node, self.statements, self.whole = node, list(statements), whole
+        self.inner = {id(n) for s in self.statements for n in ast.walk(s)}
+        self.scope = node if whole else function_of(node)
+        self.repeated: dict[
+            Way, None
+        ] = {}  # where models that run here were read for the first time
+        todo = dict(log.repeats)
+        while now := [(key, stack) for key, stack in todo.items() if self.reaches(stack)]:
+            for key, _ in now:
+                self.repeated[key[1]] = None
+                del todo[key]
+
+    @property
+    def yields(self) -> bool:
+        return any(
+            isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
+            for s in self.statements
+            for n in ast.walk(s)
+        )
+
+    def holds(self, node: ast.AST) -> bool:
+        return id(node) in self.inner
+
+    def meets(self, site: Site, occurrence: Occurrence) -> bool:
+        """Whether this happens in the region, or in something that is called there."""
+        return id(site.node) in self.inner or self.reaches(occurrence.stack)
+
+    def reaches(self, stack: Stack) -> bool:
+        return bool(self.below(stack))
+
+    def below(self, stack: Stack) -> Stack:
+        """The frames from the first one on that stands in the region."""
+        for i, frame in enumerate(stack):
+            if id(frame.node) in self.inner:
+                return stack[i:]
+        if self.repeated:
+            way = way_of(stack)
+            for i in range(len(way)):
+                if way[: i + 1] in self.repeated:
+                    return stack[i:]
+        return ()
+
+    def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
+        for site in script.log.of(*kinds):
+            for occurrence in site:
+                if self.meets(site, occurrence):
+                    yield site, occurrence

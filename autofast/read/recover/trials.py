@@ -1,0 +1,89 @@
+"""Forward passes that only ask whether a batch fits into memory, with all that a backward would need."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.model.events import Occurrence, TryFrame
+from autofast.model.script import Evaluation, Script
+from autofast.model.source import line_of, parent_of
+from autofast.model.values import Num, Ref, Tensor
+from autofast.read.recover.region import Region
+
+OUT_OF_MEMORY = frozenset(
+    {"RuntimeError", "OutOfMemoryError", "MemoryError", "Exception", "BaseException"}
+)
+MEASURES = tuple(
+    f"torch.cuda.{n}"
+    for n in (
+        "max_memory_allocated",
+        "max_memory_reserved",
+        "max_memory_cached",
+        "memory_allocated",
+        "memory_reserved",
+        "memory_stats",
+        "mem_get_info",
+        "reset_peak_memory_stats",
+        "reset_max_memory_allocated",
+    )
+)
+
+
+def memory_trial(script: Script, evaluation: Evaluation, region: Region) -> str:
+    """Where a forward whose result nobody needs is tried, or its memory measured; empty where none is."""
+    measured = any(True for _ in region.sites(script, *MEASURES))
+    for site in evaluation.forwards:
+        tried = measured or any(_may_fail(o) for o in site)
+        if tried and isinstance(site.node, ast.expr) and _is_dropped(script, site.node, set()):
+            return f"the forward of line {line_of(site.node)} may ask whether a batch fits into memory, with what a backward needs"
+    return ""
+
+
+def _may_fail(occurrence: Occurrence) -> bool:
+    """Whether something around it goes on where the memory does not suffice."""
+    return any(
+        isinstance(frame, TryFrame) and frame.part == "body" and _catches(frame.node)
+        for frame in occurrence.stack
+    )
+
+
+def _catches(node: ast.AST) -> bool:
+    for handler in getattr(node, "handlers", ()):
+        caught = handler.type
+        parts = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+        if any(p is None or ast.unparse(p).rsplit(".", 1)[-1] in OUT_OF_MEMORY for p in parts):
+            return True
+    return False
+
+
+def _is_dropped(script: Script, expr: ast.expr, seen: set[ast.AST]) -> bool:
+    """Whether nothing comes of the value of ``expr``: it is thrown away, or what is computed of it is."""
+    parent = parent_of(expr)
+    if isinstance(parent, ast.Expr | ast.Delete):
+        return True
+    if isinstance(parent, ast.Assign | ast.AnnAssign):
+        targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+        return all(isinstance(t, ast.Name) and _is_unused(script, t, seen) for t in targets)
+    computes = isinstance(parent, ast.Attribute | ast.Subscript | ast.BinOp | ast.Tuple)
+    return (
+        isinstance(parent, ast.expr)
+        and (computes or (isinstance(parent, ast.Call) and _only_computes(script, parent)))
+        and _is_dropped(script, parent, seen)
+    )
+
+
+def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
+    if target in seen:
+        return True
+    seen.add(target)
+    uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
+    return all(isinstance(use.ctx, ast.Del) or _is_dropped(script, use, seen) for use in uses)
+
+
+def _only_computes(script: Script, call: ast.Call) -> bool:
+    callees = script.values(call.func)
+    outside = any(isinstance(t, Ref) and not t.name.startswith("torch.") for t in callees)
+    found = script.values(call)
+    return not outside and bool(found) and all(isinstance(t, Tensor | Num) for t in found)
