@@ -97,7 +97,7 @@ class Site:
         return {o.this for o in self.occurrences}
 
 
-def _way(frame: Frame) -> Hashable:
+def way_of(frame: Frame) -> Hashable:
     """What tells two passes through one frame apart."""
     known: Hashable = frame.__dict__.get("_way")
     if known is None:
@@ -132,7 +132,7 @@ class Log:
         ways = self._ways.setdefault(key, {})
         self._count += 1
         occurrence = Occurrence(stack, self._count, this, args, result, grad, data)
-        way = (grad, this, *map(_way, stack))
+        way = (grad, this, *map(way_of, stack))
         if way in ways:
             old = site.occurrences[ways[way]]
             site.occurrences[ways[way]] = replace(

@@ -55,6 +55,73 @@ class Numbered:
         return number
 
 
+class Clock:
+    """Ticks whenever something that the reader knows of an object changes: between two equal times nothing has."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+
+
+CLOCK = Clock()
+
+
+class Watched(dict[Any, Any]):
+    """What an object holds under names or keys; a change of it is a tick of the clock."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not _same(self.get(key, ...), value):
+            CLOCK.ticks += 1
+        dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        CLOCK.ticks += 1
+        dict.__delitem__(self, key)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        for key, value in dict(*others, **named).items():
+            self[key] = value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether a value says what the one before said; entries and arguments are compared by what is in them."""
+    if old is new:
+        return True
+    if isinstance(old, Arguments) and isinstance(new, Arguments):
+        return _alike(old, new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_same(old[k], v) for k, v in new.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(_same(a, b) for a, b in zip(old, new, strict=True))
+    if isinstance(old, Entry) and isinstance(new, Entry):
+        return (
+            old.values == new.values
+            and old.expr is new.expr
+            and old.home is new.home
+            and old.sure == new.sure
+        )
+    return type(old) is type(new) and bool(old == new)
+
+
+class Mutable(Numbered):
+    """Things that change while the script is followed."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if type(value) is dict:
+            value = Watched(value)
+        if not _same(self.__dict__.get(name, value), value):
+            CLOCK.ticks += 1
+        object.__setattr__(self, name, value)
+
+
 @dataclass(frozen=True)
 class Const:
     """A Python constant (None, bool, number, string) or a tuple of constants used as one."""
@@ -138,8 +205,8 @@ class Func(Numbered):
     env: Env
     owner: Cls | None = None
     decorators: tuple[Values, ...] = ()
-    defaults: dict[str, Values] = field(default_factory=dict)
-    attrs: dict[str, Values] = field(default_factory=dict)
+    defaults: dict[str, Values] = field(default_factory=Watched)
+    attrs: dict[str, Values] = field(default_factory=Watched)
 
     @property
     def name(self) -> str:
@@ -169,7 +236,7 @@ class Method:
 
 
 @dataclass(eq=False, repr=False)
-class Partial(Numbered):
+class Partial(Mutable):
     """``functools.partial(func, *args, **kwargs)``."""
 
     func: Values
@@ -177,7 +244,7 @@ class Partial(Numbered):
 
 
 @dataclass(eq=False, repr=False)
-class Cls(Numbered):
+class Cls(Mutable):
     """A class of the project. ``external`` holds the dotted names of all library classes among its ancestors."""
 
     node: ast.ClassDef
@@ -214,7 +281,7 @@ def _lineage(cls: Cls) -> tuple[Cls, ...]:
 
 
 @dataclass(eq=False, repr=False)
-class Inst(Numbered):
+class Inst(Mutable):
     """An object of a project class, made at ``node`` (a call)."""
 
     cls: Cls
@@ -229,7 +296,7 @@ class Inst(Numbered):
 
 
 @dataclass(eq=False, repr=False)
-class Ext(Numbered):
+class Ext(Mutable):
     """An object of a library class, by its canonical dotted name, made at ``node`` by ``args``."""
 
     name: str
@@ -250,7 +317,7 @@ class Ext(Numbered):
 
 
 @dataclass(eq=False, repr=False)
-class Seq(Numbered):
+class Seq(Mutable):
     """A list, tuple or set: ``items`` where they are known one by one; ``elem`` may stand at any place, and after them."""
 
     node: ast.AST | None
@@ -280,7 +347,7 @@ class Entry:
 
 
 @dataclass(eq=False, repr=False)
-class Dict(Numbered):
+class Dict(Mutable):
     """A dict with string (or constant) keys; ``rest`` are all values under keys that are not known (one may be Unknown: then anything is)."""
 
     node: ast.AST | None
@@ -529,6 +596,7 @@ class Env:
     opaque: str = ""  # why anything may have been set that is not known
     starred: str = ""  # a library of which everything was imported
     owner: Cls | None = None
+    born: int = 0  # the number of the call whose scope it is; 0 for a module
 
     rebound: frozenset[str] = (
         frozenset()

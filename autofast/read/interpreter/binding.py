@@ -12,6 +12,7 @@ from autofast.model import names
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_classmethod, is_property, is_static
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arg,
     Arguments,
@@ -96,6 +97,7 @@ class Binding(Core):
                 outer = outer.outer
             if outer is not None:
                 self.keep(found, id(outer), name)
+                CLOCK.ticks += not found <= outer.vars[name]
                 outer.vars[name] = join(outer.vars[name], found)
         else:
             env.vars[name] = found
@@ -103,7 +105,9 @@ class Binding(Core):
     def set_global(self, module: Env, name: str, found: Values) -> None:
         """Assign to a module's variable from elsewhere."""
         self.keep(found, id(module), name)
-        module.vars[name] = join(module.vars.get(name, NOTHING), found) if self.weak(()) else found
+        old = module.vars.get(name, NOTHING)
+        module.vars[name] = join(old, found) if self.weak(()) else found
+        CLOCK.ticks += module.vars[name] != old
 
     def unpack(self, target: ast.Tuple | ast.List, found: Values, env: Env) -> None:
         n = len(target.elts)
@@ -164,6 +168,7 @@ class Binding(Core):
             self.changes += 1
         elif isinstance(thing, Module):
             self.changes += not thing.env.opaque
+            CLOCK.ticks += not thing.env.opaque
             thing.env.opaque = thing.env.opaque or why
 
     def forget(self, found: Values, scope: Env, why: str) -> None:
@@ -178,6 +183,7 @@ class Binding(Core):
             seen.add(id(thing))
             parts: list[Values] = []
             if isinstance(thing, Env):
+                CLOCK.ticks += not thing.opaque
                 thing.opaque = thing.opaque or why
                 source = thing.module.source
                 thing.rebound = source.rebound if source is not None else frozenset()
@@ -255,6 +261,7 @@ class Binding(Core):
             if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
                 full = torchlib.canonical(f"{thing.name}.{name}")
                 self.keep(found, full)
+                CLOCK.ticks += not found <= self.patched.get(full, NOTHING)
                 self.patched[full] = join(self.patched.get(full, NOTHING), found)
         elif isinstance(thing, Tensor):
             self.emit(
@@ -347,9 +354,12 @@ class Binding(Core):
         first = True
         while scope is not None:
             if (first or scope.kind != "class") and name in scope.vars:
+                if scope is not env:
+                    self.summaries.read(scope, name, scope.vars[name])
                 return self.variable(scope, name)
             first = first and scope.kind == "comprehension"
             scope = scope.outer
+        self.summaries.read(env.module, name, None)
         if (starred := env.module.starred) and not (
             name in BUILTINS and starred in names.NO_BUILTINS
         ):
@@ -375,6 +385,7 @@ class Binding(Core):
             }
             return values(self.intern(Dict, ("namespace", id(thing)), lambda: Dict(None, table)))
         if isinstance(thing, Module):
+            self.summaries.read(thing.env, name, thing.env.vars.get(name))
             if name in thing.env.vars:
                 return self.variable(thing.env, name)
             sub = (

@@ -7,6 +7,7 @@ import ast
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import is_static
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arguments,
     Bound,
@@ -32,6 +33,7 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
+from autofast.read.interpreter.summaries import key_of
 from autofast.read.library import torch_library as torchlib
 
 
@@ -49,6 +51,7 @@ class Calls(Binding):
             isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
         ):
             self.changes += not env.module.opaque
+            CLOCK.ticks += not env.module.opaque
             env.module.opaque = env.module.opaque or "exec() may have changed it"
         return self.call_values(callee, args, node)
 
@@ -267,6 +270,7 @@ class Calls(Binding):
     ) -> Values:
         self.called.add(id(func.node))
         if sum(1 for f in self.active if f == id(func.node)) > 1 or len(self.active) >= DEPTH:
+            self.summaries.unsure += 1
             return values(
                 Unknown(
                     f"{func.name}() calls itself"
@@ -303,6 +307,33 @@ class Calls(Binding):
         )
         if contexts:
             frames.append(WithFrame(func.node, contexts))
+        forwards = tuple(map(id, self.__dict__.get("_forwards", ())))
+        key = key_of(func, args, this, self.grad_mode(), (*forwards, self.grad_default))
+        known = self.summaries.find(key, [*self.stack, *frames])
+        if known is not None:
+            self.stack.extend(frames)
+            self.steps += self.summaries.replay(known, self.stack, self.happen) // 4
+            del self.stack[len(self.stack) - len(frames) :]
+            return known.result
+        began = self.summaries.begin()
+        env.born = began[0]
+        result: Values | None = None
+        try:
+            result = self.follow(func, args, node, this, env, frames)
+        finally:
+            self.summaries.end(began, key, [*self.stack, *frames], result)
+        return result
+
+    def follow(
+        self,
+        func: Func,
+        args: Arguments,
+        node: ast.AST | None,
+        this: Thing | None,
+        env: Env,
+        frames: list[Frame],
+    ) -> Values:
+        """What the body of ``func`` returns, with its parameters in ``env``."""
         top = not self.active
         noted = len(self.left)
         self.active.append(id(func.node))

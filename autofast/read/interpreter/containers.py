@@ -47,7 +47,7 @@ def begun(
     known = len(interp.things)
     made: Dict = interp.intern(Dict, (id(node), of), lambda: Dict(node, made=tuple(interp.stack)))
     past = made.entries if known == len(interp.things) else None
-    made.entries = {}
+    made.__dict__["entries"] = {}  # no change yet: :func:`revive` says whether it is one
     return made, past
 
 
@@ -70,6 +70,7 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
 def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
     """Dicts made at the same place before (``past``) live on: what they hold stays possible, what they lack is not certain."""
     if past is None:
+        made.entries = made.entries
         return
     for name in made.entries.keys() - past.keys():
         made.entries[name] = [replace(e, sure=False) for e in made.entries[name]]
@@ -89,6 +90,8 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
             for e in kept.values()
             if not any(e.expr is n.expr and e.values <= n.values for n in now)
         ]
+    filled, made.__dict__["entries"] = made.entries, past
+    made.entries = filled
 
 
 def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Values:

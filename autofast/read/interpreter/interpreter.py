@@ -13,6 +13,7 @@ import ast
 from autofast.model.kinds import is_static
 from autofast.model.source import Source, source_of
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arguments,
     Bound,
@@ -162,6 +163,7 @@ class Interpreter(Loops, Expressions, Calls):
         try:
             kinds = self.expr(annotation, env)
         except TooDeep:
+            CLOCK.ticks += 1
             return NOTHING
         found: Values = NOTHING
         for kind in kinds:

@@ -7,9 +7,19 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from autofast.model import names
-from autofast.model.events import BranchFrame, CallFrame, Frame, Log, LoopFrame, TryFrame, WithFrame
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    Frame,
+    Log,
+    LoopFrame,
+    Stack,
+    TryFrame,
+    WithFrame,
+)
 from autofast.model.source import Source
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arguments,
     Const,
@@ -26,6 +36,7 @@ from autofast.model.values import (
     Values,
     ordered,
 )
+from autofast.read.interpreter.summaries import Summaries
 from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
@@ -128,6 +139,7 @@ class Core:
         self.ever: dict[tuple[Hashable, ...], Values] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
+        self.summaries = Summaries()
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:
@@ -140,6 +152,7 @@ class Core:
         self.cut = self.cut or what
         self.changes += 1
         self.cuts += 1
+        CLOCK.ticks += 1
         if self.cuts > MOST_CUTS:
             self.limits = [0] * len(self.limits)
         self.forget(given, env, f"{what} is too large to follow")
@@ -147,9 +160,12 @@ class Core:
     def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,
              result: Values = NOTHING, **data: Any) -> None:  # fmt: skip
         if node is not None:
-            self.log.add(
-                kind, node, tuple(self.stack), this, args, result, self.grad_mode(), **data
-            )
+            self.happen(kind, node, tuple(self.stack), this, args, result, self.grad_mode(), data)
+
+    def happen(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None, args: Arguments | None,
+               result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
+        self.log.add(kind, node, stack, this, args, result, grad, **data)
+        self.summaries.event(kind, node, stack, this, args, result, grad, data)
 
     def grad_mode(self) -> str:
         """on | off | inference | maybe, from the contexts around this place."""
@@ -222,6 +238,7 @@ class Core:
             turns,
             tuple(id(f.node) for f in self.stack if isinstance(f, CallFrame))[-4:],
         )
+        self.summaries.interned(kind is Dict)
         if full not in self.things:
             self.things[full] = make()
         return self.things[full]
