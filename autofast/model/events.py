@@ -117,7 +117,7 @@ def way_of(frame: Frame) -> Hashable:
 class Log:
     """All sites by kind. The same way to a place is kept once, as it was the last (and most general) time."""
 
-    MOST = 256  # ways to one place: more than any script had that was tried
+    MOST = 2_000  # ways to one place: more than any script had that was tried
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}

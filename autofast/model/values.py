@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -56,10 +57,23 @@ class Numbered:
 
 
 class Clock:
-    """Ticks whenever something that the reader knows of an object changes: between two equal times nothing has."""
+    """Ticks whenever something that the reader knows changes: between two equal times nothing has.
+
+    What changes is an object, which notes the time (:func:`changed_at`), or a variable; ``epoch`` counts changes that may concern anything.
+    """
 
     def __init__(self) -> None:
         self.ticks = 0
+        self.epoch = 0
+
+    def tick(self) -> int:
+        self.ticks += 1
+        return self.ticks
+
+    def shake(self) -> None:
+        """Anything may be otherwise from now on."""
+        self.ticks += 1
+        self.epoch += 1
 
 
 CLOCK = Clock()
@@ -68,15 +82,15 @@ CLOCK = Clock()
 class Watched(dict[Any, Any]):
     """What an object holds under names or keys; a change of it is a tick of the clock."""
 
-    __slots__ = ()
+    __slots__ = ("changed",)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not _same(self.get(key, ...), value):
-            CLOCK.ticks += 1
+            self.changed = CLOCK.tick()
         dict.__setitem__(self, key, value)
 
     def __delitem__(self, key: Any) -> None:
-        CLOCK.ticks += 1
+        self.changed = CLOCK.tick()
         dict.__delitem__(self, key)
 
     def update(self, *others: Any, **named: Any) -> None:
@@ -118,8 +132,12 @@ class Mutable(Numbered):
         if type(value) is dict:
             value = Watched(value)
         if not _same(self.__dict__.get(name, value), value):
-            CLOCK.ticks += 1
+            self.touch()
         object.__setattr__(self, name, value)
+
+    def touch(self) -> None:
+        """It has changed."""
+        self.__dict__["changed"] = CLOCK.tick()
 
 
 @dataclass(frozen=True)
@@ -583,6 +601,58 @@ def both_given(a: Given, b: Given) -> Given:
     return Given(a.values | b.values, a.expr or b.expr, via, a.sure and b.sure)
 
 
+def changed_since(roots: Iterable[Thing], ticks: int, most: int) -> bool:
+    """Whether a thing among ``roots``, or that can be reached from them, has changed; also where these are more than ``most``."""
+    todo: list[Any] = [t for t in roots if type(t) not in PLAIN]
+    seen = set(map(id, todo))
+    while todo:
+        thing = todo.pop()
+        parts: list[Any] = []
+        for held in _held(thing):
+            if isinstance(held, Watched):
+                if getattr(held, "changed", 0) > ticks:
+                    return True
+                for value in held.values():
+                    parts.extend(value if isinstance(value, frozenset) else _of_entries(value))
+            else:
+                parts.extend(held)
+        if thing.__dict__.get("changed", 0) > ticks:
+            return True
+        for part in parts:
+            if type(part) not in PLAIN and id(part) not in seen:
+                seen.add(id(part))
+                todo.append(part)
+        if len(seen) > most:
+            return True
+    return False
+
+
+def _of_entries(entries: list[Entry]) -> list[Thing]:
+    return [t for e in entries for t in e.values]
+
+
+def _held(thing: Any) -> list[Iterable[Any]]:
+    """What a thing holds: tables (:class:`Watched`), and things."""
+    if isinstance(thing, Inst):
+        own = [thing.cls], thing.attrs, thing.past
+        return [*own, *(thing.args.all() if thing.args is not None else ())]
+    if isinstance(thing, Ext):
+        return [thing.attrs, *thing.args.all()]
+    if isinstance(thing, Seq):
+        return [thing.elem, *(thing.items or ())]
+    if isinstance(thing, Dict):
+        return [thing.entries, thing.rest]
+    if isinstance(thing, Cls):
+        return [thing.members, thing.bases]
+    if isinstance(thing, Func):
+        return [thing.attrs, thing.defaults]
+    if isinstance(thing, Partial):
+        return [thing.func, *thing.args.all()]
+    if isinstance(thing, Bound):
+        return [[thing.func, thing.this]]
+    return [[thing.this]] if isinstance(thing, Method) else []
+
+
 @dataclass(eq=False)
 class Env:
     """A scope: module, function call, class body or comprehension; ``owner`` is the class of a class body."""
@@ -608,6 +678,11 @@ class Env:
         while env.outer is not None:
             env = env.outer
         return env
+
+
+PLAIN = frozenset(
+    {Const, Num, Ref, Unknown, Tensor, Arg}
+)  # nothing can be reached from these, or set on them
 
 
 # ------------------------------------------------------------------------------------------------ small questions

@@ -14,7 +14,7 @@ from autofast.model.kinds import is_classmethod, is_property, is_static
 from autofast.model.values import (
     CLOCK,
     NOTHING,
-    Arg,
+    PLAIN,
     Arguments,
     Bound,
     Cls,
@@ -44,9 +44,6 @@ from autofast.read.interpreter.state import Core, join, values
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
-PLAIN = frozenset(
-    {Const, Num, Ref, Unknown, Tensor, Arg}
-)  # nothing can be reached from these, or set on them
 
 
 class Binding(Core):
@@ -97,7 +94,8 @@ class Binding(Core):
                 outer = outer.outer
             if outer is not None:
                 self.keep(found, id(outer), name)
-                CLOCK.ticks += not found <= outer.vars[name]
+                if not found <= outer.vars[name]:
+                    CLOCK.tick()
                 outer.vars[name] = join(outer.vars[name], found)
         else:
             env.vars[name] = found
@@ -107,7 +105,8 @@ class Binding(Core):
         self.keep(found, id(module), name)
         old = module.vars.get(name, NOTHING)
         module.vars[name] = join(old, found) if self.weak(()) else found
-        CLOCK.ticks += module.vars[name] != old
+        if module.vars[name] != old:
+            CLOCK.tick()
 
     def unpack(self, target: ast.Tuple | ast.List, found: Values, env: Env) -> None:
         n = len(target.elts)
@@ -168,7 +167,8 @@ class Binding(Core):
             self.changes += 1
         elif isinstance(thing, Module):
             self.changes += not thing.env.opaque
-            CLOCK.ticks += not thing.env.opaque
+            if not thing.env.opaque:
+                CLOCK.shake()
             thing.env.opaque = thing.env.opaque or why
 
     def forget(self, found: Values, scope: Env, why: str) -> None:
@@ -183,7 +183,8 @@ class Binding(Core):
             seen.add(id(thing))
             parts: list[Values] = []
             if isinstance(thing, Env):
-                CLOCK.ticks += not thing.opaque
+                if not thing.opaque:
+                    CLOCK.shake()
                 thing.opaque = thing.opaque or why
                 source = thing.module.source
                 thing.rebound = source.rebound if source is not None else frozenset()
@@ -261,7 +262,8 @@ class Binding(Core):
             if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
                 full = torchlib.canonical(f"{thing.name}.{name}")
                 self.keep(found, full)
-                CLOCK.ticks += not found <= self.patched.get(full, NOTHING)
+                if not found <= self.patched.get(full, NOTHING):
+                    CLOCK.shake()
                 self.patched[full] = join(self.patched.get(full, NOTHING), found)
         elif isinstance(thing, Tensor):
             self.emit(

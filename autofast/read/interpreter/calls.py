@@ -51,7 +51,8 @@ class Calls(Binding):
             isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
         ):
             self.changes += not env.module.opaque
-            CLOCK.ticks += not env.module.opaque
+            if not env.module.opaque:
+                CLOCK.shake()
             env.module.opaque = env.module.opaque or "exec() may have changed it"
         return self.call_values(callee, args, node)
 
@@ -269,8 +270,9 @@ class Calls(Binding):
         self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
     ) -> Values:
         self.called.add(id(func.node))
-        if sum(1 for f in self.active if f == id(func.node)) > 1 or len(self.active) >= DEPTH:
-            self.summaries.unsure += 1
+        repeats = len(self.active) - len(set(self.active))
+        if (repeats and id(func.node) in self.active) or len(self.active) >= DEPTH:
+            self.summaries.recursions.append(id(func.node))
             return values(
                 Unknown(
                     f"{func.name}() calls itself"
@@ -308,20 +310,22 @@ class Calls(Binding):
         if contexts:
             frames.append(WithFrame(func.node, contexts))
         forwards = tuple(map(id, self.__dict__.get("_forwards", ())))
-        key = key_of(func, args, this, self.grad_mode(), (*forwards, self.grad_default))
-        known = self.summaries.find(key, [*self.stack, *frames])
+        around = (*forwards, self.grad_default, repeats > 0)
+        key = key_of(func, args, this, self.grad_mode(), around)
+        known = self.summaries.find(key, [*self.stack, *frames], self.active)
         if known is not None:
             self.stack.extend(frames)
             self.steps += self.summaries.replay(known, self.stack, self.happen) // 4
             del self.stack[len(self.stack) - len(frames) :]
             return known.result
-        began = self.summaries.begin()
+        began = self.summaries.begin(func)
         env.born = began[0]
         result: Values | None = None
         try:
             result = self.follow(func, args, node, this, env, frames)
         finally:
-            self.summaries.end(began, key, [*self.stack, *frames], result)
+            own = [func] if this is None else [func, this]
+            self.summaries.end(began, key, [*self.stack, *frames], args, own, result)
         return result
 
     def follow(

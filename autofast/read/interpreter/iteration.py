@@ -170,7 +170,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args
     stack, interp.stack = interp.stack, []
-    interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    interp.limits.append(min(interp.limits[-1], interp.steps + 40_000))
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
@@ -186,7 +186,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     except Exception as error:
         if type(error).__name__ != "TooDeep":
             raise
-        CLOCK.ticks += 1
+        CLOCK.shake()
         found = values(Tensor(batch=frozenset({loader}), device="cpu"))
     finally:
         interp.limits.pop()

@@ -106,7 +106,7 @@ class Loops(Statements):
             for bound in found.get("__all__", [n for n in found if not n.startswith("_")]):
                 env.vars[bound] = values(Ref(torchlib.canonical(f"{name}.{bound}")))
         elif not env.module.starred or name not in names.NO_BUILTINS:
-            CLOCK.ticks += 1
+            CLOCK.shake()
             env.module.starred = name or "another module"
 
     def stmt_For(self, node: ast.For | ast.AsyncFor, env: Env) -> None:
@@ -192,7 +192,7 @@ class Loops(Statements):
                 const(env.module.vars.get(part.id, NOTHING)), (int, float)
             ):
                 env.module.vars[part.id] = values(Num())
-                CLOCK.ticks += 1
+                CLOCK.tick()
             elif isinstance(part, ast.Attribute):
                 for thing in self.expr(part.value, env):
                     if isinstance(thing, (Inst, Ext)) and isinstance(

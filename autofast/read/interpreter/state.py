@@ -41,8 +41,8 @@ from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
 DEPTH = 24  # nested calls of project functions
-BUDGET = 160_000  # evaluated expressions for one script
-SHARE = 0.6  # of what is left, for one call: a deep helper cannot starve the training loop
+BUDGET = 200_000  # evaluated expressions for one script
+SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
 
@@ -152,7 +152,7 @@ class Core:
         self.cut = self.cut or what
         self.changes += 1
         self.cuts += 1
-        CLOCK.ticks += 1
+        CLOCK.shake()
         if self.cuts > MOST_CUTS:
             self.limits = [0] * len(self.limits)
         self.forget(given, env, f"{what} is too large to follow")
@@ -229,18 +229,22 @@ class Core:
 
     def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
         """One object per place and way there: interpreting a place again gives the same thing again."""
+        calls = [n for n, f in enumerate(self.stack) if isinstance(f, CallFrame)]
+        begun = calls[-1] if calls else 0
         turns = tuple(
-            f.turn for f in self.stack if isinstance(f, LoopFrame) and (f.unrolled or kind is Dict)
+            f.turn
+            for n, f in enumerate(self.stack)
+            if isinstance(f, LoopFrame) and (f.unrolled or (kind is Dict and n >= begun))
         )
         full = (
             kind,
             key,
             turns,
-            tuple(id(f.node) for f in self.stack if isinstance(f, CallFrame))[-4:],
+            self.summaries.context(self.stack),
         )
-        self.summaries.interned(kind is Dict)
         if full not in self.things:
             self.things[full] = make()
+        self.summaries.interned(self.things[full], kind is Dict)
         return self.things[full]
 
     # what the other parts provide

@@ -1,7 +1,7 @@
 """Summaries of calls: what a call gave the last time is looked up again instead of being interpreted again.
 
 A call that changed nothing (all that it sets was set already) gives the same again as long as nothing has changed: no object
-(:data:`CLOCK`), and no variable around the function that it read. Then only its events happen once more, with the frames that are
+among those it can come to (:data:`CLOCK`), and no variable around the function that it read. Then only its events happen once more, with the frames that are
 around them this time. Loops that are followed until they come to rest would else follow each call in them over and over.
 """
 
@@ -11,8 +11,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from autofast.model.events import Frame, LoopFrame, way_of
-from autofast.model.values import CLOCK, Arguments, Env, Func, Thing, Values
+from autofast.model.events import CallFrame, Frame, LoopFrame
+from autofast.model.values import CLOCK, Arguments, Env, Func, Thing, Values, changed_since
+
+OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
+MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
 
 
 @dataclass
@@ -38,14 +41,23 @@ class Summary:
     result: Values
     events: list[Event]
     reads: list[tuple[Env, str, Values | None]]
-    ways: tuple[Hashable, ...] | None  # the frames around it, where it made objects
-    turns: tuple[int, ...] | None  # the passes of the loops around it, where it made dicts
+    epoch: int
+    roots: list[Thing]  # the things it was given, found and made
+    made: list[Thing]
+    recursions: frozenset[
+        int
+    ]  # functions that were not entered once more, as they were being followed already
+    in_turns: bool  # it made dicts, which are others in the first pass of a loop
 
     def holds(self) -> bool:
         """Whether nothing it rests on has changed since."""
-        if self.ticks != CLOCK.ticks:
+        if not all(_unchanged(env.vars.get(name), found) for env, name, found in self.reads):
             return False
-        return all(_unchanged(env.vars.get(name), found) for env, name, found in self.reads)
+        if self.ticks != CLOCK.ticks:
+            if self.epoch != CLOCK.epoch or changed_since(self.roots, self.ticks, MOST_ROOTS):
+                return False
+            self.ticks = CLOCK.ticks
+        return True
 
 
 def _unchanged(now: Values | None, then: Values | None) -> bool:
@@ -56,12 +68,23 @@ class Summaries:
     """The summaries of one run, and what the calls that are being followed have done so far."""
 
     def __init__(self) -> None:
-        self.known: dict[Hashable, Summary] = {}
+        self.known: dict[Hashable, dict[tuple[Hashable, Hashable], Summary]] = {}
         self.events: list[tuple[Any, ...]] = []
         self.reads: list[tuple[Env, str, Values | None]] = []
+        self.followed: dict[int, int] = {}  # how often each function was
         self.calls = 0  # how many were begun
         self.open = 0  # how many are being followed
-        self.objects = self.dicts = self.unsure = 0
+        self.made: list[Thing] = []  # objects that were made, or found again, by their place
+        self.recursions: list[int] = []
+        self.dicts = self.unsure = 0
+
+    def context(self, stack: list[Frame]) -> tuple[int, ...]:
+        """The last calls on the way to a place: fewer for a function that has been followed often, as its objects would be too many."""
+        calls = [f for f in stack if isinstance(f, CallFrame)]
+        if not calls:
+            return ()
+        often = self.followed.get(id(calls[-1].func.node), 0) > OFTEN
+        return tuple(id(f.node) for f in calls[-1 if often else -4 :])
 
     def read(self, env: Env, name: str, found: Values | None) -> None:
         """A variable of another scope is read (``found`` is None: it has no value there)."""
@@ -72,20 +95,29 @@ class Summaries:
         if self.open:
             self.events.append(event)
 
-    def interned(self, is_dict: bool) -> None:
+    def interned(self, thing: Thing, is_dict: bool) -> None:
         """An object is made, or found again, by its place and the way there."""
-        self.objects += 1
-        self.dicts += is_dict
+        if self.open:
+            self.made.append(thing)
+            self.dicts += is_dict
 
-    def find(self, key: Hashable, stack: list[Frame]) -> Summary | None:
-        found = self.known.get(key)
-        if found is None or not found.holds():
+    def find(self, key: Hashable, stack: list[Frame], active: list[int]) -> Summary | None:
+        several = self.known.get(key)
+        if several is None:
             return None
-        if found.ways is not None and found.ways != _ways(stack):
-            return None
-        if found.turns is not None and found.turns != _turns(stack):
-            return None
-        return found
+        ways = self.way_there(stack)
+        for place in ((None, None), (ways, None), (ways, _turns(stack))):
+            found = several.get(place)
+            if found is not None and found.recursions.issubset(active) and found.holds():
+                return found
+        return None
+
+    def way_there(self, stack: list[Frame]) -> tuple[Hashable, ...]:
+        """What tells objects apart that are made at one place: the last calls on the way there, and the turns of unrolled loops."""
+        return (
+            *self.context(stack),
+            *(f.turn for f in stack if isinstance(f, LoopFrame) and f.unrolled),
+        )
 
     def replay(self, found: Summary, stack: list[Frame], emit: Callable[..., None]) -> int:
         """The events of a call happen once more; returns how many."""
@@ -96,24 +128,39 @@ class Summaries:
             )  # fmt: skip
         if self.open:
             self.reads += found.reads
-        self.objects += found.ways is not None
-        self.dicts += found.turns is not None
+            self.made += found.made
+            self.recursions += found.recursions
+        self.dicts += found.in_turns
         return len(found.events)
 
-    def begin(self) -> tuple[int, ...]:
+    def begin(self, func: Func) -> tuple[int, ...]:
+        self.followed[id(func.node)] = self.followed.get(id(func.node), 0) + 1
         self.calls += 1
         self.open += 1
-        marks = (len(self.events), len(self.reads), self.objects, self.dicts, self.unsure)
+        marks = (
+            len(self.events),
+            len(self.reads),
+            len(self.made),
+            len(self.recursions),
+            self.dicts,
+            self.unsure,
+        )
         return (self.calls, CLOCK.ticks, *marks)
 
     def end(
-        self, began: tuple[int, ...], key: Hashable, stack: list[Frame], result: Values | None
+        self,
+        began: tuple[int, ...],
+        key: Hashable,
+        stack: list[Frame],
+        given: Arguments,
+        around: list[Thing],
+        result: Values | None,
     ) -> None:
         """A call ends: kept where it changed nothing; ``result`` is None where it was not followed to its end.
 
-        ``stack`` holds the frames of the call and those around it.
+        ``stack`` holds the frames of the call and those around it, ``around`` the function and the object it belongs to.
         """
-        number, ticks, events, reads, objects, dicts, unsure = began
+        number, ticks, events, reads, made, recursions, dicts, unsure = began
         self.open -= 1
         if result is not None and ticks == CLOCK.ticks and unsure == self.unsure:
             read = {
@@ -121,13 +168,32 @@ class Summaries:
                 for env, name, found in self.reads[reads:]
                 if env.born < number
             }
-            ways = _ways(stack) if objects != self.objects else None
+            mine = list({id(t): t for t in self.made[made:]}.values())
+            ways = self.way_there(stack) if mine else None
             turns = _turns(stack) if dicts != self.dicts else None
             happened = [_event(e, stack) for e in self.events[events:]]
-            self.known[key] = Summary(ticks, result, happened, list(read.values()), ways, turns)
+            roots = [
+                *(t for found in (*given.all(), result) for t in found),
+                *(t for _, _, found in read.values() for t in found or ()),
+                *mine,
+                *around,
+            ]
+            self.known.setdefault(key, {})[ways, turns] = Summary(
+                ticks,
+                result,
+                happened,
+                list(read.values()),
+                CLOCK.epoch,
+                roots,
+                mine,
+                frozenset(self.recursions[recursions:]) - {id(around[0].node)},
+                turns is not None,
+            )
         if not self.open:
             self.events.clear()
             self.reads.clear()
+            self.made.clear()
+            self.recursions.clear()
 
 
 def _event(event: tuple[Any, ...], stack: list[Frame]) -> Event:
@@ -135,10 +201,6 @@ def _event(event: tuple[Any, ...], stack: list[Frame]) -> Event:
     n = len(stack)
     whole = len(frames) < n or (n > 0 and frames[n - 1] is not stack[n - 1])
     return Event(kind, node, frames if whole else frames[n:], whole, *rest)
-
-
-def _ways(stack: list[Frame]) -> tuple[Hashable, ...]:
-    return tuple(map(way_of, stack))
 
 
 def _turns(stack: list[Frame]) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from autofast.model import names
 from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
     Arguments,
     Bound,
@@ -319,7 +318,7 @@ def module_method(
                 given.values == g.values for g in this.args.positional
             ):
                 this.args.positional.append(given)
-                CLOCK.ticks += 1
+                this.touch()
         return values(this)
     if name == "state_dict":
         return values(Unknown("a state dict"))
