@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from autofast.model.values import Arguments, Func, Given, Thing, Values
@@ -123,6 +123,8 @@ class Log:
         self._sites: dict[tuple[str, int], Site] = {}
         self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
         self._count = 0
+        self._stack: Stack = ()
+        self._frames: tuple[Hashable, ...] = ()
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
@@ -131,16 +133,17 @@ class Log:
         site = self._sites.setdefault(key, Site(kind, node))
         ways = self._ways.setdefault(key, {})
         self._count += 1
-        occurrence = Occurrence(stack, self._count, this, args, result, grad, data)
-        way = (grad, this, *map(way_of, stack))
+        if stack != self._stack:
+            self._stack, self._frames = stack, tuple(map(way_of, stack))
+        way = (grad, this, self._frames)
         if way in ways:
             old = site.occurrences[ways[way]]
-            site.occurrences[ways[way]] = replace(
-                occurrence, order=old.order, result=old.result | occurrence.result
+            site.occurrences[ways[way]] = Occurrence(
+                stack, old.order, this, args, old.result | result, grad, data
             )
         elif len(ways) < self.MOST:
             ways[way] = len(site.occurrences)
-            site.occurrences.append(occurrence)
+            site.occurrences.append(Occurrence(stack, self._count, this, args, result, grad, data))
         else:
             self.full = (
                 self.full

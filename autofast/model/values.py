@@ -712,12 +712,17 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
     if isinstance(thing, Method):
         return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.name
     if isinstance(thing, Tensor):
+        known: tuple[str, int, str] | None = thing.__dict__.get("_rank")
+        if known is not None:
+            return known
         makers = sorted(hash(x) for x in (*thing.models, *thing.batch) if isinstance(x, Numbered))
-        return (
+        known = (
             kind,
             getattr(thing.made, "lineno", 0),
             f"{thing.device} {thing.dtype} {thing.grad} {thing.prob} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
         )
+        thing.__dict__["_rank"] = known
+        return known
     if isinstance(thing, Arg):
         return kind, thing.node.lineno, thing.name
     text = (

@@ -56,7 +56,13 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
     made, past = begun(interp, node, of)
     for given in args.positional:
         for thing in ordered(given.values):
-            interp.spread(made, thing, len(given.values) == 1)
+            sure = len(given.values) == 1
+            pairs = _pairs(thing)
+            if pairs is None:
+                interp.spread(made, thing, sure)
+            for key, found in pairs or ():
+                made.entries[key] = [Entry(found, None, node, sure)]
+                interp.keep(found, made, key)
     for key, given in args.named.items():
         home = given.via[0][1].home if given.via else args.call or node
         made.entries[key] = [Entry(given.values, given.expr, home, given.sure)]
@@ -65,6 +71,20 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
         made.widen(args.open)
     revive(made, past)
     return made
+
+
+def _pairs(thing: Thing) -> list[tuple[Any, Values]] | None:
+    """Keys and values of ``[("a", x), ("b", y)]``; None where they are not known one by one."""
+    if not isinstance(thing, Seq) or thing.exact is None:
+        return None
+    found = []
+    for item in thing.exact:
+        pair = one(item)
+        row = pair.exact if isinstance(pair, Seq) else None
+        if row is None or len(row) != 2 or not isinstance(const(row[0]), (str, int)):
+            return None
+        found.append((const(row[0]), row[1]))
+    return found
 
 
 def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:

@@ -53,6 +53,9 @@ def values(*things: Thing) -> Values:
 
 def join(*sets: Values) -> Values:
     """The union; a set that has grown too large becomes unknown."""
+    largest = max(sets, key=len, default=NOTHING)
+    if all(part <= largest for part in sets) and len(largest) <= MOST_VALUES + 1:
+        return largest
     out = NOTHING.union(*sets)
     if len(out) > MOST_VALUES:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:

@@ -300,6 +300,8 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                 values(mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True)),
             )
         )
+    if name.startswith(names.ON_A_MODULE):
+        return args.get(0, "module")  # the module itself, with other parameters
     if name == "torch.autograd.backward":
         roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
         for t in roots:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 from autofast.model import names
@@ -48,6 +49,7 @@ from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
 
+NESTING = 4_000  # of Python's stack while a script is read: 24 calls of its functions, each within loops and conditions
 FRAMEWORKS = {
     "accelerate.Accelerator": "accelerate",
     "transformers.Trainer": "hf-trainer",
@@ -73,10 +75,14 @@ def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = Non
     project = Project(entry, root, overlay)
     source = project.read(entry)
     interp = Interpreter(project)
+    deep = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(deep, NESTING))
     try:
         return _read(interp, project, source)
     except RecursionError:
         raise nested_too_deeply(interp.modules) from None
+    finally:
+        sys.setrecursionlimit(deep)
 
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:
