@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 _MOVED = [
     (
@@ -159,6 +160,9 @@ STANDARD = frozenset(
     "math cmath random time datetime os os.path sys collections itertools functools typing copy string json re operator statistics dataclasses "
     "abc enum pathlib glob argparse pickle struct heapq bisect contextlib".split()
 )
+KNOWN_BASES = frozenset(sys.stdlib_module_names) | frozenset(
+    "builtins dataclass metaclass torch torchvision torchaudio torchtext lightning transformers accelerate numpy datasets ignite".split()
+)  # where the bases of a class come from that are what their names say
 NO_BUILTINS = frozenset(
     "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
     "torchvision.transforms torchvision.models torchvision.datasets tqdm matplotlib.pyplot transformers".split()

@@ -312,7 +312,7 @@ class Calls(Binding):
         forwards = tuple(map(id, self.__dict__.get("_forwards", ())))
         around = (*forwards, self.grad_default, repeats > 0)
         key = key_of(func, args, this, self.grad_mode(), around)
-        known = self.summaries.find(key, [*self.stack, *frames], self.active)
+        known = self.summaries.find(func, key, [*self.stack, *frames], self.active)
         if known is not None:
             self.stack.extend(frames)
             self.steps += self.summaries.replay(known, self.stack, self.happen) // 4

@@ -15,6 +15,7 @@ from autofast.model.events import CallFrame, Frame, LoopFrame
 from autofast.model.values import CLOCK, Arguments, Env, Func, Thing, Values, changed_since
 
 OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
+MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about
 MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
 
 
@@ -101,14 +102,17 @@ class Summaries:
             self.made.append(thing)
             self.dicts += is_dict
 
-    def find(self, key: Hashable, stack: list[Frame], active: list[int]) -> Summary | None:
+    def find(
+        self, func: Func, key: Hashable, stack: list[Frame], active: list[int]
+    ) -> Summary | None:
         several = self.known.get(key)
         if several is None:
             return None
+        often = self.followed.get(id(func.node), 0) > OFTEN
         ways = self.way_there(stack)
         for place in ((None, None), (ways, None), (ways, _turns(stack))):
             found = several.get(place)
-            if found is not None and found.recursions.issubset(active) and found.holds():
+            if found is not None and (often or found.recursions.issubset(active)) and found.holds():
                 return found
         return None
 
@@ -122,7 +126,12 @@ class Summaries:
     def replay(self, found: Summary, stack: list[Frame], emit: Callable[..., None]) -> int:
         """The events of a call happen once more; returns how many."""
         before = tuple(stack)
-        for e in found.events:
+        events = found.events
+        if (
+            len(events) > MOST_EVENTS
+        ):  # functions that call each other: one way to each place in them
+            events = list({(e.kind, id(e.node), e.this): e for e in events}.values())
+        for e in events:
             emit(
                 e.kind, e.node, e.frames if e.whole else before + e.frames, e.this, e.args, e.result, e.grad, e.data
             )  # fmt: skip
@@ -131,7 +140,7 @@ class Summaries:
             self.made += found.made
             self.recursions += found.recursions
         self.dicts += found.in_turns
-        return len(found.events)
+        return len(events)
 
     def begin(self, func: Func) -> tuple[int, ...]:
         self.followed[id(func.node)] = self.followed.get(id(func.node), 0) + 1

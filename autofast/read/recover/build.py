@@ -19,6 +19,7 @@ from autofast.model.events import (
     inside,
     loops,
 )
+from autofast.model.kinds import foreign_bases
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
 from autofast.model.values import (
@@ -269,7 +270,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
             ):
                 layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
-            if "?" in part.cls.external:
+            if foreign_bases(part.cls):
                 unknown = f"class {part.cls.node.name} has a base that is not in this project"
         elif isinstance(part, (Seq, Dict)):
             todo.extend(
