@@ -186,3 +186,78 @@ for x, y in Batches():
         for o in f
         for t in o.data["inputs"]
     )
+
+
+# ------------------------------------------------------------------------------------------------ what the library's names mean
+DTYPES = {
+    "torch.randint(0, 9, (4,))": "int",
+    "torch.randperm(4)": "int",
+    "torch.arange(4)": "int",
+    "torch.arange(0, 1, 0.25)": "f32",
+    "torch.tensor([1, 2])": "int",
+    "torch.tensor([1.5, 2])": "f32",
+    "torch.full((2,), 0.5)": "f32",
+    "torch.zeros_like(torch.randint(0, 9, (4,)))": "int",
+    "torch.randint(0, 9, (4,)).type(torch.float32)": "f32",
+    "torch.zeros(4).type(torch.LongTensor)": "int",
+    "torch.zeros(4).type_as(torch.randperm(4))": "int",
+    "torch.zeros(4, dtype=torch.uint8) / 255": "f32",
+    "torch.zeros(4, dtype=torch.uint8) * 0.5": "f32",
+    "nn.Embedding(9, 4)(torch.randint(0, 9, (4,)))": "f32",
+}
+
+
+@pytest.mark.parametrize("made", DTYPES)
+def test_dtypes(made: str, tmp_path: Path) -> None:
+    found = shown(read(tmp_path, HEAD + f"probe.show({made})\n"))
+    assert {getattr(t, "dtype", None) for t in found} == {DTYPES[made]}
+
+
+def test_dtypes_are_those_of_torch() -> None:
+    import torch
+    from torch import nn
+
+    kinds = {torch.float32: "f32", torch.int64: "int"}
+    for made, kind in DTYPES.items():
+        assert kinds[eval(made, {"torch": torch, "nn": nn}).dtype] == kind
+
+
+MODELS = {
+    "pairs": (
+        "from collections import OrderedDict\n",
+        "nn.Sequential(OrderedDict([('a', nn.Linear(4, 8)), ('b', nn.ReLU())]))",
+        {"Sequential", "Linear", "ReLU"},
+    ),
+    "weight_norm": (
+        "from torch.nn.utils import weight_norm\n",
+        "nn.Sequential(weight_norm(nn.Linear(4, 2)))",
+        {"Sequential", "Linear"},
+    ),
+    "parametrization": (
+        "from torch.nn.utils import parametrizations\n",
+        "nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 2)))",
+        {"Sequential", "Linear"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers(name: str, tmp_path: Path) -> None:
+    before, model, layers = MODELS[name]
+    script = read(tmp_path, HEAD + before + TRAIN.replace("nn.Linear(4, 2)", model))
+    assert [(set(m.layers), m.unknown) for m in script.models] == [(layers, "")]
+
+
+def test_progress_bar_that_came_with_everything(tmp_path: Path) -> None:
+    code = "from tqdm import *\n" + TRAIN.replace("in loader", "in tqdm(loader)")
+    script = read(tmp_path, HEAD + code)
+    assert [len(loader.uses) for loader in script.loaders] == [1]
+
+
+def test_a_model_on_a_base_that_is_not_there(tmp_path: Path) -> None:
+    """It is a module as it has a ``forward``; what else it holds is not known."""
+    net = "from somewhere import Base\nclass Net(Base):\n    def __init__(self):\n        super().__init__()\n"
+    net += "        self.a = nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.a(x)\n\n"
+    script = read(tmp_path, HEAD + net + TRAIN.replace("nn.Linear(4, 2)", "Net()"))
+    assert [m.name for m in script.models] == ["Net"] and script.models[0].unknown
+    assert len(script.optimizers[0].params) == 1 and len(script.steps[0].forwards) == 1

@@ -213,8 +213,14 @@ def _forward(
             )
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
+        kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
         return values(
-            replace(base, prob=False, rank="" if names.gives_one_tensor(thing.name) else "?")
+            replace(
+                base,
+                prob=False,
+                dtype=base.dtype if kept else "f32",  # an embedding of integers
+                rank="" if names.gives_one_tensor(thing.name) else "?",
+            )
         )
     return values(base)
 
