@@ -324,8 +324,7 @@ class Calls(Binding):
         try:
             result = self.follow(func, args, node, this, env, frames)
         finally:
-            own = [func] if this is None else [func, this]
-            self.summaries.end(began, key, [*self.stack, *frames], args, own, result)
+            self.summaries.end(began, key, [*self.stack, *frames], args, func, this, result)
         return result
 
     def follow(

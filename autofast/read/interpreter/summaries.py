@@ -162,12 +162,13 @@ class Summaries:
         key: Hashable,
         stack: list[Frame],
         given: Arguments,
-        around: list[Thing],
+        func: Func,
+        this: Thing | None,
         result: Values | None,
     ) -> None:
         """A call ends: kept where it changed nothing; ``result`` is None where it was not followed to its end.
 
-        ``stack`` holds the frames of the call and those around it, ``around`` the function and the object it belongs to.
+        ``stack`` holds the frames of the call and those around it, ``this`` is the object ``func`` belongs to.
         """
         number, ticks, events, reads, made, recursions, dicts, unsure = began
         self.open -= 1
@@ -185,7 +186,8 @@ class Summaries:
                 *(t for found in (*given.all(), result) for t in found),
                 *(t for _, _, found in read.values() for t in found or ()),
                 *mine,
-                *around,
+                func,
+                *([] if this is None else [this]),
             ]
             self.known.setdefault(key, {})[ways, turns] = Summary(
                 ticks,
@@ -195,7 +197,7 @@ class Summaries:
                 CLOCK.epoch,
                 roots,
                 mine,
-                frozenset(self.recursions[recursions:]) - {id(around[0].node)},
+                frozenset(self.recursions[recursions:]) - {id(func.node)},
                 turns is not None,
             )
         if not self.open:
