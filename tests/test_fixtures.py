@@ -28,7 +28,6 @@ TARGETS = ("cuda", "cpu")
 HELPERS = (
     "amp_dtype",
     "has_bf16",
-    "loader_workers",
 )  # functions that rules add; their order is that of their coming
 
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import multiprocessing
 import os
 import re
 import textwrap
@@ -19,13 +18,13 @@ RULE = "num-workers"
 PLAIN = "DataLoader(Files(), batch_size=4, shuffle=True)"
 
 
-def loader_workers(text: str, cores: int, **environment: str) -> Any:
-    """What the helper in a rewritten script gives on a machine with so many cores."""
+def workers_on(text: str, cores: int, *, start: str = "fork", **environment: str) -> Any:
+    """The number of workers that a rewritten script computes on a machine with so many cores, which starts processes in one way."""
     tree = ast.parse(text)
-    definition = next(
-        n
-        for n in tree.body
-        if isinstance(n, ast.FunctionDef) and n.name.startswith("loader_workers")
+    last = next(
+        i
+        for i, n in enumerate(tree.body)
+        if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in ("workers", "loader_workers")
     )
 
     class Os:
@@ -35,48 +34,63 @@ def loader_workers(text: str, cores: int, **environment: str) -> Any:
         def sched_getaffinity(pid: int) -> set[int]:
             return set(range(cores))
 
-    scope: dict[str, Any] = {"os": Os, "multiprocessing": multiprocessing}
-    exec(ast.unparse(definition), scope)
-    return scope[definition.name]()
+    class Multiprocessing:
+        @staticmethod
+        def get_start_method() -> str:
+            return start
+
+    scope: dict[str, Any] = {"os": Os, "multiprocessing": Multiprocessing}
+    exec("\n".join(map(ast.unparse, tree.body[last - 1 : last + 1])), scope)
+    return scope[ast.unparse(tree.body[last]).split(" = ")[0]]
 
 
 # ------------------------------------------------------------------------------------------------ the helper
-@pytest.mark.parametrize(("cores", "workers"), [(1, 0), (2, 0), (3, 2), (4, 3), (9, 8), (64, 8)])
+@pytest.mark.parametrize(("cores", "workers"), [(1, 0), (2, 0), (3, 1), (4, 2), (9, 7), (64, 8)])
 def test_workers_suit_the_machine(cores: int, workers: int) -> None:
-    assert loader_workers(apply(RULE, script(PLAIN)).text, cores) == workers
+    assert workers_on(apply(RULE, script(PLAIN)).text, cores) == workers
 
 
 def test_ranks_share_the_cores() -> None:
-    text = apply(RULE, script(PLAIN)).text
-    assert loader_workers(text, 16, LOCAL_WORLD_SIZE="4", WORLD_SIZE="32") == 3
-    assert loader_workers(text, 16, WORLD_SIZE="2") == 7
-    assert loader_workers(text, 4, LOCAL_WORLD_SIZE="8") == 0
+    text = apply(
+        RULE,
+        script(PLAIN).replace(
+            "    main()\n", "    torch.distributed.init_process_group()\n    main()\n"
+        ),
+    ).text
+    assert workers_on(text, 16, LOCAL_WORLD_SIZE="4", WORLD_SIZE="32") == 2
+    assert workers_on(text, 16) == 8
+    assert workers_on(text, 4, LOCAL_WORLD_SIZE="8") == 0
 
 
 def test_a_cpu_keeps_its_cores_for_training() -> None:
-    assert loader_workers(apply(RULE, script(PLAIN), target="cpu").text, 64) == 2
-
-
-def test_without_affinity_the_cores_are_counted() -> None:
-    assert "cores = os.cpu_count() or 1" in apply(RULE, script(PLAIN)).text
+    assert workers_on(apply(RULE, script(PLAIN), target="cpu").text, 64) == 2
 
 
 def test_a_guarded_script_gets_workers_however_they_are_started() -> None:
     found = apply(RULE, script(PLAIN))
-    assert "num_workers=loader_workers()" in found.text
-    assert "start_method" not in found.text
+    assert found.lines[:3] == [
+        "import os",
+        'cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1',
+        "workers = max(0, min(8, cores - 2))",
+    ]
+    assert "num_workers=workers" in found.text
 
 
-@pytest.mark.parametrize("default", ["fork", "spawn", "forkserver"])
-def test_an_unguarded_script_gets_workers_where_they_are_forked(
-    default: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_an_unguarded_script_gets_workers_where_they_are_forked(start: str) -> None:
     text = apply(RULE, script(PLAIN, guard=False)).text
-    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: None)
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: [default, "other"])
-    assert loader_workers(text, 4) == (3 if default == "fork" else 0)
-    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: "spawn")
-    assert loader_workers(text, 4) == 0
+    assert workers_on(text, 4, start=start) == (2 if start == "fork" else 0)
+
+
+def test_an_unguarded_script_that_decides_how_processes_start() -> None:
+    """Asking for the start method settles it, and setting it afterwards is an error."""
+    text = script(
+        PLAIN, guard=False, dataset="torch.multiprocessing.set_start_method('spawn')\n" + FILES
+    )
+    found = apply(RULE, text)
+    assert not found.fixes and "decides how they are started" in found.refusals
+    guarded = script(PLAIN, dataset="torch.multiprocessing.set_start_method('spawn')\n" + FILES)
+    assert apply(RULE, guarded).fixes
 
 
 @pytest.mark.parametrize(
@@ -110,13 +124,6 @@ def test_functions_that_draw_in_libraries_that_mostly_do_not(draw: str) -> None:
     )
 
 
-def test_asking_for_the_start_method_does_not_settle_it() -> None:
-    text = apply(RULE, script(PLAIN, guard=False)).text
-    before = multiprocessing.get_start_method(allow_none=True)
-    loader_workers(text, 4)
-    assert multiprocessing.get_start_method(allow_none=True) == before
-
-
 @pytest.mark.parametrize(
     "loader",
     [
@@ -130,11 +137,13 @@ def test_what_cannot_be_pickled_is_only_forked(loader: str) -> None:
 
 
 def test_names_of_the_user_are_left_alone() -> None:
-    text = script(PLAIN, dataset="def loader_workers():\n    return 'mine'\n\nos = 3\n" + FILES)
-    found = apply(RULE, text)
-    assert "num_workers=loader_workers_2()" in found.text
+    mine = "def workers(cores):\n    return 'mine'\n\nos = 3\n"
+    found = apply(RULE, script(PLAIN, dataset=mine + FILES))
+    assert "num_workers=loader_workers" in found.text
     assert "import os as os_2" in found.text
-    assert "os_2.sched_getaffinity(0)" in found.text
+    assert "cores_here = len(os_2.sched_getaffinity(0))" in found.text
+    both = apply(RULE, script(PLAIN, dataset=mine + "loader_workers = 1\n" + FILES))
+    assert "num_workers=workers_2" in both.text
 
 
 def test_modules_under_other_names() -> None:
@@ -150,14 +159,14 @@ def test_one_helper_for_several_loaders() -> None:
         epoch="for x, y in val:\n    model(x)",
     )
     found = apply(RULE, text)
-    assert found.text.count("def loader_workers") == 1
-    assert found.text.count("num_workers=loader_workers()") == 2
+    assert found.text.count("workers = max(0, min(8, cores - 2))") == 1
+    assert found.text.count("num_workers=workers") == 2
 
 
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_small_number_is_raised_and_never_lowered(few: int) -> None:
     found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={few})"))
-    assert f"num_workers=max({few}, loader_workers())" in found.text
+    assert f"num_workers=max({few}, workers)" in found.text
 
 
 @pytest.mark.parametrize("workers", ["4", "os.cpu_count()", "count()", "16"])
@@ -171,7 +180,7 @@ def test_other_numbers_are_somebody_s_choice(workers: str) -> None:
 
 def test_a_number_given_by_position() -> None:
     assert (
-        "None, None, max(2, loader_workers()))"
+        "None, None, max(2, workers))"
         in apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)")).text
     )
 
@@ -180,7 +189,7 @@ def test_a_dict() -> None:
     more = "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    extra = {'num_workers': 1, 'persistent_workers': True}\n    options.update(extra)"
     found = apply(RULE, script("DataLoader(Files(), **options)", more=more))
     assert (
-        "extra = {'num_workers': max(1, loader_workers()), 'persistent_workers': True}"
+        "extra = {'num_workers': max(1, workers), 'persistent_workers': True}"
         in found.text.replace('"', "'")
     )
     assert (
@@ -202,7 +211,7 @@ args = parser.parse_args()
 
 @pytest.mark.parametrize(
     ("default", "expected"),
-    [(0, "loader_workers()"), (1, "max(1, loader_workers())"), (2, "max(2, loader_workers())")],
+    [(0, "workers"), (1, "max(1, workers)"), (2, "max(2, workers)")],
 )
 def test_the_default_of_an_option(default: int, expected: str) -> None:
     text = script(
@@ -229,19 +238,19 @@ def test_an_option_that_is_also_compared_and_printed() -> None:
         dataset=FILES + ARGS.format(default=1),
         more=more,
     )
-    assert "default=max(1, loader_workers())" in apply(RULE, text).text
+    assert "default=max(1, workers)" in apply(RULE, text).text
 
 
 def test_the_default_of_a_parameter() -> None:
     factory = "def make(data, workers=0):\n    return DataLoader(data, batch_size=4, num_workers=workers)\n"
     found = apply(RULE, script("make(Files())", dataset=FILES + factory))
-    assert "def make(data, workers=loader_workers()):" in found.text
+    assert "def make(data, workers=loader_workers):" in found.text
 
 
 def test_a_parameter_that_the_caller_gives() -> None:
     factory = "def make(data, workers=0):\n    return DataLoader(data, batch_size=4, num_workers=workers)\n"
     found = apply(RULE, script("make(Files(), workers=2)", dataset=FILES + factory))
-    assert "make(Files(), workers=max(2, loader_workers()))" in found.text
+    assert "make(Files(), workers=max(2, loader_workers))" in found.text
     assert "def make(data, workers=0):" in found.text
 
 
@@ -252,16 +261,16 @@ def test_a_factory_in_another_file() -> None:
         script("make(Files())", dataset="from factory import make\n" + FILES),
         files={"factory.py": factory},
     )
-    assert "num_workers=loader_workers()" in found.texts["factory.py"]
-    assert "def loader_workers" in found.texts["factory.py"]
-    assert "loader_workers" not in found.text
+    assert "num_workers=workers" in found.texts["factory.py"]
+    assert "workers = max(" in found.texts["factory.py"]
+    assert "cores" not in found.text
 
 
 def test_a_constant_at_the_top() -> None:
     text = script(
         "DataLoader(Files(), batch_size=4, num_workers=WORKERS)", dataset="WORKERS = 2\n" + FILES
     )
-    assert "WORKERS = max(2, loader_workers())" in apply(RULE, text).text
+    assert "WORKERS = max(2, workers)" in apply(RULE, text).text
 
 
 # ------------------------------------------------------------------------------------------------ what is left alone
@@ -345,7 +354,7 @@ class Hard(Sampler):
     plain = script(
         "DataLoader(Files(), batch_size=4, sampler=sampler)", dataset=FILES + sampler, more=more
     )
-    assert "num_workers=loader_workers()" in apply(RULE, plain).text
+    assert "num_workers=workers" in apply(RULE, plain).text
     steered = script(
         "DataLoader(Files(), batch_size=4, sampler=sampler)",
         dataset=FILES + sampler,
@@ -360,7 +369,7 @@ def test_an_iterable_that_shares_its_work() -> None:
         "DataLoader(Files(), batch_size=4)",
         dataset=ITERABLE.format(first="info = get_worker_info()"),
     )
-    assert "num_workers=loader_workers()" in apply(RULE, text).text
+    assert "num_workers=workers" in apply(RULE, text).text
 
 
 def test_processes_of_the_script_share_the_cores() -> None:
@@ -548,7 +557,7 @@ ITEMS_OF_THEIR_OWN = {
 
 @pytest.mark.parametrize("text", ITEMS_OF_THEIR_OWN.values(), ids=ITEMS_OF_THEIR_OWN)
 def test_what_items_make_for_themselves_is_no_matter(text: str) -> None:
-    assert "num_workers=loader_workers()" in " ".join(apply(RULE, text).text.split())
+    assert "num_workers=workers" in " ".join(apply(RULE, text).text.split())
 
 
 SAMPLER = """
@@ -654,7 +663,7 @@ NOT_MEANWHILE = {
 
 @pytest.mark.parametrize("text", NOT_MEANWHILE.values(), ids=NOT_MEANWHILE)
 def test_what_is_changed_at_other_times(text: str) -> None:
-    assert "num_workers=loader_workers()" in " ".join(apply(RULE, text).text.split())
+    assert "num_workers=workers" in " ".join(apply(RULE, text).text.split())
 
 
 def test_a_sampler_that_draws_as_it_goes_draws_earlier() -> None:
@@ -679,7 +688,7 @@ def test_a_tensor_beside_files_is_no_dataset_in_memory() -> None:
         "DataLoader(Files(), batch_size=4)",
         dataset=files("return x, self.labels[index]", init="self.labels = torch.arange(16) % 4"),
     )
-    assert "num_workers=loader_workers()" in apply(RULE, text).text
+    assert "num_workers=workers" in apply(RULE, text).text
 
 
 @pytest.mark.parametrize(
@@ -725,7 +734,7 @@ def test_workers_do_not_change_what_the_main_process_draws(
         "optimizer.step()\n            losses.append((loss.item(), torch.rand(1).item()))",
     )
     text = text.replace("def main():\n", "losses = []\n\ndef main():\n    torch.manual_seed(0)\n")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3}, raising=False)
     seen = []
     for source in (text, apply(RULE, text).text):
         scope: dict[str, Any] = {"__name__": "__main__"}
@@ -770,9 +779,9 @@ def test_the_same_items_come_from_workers(
     text = text.replace("optimizer.step()", "seen.append((x.tolist(), y.tolist()))").replace(
         "def main():\n", "seen = []\n\ndef main():\n    torch.manual_seed(0)\n"
     )
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3}, raising=False)
     rewritten = apply(RULE, text).text
-    assert "num_workers=loader_workers()" in " ".join(rewritten.split())
+    assert "num_workers=workers" in " ".join(rewritten.split())
     seen = []
     for source in (text, rewritten):
         scope: dict[str, Any] = {"__name__": "__main__"}
@@ -785,10 +794,7 @@ def test_an_image_set_that_is_chosen_by_its_name() -> None:
     choice = "datasets.__dict__[input()]('data', train=True, transform=transforms.Compose([transforms.ToTensor()]))"
     head = "from torchvision import datasets, transforms\n"
     found = apply(RULE, script(f"DataLoader({choice}, batch_size=4, num_workers=1)", dataset=head))
-    assert (
-        "loader = DataLoader(" in found.text
-        and "num_workers=max(1, loader_workers())" in found.text
-    )
+    assert "loader = DataLoader(" in found.text and "num_workers=max(1, workers)" in found.text
     unknown = choice.replace("transforms.ToTensor()", "transforms.ToTensor(), secret.flip()")
     assert apply(
         RULE,

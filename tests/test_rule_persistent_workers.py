@@ -128,10 +128,10 @@ ALONE = script("DataLoader(Files(), batch_size=4)")
 
 def test_with_the_workers_of_another_rule() -> None:
     text = rewritten(ALONE, RULE, "num-workers")
-    assert "num_workers=loader_workers(), persistent_workers=loader_workers() > 0" in " ".join(
-        text.split()
-    ).replace("( ", "(")
-    assert text.count("def loader_workers") == 1
+    assert "num_workers=workers, persistent_workers=workers > 0" in " ".join(text.split()).replace(
+        "( ", "("
+    )
+    assert text.count("workers = max(0") == 1
 
 
 def test_not_without_them() -> None:
@@ -158,10 +158,8 @@ def test_in_a_shared_dict_where_only_one_loader_is_used_again() -> None:
         "\n\nif __name__", "    for x, y in test:\n        model(x)\n\n\nif __name__"
     )
     made = " ".join(rewritten(text, RULE, "num-workers").split())
-    assert "num_workers': loader_workers()" in made.replace('"', "'")
-    assert (
-        "loader = DataLoader(Files(), persistent_workers=loader_workers() > 0, **options)" in made
-    )
+    assert "num_workers': workers" in made.replace('"', "'")
+    assert "loader = DataLoader(Files(), persistent_workers=workers > 0, **options)" in made
 
 
 # ------------------------------------------------------------------------------------------------ how often

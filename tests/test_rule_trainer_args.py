@@ -632,8 +632,8 @@ def test_workers_of_the_trainer() -> None:
     done = apply(RULE, rows)
     words = one_line(done)
     assert (
-        "dataloader_num_workers=loader_workers()" in words
-        and "dataloader_persistent_workers=loader_workers() > 0" in words
+        "dataloader_num_workers=workers" in words
+        and "dataloader_persistent_workers=workers > 0" in words
     )
     effects = {f.message: f.effect for f in done.fixes}
     assert sorted(e for m, e in effects.items() if "batches" in m or "worker" in m) == [
@@ -643,9 +643,7 @@ def test_workers_of_the_trainer() -> None:
     once = apply(RULE, changed(rows, ("num_train_epochs=2", "num_train_epochs=1")))
     assert "dataloader_num_workers" in once.text and "persistent" not in once.text
     given = apply(RULE, changed(rows, ("num_train_epochs=2", "dataloader_num_workers=4")))
-    assert (
-        "dataloader_persistent_workers=True" in given.text and "loader_workers()" not in given.text
-    )
+    assert "dataloader_persistent_workers=True" in given.text and "workers = " not in given.text
     old = apply(RULE, rows, files={"requirements.txt": "transformers<4.36"})
     assert (
         "persistent" not in old.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from autofast.model.values import Arguments, Func, Given, Thing, Values
@@ -125,13 +125,14 @@ def _way(frame: Frame) -> Hashable:
 class Log:
     """All sites by kind. The same way to a place is kept once, as it was the last (and most general) time."""
 
-    MOST = 256  # ways to one place: more than any script had that was tried
+    MOST = 2_000  # ways to one place: more than any script had that was tried
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}
         self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
         self._count = 0
-        self.repeats: dict[tuple[Way, Way], Stack] = {}
+        self._stack: Stack = ()
+        self._frames: Way = ()
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
@@ -140,25 +141,22 @@ class Log:
         site = self._sites.setdefault(key, Site(kind, node))
         ways = self._ways.setdefault(key, {})
         self._count += 1
-        occurrence = Occurrence(stack, self._count, this, args, result, grad, data)
-        way = (grad, this, *map(_way, stack))
+        if stack != self._stack:
+            self._stack, self._frames = stack, way_of(stack)
+        way = (grad, this, self._frames)
         if way in ways:
             old = site.occurrences[ways[way]]
-            site.occurrences[ways[way]] = replace(
-                occurrence, order=old.order, result=old.result | occurrence.result
+            site.occurrences[ways[way]] = Occurrence(
+                stack, old.order, this, args, old.result | result, grad, data
             )
         elif len(ways) < self.MOST:
             ways[way] = len(site.occurrences)
-            site.occurrences.append(occurrence)
+            site.occurrences.append(Occurrence(stack, self._count, this, args, result, grad, data))
         else:
             self.full = (
                 self.full
                 or f"the code on line {getattr(node, 'lineno', 0)} is reached in too many ways"
             )
-
-    def repeat(self, stack: Stack, first: Way) -> None:
-        """What is recorded below ``first`` happens below ``stack``, too: a model is called there with the same arguments."""
-        self.repeats[way_of(stack), first] = stack
 
     def of(self, *kinds: str) -> list[Site]:
         """The sites of these kinds, in the order the script first came to them."""

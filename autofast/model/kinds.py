@@ -7,6 +7,7 @@ from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
 from autofast.model.values import (
     NOTHING,
     Arguments,
+    Cls,
     Ext,
     Func,
     Inst,
@@ -25,10 +26,17 @@ from autofast.model.values import things as values
 def is_module(thing: Thing) -> bool:
     """An ``nn.Module``: of the project, of torch, or wrapped."""
     if isinstance(thing, Inst):
-        return any(n in names.MODULE_BASES or names.makes_module(n) for n in thing.cls.external)
+        if any(n in names.MODULE_BASES or names.makes_module(n) for n in thing.cls.external):
+            return True
+        return bool(foreign_bases(thing.cls)) and thing.cls.find("forward") is not None
     return isinstance(thing, Ext) and (
         names.makes_module(thing.name) or thing.name in WRAPPERS or thing.name in names.MODULE_BASES
     )
+
+
+def foreign_bases(cls: Cls) -> frozenset[str]:
+    """The bases of a class that come from code nothing is known of; with a ``forward`` of its own it is taken for a module."""
+    return frozenset(n for n in cls.external if n.split(".")[0] not in names.KNOWN_BASES)
 
 
 def is_loader(thing: Thing) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 _MOVED = [
     (
@@ -75,6 +76,19 @@ SCALER = frozenset(
     {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"}
 )
 
+# functions that change how a module gets its parameters, and return it
+ON_A_MODULE = tuple(
+    f"torch.nn.utils.{name}"
+    for name in (
+        "weight_norm",
+        "spectral_norm",
+        "remove_weight_norm",
+        "remove_spectral_norm",
+        "parametrizations.",
+        "parametrize.register_parametrization",
+        "prune.",
+    )
+)
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {
     **dict.fromkeys(
@@ -146,6 +160,9 @@ STANDARD = frozenset(
     "math cmath random time datetime os os.path sys collections itertools functools typing copy string json re operator statistics dataclasses "
     "abc enum pathlib glob argparse pickle struct heapq bisect contextlib".split()
 )
+KNOWN_BASES = frozenset(sys.stdlib_module_names) | frozenset(
+    "builtins dataclass metaclass torch torchvision torchaudio torchtext lightning transformers accelerate numpy datasets ignite".split()
+)  # where the bases of a class come from that are what their names say
 NO_BUILTINS = frozenset(
     "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
     "torchvision.transforms torchvision.models torchvision.datasets tqdm matplotlib.pyplot transformers".split()
@@ -154,6 +171,9 @@ PACKAGES = frozenset(
     "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split()
 )
 STARRED = {
+    "tqdm": "tqdm trange tqdm_notebook",
+    "tqdm.auto": "tqdm trange",
+    "torch.autograd": "Variable Function grad backward no_grad enable_grad",
     "torch.nn": "Module Sequential ModuleList ModuleDict Linear Conv1d Conv2d Conv3d ConvTranspose2d BatchNorm1d BatchNorm2d LayerNorm ReLU LeakyReLU "
     "Sigmoid Tanh Softmax Dropout Embedding LSTM GRU RNN CrossEntropyLoss NLLLoss MSELoss BCELoss BCEWithLogitsLoss L1Loss Parameter DataParallel "
     "MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten Identity Upsample functional init utils parallel",

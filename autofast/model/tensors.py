@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from autofast.model.values import (
@@ -77,7 +78,13 @@ def binary(left: Values, right: Values, op: str) -> Values:
             )
             else ""
         )
-        return values(mixed(tensors, dtype="int") if op == "Compare" else mixed(tensors, rank=rank))
+        if op == "Compare":
+            return values(mixed(tensors, dtype="int"))
+        made = mixed(tensors, rank=rank)
+        floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
+        if made.dtype == "int" and (op == "Div" or floats):
+            made = replace(made, dtype="f32")
+        return values(made)
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     return values(unknown[0]) if unknown else values(Num())
 
@@ -140,6 +147,13 @@ def dtype_of(thing: Thing) -> str:
         "float16": "half",
         "half": "half",
         "bfloat16": "half",
+        "DoubleTensor": "f64",
+        "FloatTensor": "f32",
+        "HalfTensor": "half",
+        "LongTensor": "int",
+        "IntTensor": "int",
+        "ByteTensor": "int",
+        "BoolTensor": "int",
     }
     if last in table:
         return table[last]

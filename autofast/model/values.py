@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -53,6 +54,90 @@ class Numbered:
     def __hash__(self) -> int:
         number: int = getattr(self, "serial", 0)
         return number
+
+
+class Clock:
+    """Ticks whenever something that the reader knows changes: between two equal times nothing has.
+
+    What changes is an object, which notes the time (:func:`changed_at`), or a variable; ``epoch`` counts changes that may concern anything.
+    """
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.epoch = 0
+
+    def tick(self) -> int:
+        self.ticks += 1
+        return self.ticks
+
+    def shake(self) -> None:
+        """Anything may be otherwise from now on."""
+        self.ticks += 1
+        self.epoch += 1
+
+
+CLOCK = Clock()
+
+
+class Watched(dict[Any, Any]):
+    """What an object holds under names or keys; a change of it is a tick of the clock."""
+
+    __slots__ = ("changed",)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not _same(self.get(key, ...), value):
+            self.changed = CLOCK.tick()
+        dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.changed = CLOCK.tick()
+        dict.__delitem__(self, key)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        for key, value in dict(*others, **named).items():
+            self[key] = value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether a value says what the one before said; entries and arguments are compared by what is in them."""
+    if old is new:
+        return True
+    if isinstance(old, Arguments) and isinstance(new, Arguments):
+        return _alike(old, new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_same(old[k], v) for k, v in new.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(_same(a, b) for a, b in zip(old, new, strict=True))
+    if isinstance(old, Entry) and isinstance(new, Entry):
+        return (
+            old.values == new.values
+            and old.expr is new.expr
+            and old.home is new.home
+            and old.sure == new.sure
+        )
+    return type(old) is type(new) and bool(old == new)
+
+
+class Mutable(Numbered):
+    """Things that change while the script is followed."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if type(value) is dict:
+            value = Watched(value)
+        if not _same(self.__dict__.get(name, value), value):
+            self.touch()
+        object.__setattr__(self, name, value)
+
+    def touch(self) -> None:
+        """It has changed."""
+        self.__dict__["changed"] = CLOCK.tick()
 
 
 @dataclass(frozen=True)
@@ -138,8 +223,8 @@ class Func(Numbered):
     env: Env
     owner: Cls | None = None
     decorators: tuple[Values, ...] = ()
-    defaults: dict[str, Values] = field(default_factory=dict)
-    attrs: dict[str, Values] = field(default_factory=dict)
+    defaults: dict[str, Values] = field(default_factory=Watched)
+    attrs: dict[str, Values] = field(default_factory=Watched)
 
     @property
     def name(self) -> str:
@@ -169,7 +254,7 @@ class Method:
 
 
 @dataclass(eq=False, repr=False)
-class Partial(Numbered):
+class Partial(Mutable):
     """``functools.partial(func, *args, **kwargs)``."""
 
     func: Values
@@ -177,7 +262,7 @@ class Partial(Numbered):
 
 
 @dataclass(eq=False, repr=False)
-class Cls(Numbered):
+class Cls(Mutable):
     """A class of the project. ``external`` holds the dotted names of all library classes among its ancestors."""
 
     node: ast.ClassDef
@@ -214,7 +299,7 @@ def _lineage(cls: Cls) -> tuple[Cls, ...]:
 
 
 @dataclass(eq=False, repr=False)
-class Inst(Numbered):
+class Inst(Mutable):
     """An object of a project class, made at ``node`` (a call)."""
 
     cls: Cls
@@ -229,7 +314,7 @@ class Inst(Numbered):
 
 
 @dataclass(eq=False, repr=False)
-class Ext(Numbered):
+class Ext(Mutable):
     """An object of a library class, by its canonical dotted name, made at ``node`` by ``args``."""
 
     name: str
@@ -250,7 +335,7 @@ class Ext(Numbered):
 
 
 @dataclass(eq=False, repr=False)
-class Seq(Numbered):
+class Seq(Mutable):
     """A list, tuple or set: ``items`` where they are known one by one; ``elem`` may stand at any place, and after them."""
 
     node: ast.AST | None
@@ -280,7 +365,7 @@ class Entry:
 
 
 @dataclass(eq=False, repr=False)
-class Dict(Numbered):
+class Dict(Mutable):
     """A dict with string (or constant) keys; ``rest`` are all values under keys that are not known (one may be Unknown: then anything is)."""
 
     node: ast.AST | None
@@ -516,6 +601,58 @@ def both_given(a: Given, b: Given) -> Given:
     return Given(a.values | b.values, a.expr or b.expr, via, a.sure and b.sure)
 
 
+def changed_since(roots: Iterable[Thing], ticks: int, most: int) -> bool:
+    """Whether a thing among ``roots``, or that can be reached from them, has changed; also where these are more than ``most``."""
+    todo: list[Any] = [t for t in roots if type(t) not in PLAIN]
+    seen = set(map(id, todo))
+    while todo:
+        thing = todo.pop()
+        parts: list[Any] = []
+        for held in _held(thing):
+            if isinstance(held, Watched):
+                if getattr(held, "changed", 0) > ticks:
+                    return True
+                for value in held.values():
+                    parts.extend(value if isinstance(value, frozenset) else _of_entries(value))
+            else:
+                parts.extend(held)
+        if thing.__dict__.get("changed", 0) > ticks:
+            return True
+        for part in parts:
+            if type(part) not in PLAIN and id(part) not in seen:
+                seen.add(id(part))
+                todo.append(part)
+        if len(seen) > most:
+            return True
+    return False
+
+
+def _of_entries(entries: list[Entry]) -> list[Thing]:
+    return [t for e in entries for t in e.values]
+
+
+def _held(thing: Any) -> list[Iterable[Any]]:
+    """What a thing holds: tables (:class:`Watched`), and things."""
+    if isinstance(thing, Inst):
+        own = [thing.cls], thing.attrs, thing.past
+        return [*own, *(thing.args.all() if thing.args is not None else ())]
+    if isinstance(thing, Ext):
+        return [thing.attrs, *thing.args.all()]
+    if isinstance(thing, Seq):
+        return [thing.elem, *(thing.items or ())]
+    if isinstance(thing, Dict):
+        return [thing.entries, thing.rest]
+    if isinstance(thing, Cls):
+        return [thing.members, thing.bases]
+    if isinstance(thing, Func):
+        return [thing.attrs, thing.defaults]
+    if isinstance(thing, Partial):
+        return [thing.func, *thing.args.all()]
+    if isinstance(thing, Bound):
+        return [[thing.func, thing.this]]
+    return [[thing.this]] if isinstance(thing, Method) else []
+
+
 @dataclass(eq=False)
 class Env:
     """A scope: module, function call, class body or comprehension; ``owner`` is the class of a class body."""
@@ -529,6 +666,7 @@ class Env:
     opaque: str = ""  # why anything may have been set that is not known
     starred: str = ""  # a library of which everything was imported
     owner: Cls | None = None
+    born: int = 0  # the number of the call whose scope it is; 0 for a module
 
     rebound: frozenset[str] = (
         frozenset()
@@ -540,6 +678,11 @@ class Env:
         while env.outer is not None:
             env = env.outer
         return env
+
+
+PLAIN = frozenset(
+    {Const, Num, Ref, Unknown, Tensor, Arg}
+)  # nothing can be reached from these, or set on them
 
 
 # ------------------------------------------------------------------------------------------------ small questions
@@ -569,12 +712,17 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
     if isinstance(thing, Method):
         return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.name
     if isinstance(thing, Tensor):
+        known: tuple[str, int, str] | None = thing.__dict__.get("_rank")
+        if known is not None:
+            return known
         makers = sorted(hash(x) for x in (*thing.models, *thing.batch) if isinstance(x, Numbered))
-        return (
+        known = (
             kind,
             getattr(thing.made, "lineno", 0),
             f"{thing.device} {thing.dtype} {thing.grad} {thing.prob} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
         )
+        thing.__dict__["_rank"] = known
+        return known
     if isinstance(thing, Arg):
         return kind, thing.node.lineno, thing.name
     text = (

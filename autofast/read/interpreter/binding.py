@@ -12,8 +12,9 @@ from autofast.model import names
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_classmethod, is_property, is_static
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
-    Arg,
+    PLAIN,
     Arguments,
     Bound,
     Cls,
@@ -43,9 +44,6 @@ from autofast.read.interpreter.state import Core, join, values
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
-PLAIN = frozenset(
-    {Const, Num, Ref, Unknown, Tensor, Arg}
-)  # nothing can be reached from these, or set on them
 
 
 class Binding(Core):
@@ -96,6 +94,8 @@ class Binding(Core):
                 outer = outer.outer
             if outer is not None:
                 self.keep(found, id(outer), name)
+                if not found <= outer.vars[name]:
+                    CLOCK.tick()
                 outer.vars[name] = join(outer.vars[name], found)
         else:
             env.vars[name] = found
@@ -103,7 +103,10 @@ class Binding(Core):
     def set_global(self, module: Env, name: str, found: Values) -> None:
         """Assign to a module's variable from elsewhere."""
         self.keep(found, id(module), name)
-        module.vars[name] = join(module.vars.get(name, NOTHING), found) if self.weak(()) else found
+        old = module.vars.get(name, NOTHING)
+        module.vars[name] = join(old, found) if self.weak(()) else found
+        if module.vars[name] != old:
+            CLOCK.tick()
 
     def unpack(self, target: ast.Tuple | ast.List, found: Values, env: Env) -> None:
         n = len(target.elts)
@@ -164,6 +167,8 @@ class Binding(Core):
             self.changes += 1
         elif isinstance(thing, Module):
             self.changes += not thing.env.opaque
+            if not thing.env.opaque:
+                CLOCK.shake()
             thing.env.opaque = thing.env.opaque or why
 
     def forget(self, found: Values, scope: Env, why: str) -> None:
@@ -178,6 +183,8 @@ class Binding(Core):
             seen.add(id(thing))
             parts: list[Values] = []
             if isinstance(thing, Env):
+                if not thing.opaque:
+                    CLOCK.shake()
                 thing.opaque = thing.opaque or why
                 source = thing.module.source
                 thing.rebound = source.rebound if source is not None else frozenset()
@@ -255,6 +262,8 @@ class Binding(Core):
             if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
                 full = torchlib.canonical(f"{thing.name}.{name}")
                 self.keep(found, full)
+                if not found <= self.patched.get(full, NOTHING):
+                    CLOCK.shake()
                 self.patched[full] = join(self.patched.get(full, NOTHING), found)
         elif isinstance(thing, Tensor):
             self.emit(
@@ -347,9 +356,12 @@ class Binding(Core):
         first = True
         while scope is not None:
             if (first or scope.kind != "class") and name in scope.vars:
+                if scope is not env:
+                    self.summaries.read(scope, name, scope.vars[name])
                 return self.variable(scope, name)
             first = first and scope.kind == "comprehension"
             scope = scope.outer
+        self.summaries.read(env.module, name, None)
         if (starred := env.module.starred) and not (
             name in BUILTINS and starred in names.NO_BUILTINS
         ):
@@ -375,6 +387,7 @@ class Binding(Core):
             }
             return values(self.intern(Dict, ("namespace", id(thing)), lambda: Dict(None, table)))
         if isinstance(thing, Module):
+            self.summaries.read(thing.env, name, thing.env.vars.get(name))
             if name in thing.env.vars:
                 return self.variable(thing.env, name)
             sub = (

@@ -7,6 +7,7 @@ import ast
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import is_static
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arguments,
     Bound,
@@ -32,6 +33,7 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
+from autofast.read.interpreter.summaries import key_of
 from autofast.read.library import torch_library as torchlib
 
 
@@ -49,6 +51,8 @@ class Calls(Binding):
             isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
         ):
             self.changes += not env.module.opaque
+            if not env.module.opaque:
+                CLOCK.shake()
             env.module.opaque = env.module.opaque or "exec() may have changed it"
         return self.call_values(callee, args, node)
 
@@ -266,7 +270,9 @@ class Calls(Binding):
         self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
     ) -> Values:
         self.called.add(id(func.node))
-        if sum(1 for f in self.active if f == id(func.node)) > 1 or len(self.active) >= DEPTH:
+        repeats = len(self.active) - len(set(self.active))
+        if (repeats and id(func.node) in self.active) or len(self.active) >= DEPTH:
+            self.summaries.recursions.append(id(func.node))
             return values(
                 Unknown(
                     f"{func.name}() calls itself"
@@ -303,6 +309,34 @@ class Calls(Binding):
         )
         if contexts:
             frames.append(WithFrame(func.node, contexts))
+        forwards = tuple(map(id, self.__dict__.get("_forwards", ())))
+        around = (*forwards, self.grad_default, repeats > 0)
+        key = key_of(func, args, this, self.grad_mode(), around)
+        known = self.summaries.find(func, key, [*self.stack, *frames], self.active)
+        if known is not None:
+            self.stack.extend(frames)
+            self.steps += self.summaries.replay(known, self.stack, self.happen) // 4
+            del self.stack[len(self.stack) - len(frames) :]
+            return known.result
+        began = self.summaries.begin(func)
+        env.born = began[0]
+        result: Values | None = None
+        try:
+            result = self.follow(func, args, node, this, env, frames)
+        finally:
+            self.summaries.end(began, key, [*self.stack, *frames], args, func, this, result)
+        return result
+
+    def follow(
+        self,
+        func: Func,
+        args: Arguments,
+        node: ast.AST | None,
+        this: Thing | None,
+        env: Env,
+        frames: list[Frame],
+    ) -> Values:
+        """What the body of ``func`` returns, with its parameters in ``env``."""
         top = not self.active
         noted = len(self.left)
         self.active.append(id(func.node))

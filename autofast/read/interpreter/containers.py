@@ -47,7 +47,7 @@ def begun(
     known = len(interp.things)
     made: Dict = interp.intern(Dict, (id(node), of), lambda: Dict(node, made=tuple(interp.stack)))
     past = made.entries if known == len(interp.things) else None
-    made.entries = {}
+    made.__dict__["entries"] = {}  # no change yet: :func:`revive` says whether it is one
     return made, past
 
 
@@ -56,7 +56,13 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
     made, past = begun(interp, node, of)
     for given in args.positional:
         for thing in ordered(given.values):
-            interp.spread(made, thing, len(given.values) == 1)
+            sure = len(given.values) == 1
+            pairs = _pairs(thing)
+            if pairs is None:
+                interp.spread(made, thing, sure)
+            for key, found in pairs or ():
+                made.entries[key] = [Entry(found, None, node, sure)]
+                interp.keep(found, made, key)
     for key, given in args.named.items():
         home = given.via[0][1].home if given.via else args.call or node
         made.entries[key] = [Entry(given.values, given.expr, home, given.sure)]
@@ -67,9 +73,24 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
     return made
 
 
+def _pairs(thing: Thing) -> list[tuple[Any, Values]] | None:
+    """Keys and values of ``[("a", x), ("b", y)]``; None where they are not known one by one."""
+    if not isinstance(thing, Seq) or thing.exact is None:
+        return None
+    found = []
+    for item in thing.exact:
+        pair = one(item)
+        row = pair.exact if isinstance(pair, Seq) else None
+        if row is None or len(row) != 2 or not isinstance(const(row[0]), (str, int)):
+            return None
+        found.append((const(row[0]), row[1]))
+    return found
+
+
 def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
     """Dicts made at the same place before (``past``) live on: what they hold stays possible, what they lack is not certain."""
     if past is None:
+        made.entries = made.entries
         return
     for name in made.entries.keys() - past.keys():
         made.entries[name] = [replace(e, sure=False) for e in made.entries[name]]
@@ -89,6 +110,8 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
             for e in kept.values()
             if not any(e.expr is n.expr and e.values <= n.values for n in now)
         ]
+    filled, made.__dict__["entries"] = made.entries, past
+    made.entries = filled
 
 
 def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Values:

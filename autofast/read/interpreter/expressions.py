@@ -131,16 +131,19 @@ class Expressions(Binding):
     expr_Set = expr_Tuple
 
     def expr_Dict(self, node: ast.Dict, env: Env) -> Values:
+        given = [
+            (self.expr(value, env), NOTHING if key is None else self.expr(key, env))
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
         made, past = torchlib.begun(self, node)
-        for key, value in zip(node.keys, node.values, strict=True):
-            found = self.expr(value, env)
+        for key, value, (found, called) in zip(node.keys, node.values, given, strict=True):
             if key is None:
                 for thing in ordered(found):
                     self.spread(made, thing, sure=len(found) == 1)
                 if not found:
                     made.widen("it is extended by something that is not known")
                 continue
-            name = const(self.expr(key, env))
+            name = const(called)
             if name is ...:
                 made.rest = join(made.rest, found)
                 made.open = "a key is computed"

@@ -13,6 +13,7 @@ import ast
 from autofast.model.kinds import is_static
 from autofast.model.source import Source, source_of
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arguments,
     Bound,
@@ -39,7 +40,7 @@ from autofast.read.library import torch_library as torchlib
 __all__ = ["Interpreter", "TooDeep", "values"]
 
 
-IMPORT_SHARE = 0.4  # of what is left of the budget, for the top level of one imported file
+IMPORTED = 60_000  # evaluated expressions for the top level of one imported file, beside the budget
 
 
 class Interpreter(Loops, Expressions, Calls):
@@ -57,17 +58,16 @@ class Interpreter(Loops, Expressions, Calls):
         stack, self.stack = self.stack, [] if main else self.stack
         kept, self.tries, self.left = (self.tries, self.left), [], [] if main else self.left
         self.records.append(Record())
-        self.limits.append(
-            self.limits[-1]
-            if main
-            else self.steps + int((self.limits[-1] - self.steps) * IMPORT_SHARE)
-        )
+        began = self.steps
+        self.limits.append(self.limits[-1] if main else began + IMPORTED)
         try:
             self.block(source.tree.body, env)
         except TooDeep:
             self.cut_short(source.rel, env)
         finally:
             self.limits.pop()
+            if not main:  # each file is read once: no call has to pay for it
+                self.limits = [limit + self.steps - began for limit in self.limits]
             self.records.pop()
             self.stack = stack
             self.tries, self.left = kept
@@ -162,11 +162,13 @@ class Interpreter(Loops, Expressions, Calls):
         try:
             kinds = self.expr(annotation, env)
         except TooDeep:
+            CLOCK.shake()
             return NOTHING
         found: Values = NOTHING
         for kind in kinds:
             if isinstance(kind, Ref):
                 found |= torchlib.of_type(kind.name)
             elif isinstance(kind, Cls):
+                self.summaries.unsure += 1  # others may be made later
                 found |= values(*[t for t in self.made if isinstance(t, Inst) and t.cls is kind])
         return found

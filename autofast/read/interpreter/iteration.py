@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arg,
     Arguments,
@@ -62,7 +63,7 @@ def iterate(interp: Core, over: Values, node: ast.AST) -> Values:
 def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if is_loader(thing):
         if isinstance(thing, Inst) and thing.cls.find("__iter__") is not None:
-            return iterate(interp, interp.call_method_of(thing, "__iter__", [], node), node)
+            return by_iterator(interp, thing, node)
         return batch_of(interp, thing)
     if isinstance(thing, Ext) and "over" in thing.attrs:
         inner = iterate(interp, thing.attrs["over"], node)
@@ -86,12 +87,25 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         )
     if isinstance(thing, Inst):
         if thing.cls.find("__iter__") is not None:
-            return iterate(interp, interp.call_method_of(thing, "__iter__", [], node), node)
+            return by_iterator(interp, thing, node)
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
         if is_module(thing):
             return values(*submodules(thing)) or values(Unknown("a submodule"))
     return element(interp, thing, None)
+
+
+def by_iterator(interp: Core, thing: Inst, node: ast.AST) -> Values:
+    """What the iterator gives that ``__iter__`` returns: ``__next__`` of an object of the project, which may be ``thing`` itself."""
+    found: Values = NOTHING
+    for iterator in ordered(interp.call_method_of(thing, "__iter__", [], node)):
+        if isinstance(iterator, Inst) and iterator.cls.find("__next__") is not None:
+            found |= interp.call_method_of(iterator, "__next__", [], node)
+        elif isinstance(iterator, Inst) and iterator.cls.find("__iter__") is not None:
+            found |= values(Unknown("its iterator is not known"))
+        else:
+            found |= _iterate(interp, iterator, node)
+    return found
 
 
 def submodules(thing: Inst | Ext) -> list[Thing]:
@@ -169,7 +183,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args
     stack, interp.stack = interp.stack, []
-    interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    interp.limits.append(min(interp.limits[-1], interp.steps + 40_000))
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
@@ -185,6 +199,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     except Exception as error:
         if type(error).__name__ != "TooDeep":
             raise
+        CLOCK.shake()
         found = values(Tensor(batch=frozenset({loader}), device="cpu"))
     finally:
         interp.limits.pop()

@@ -8,6 +8,7 @@ import importlib
 from autofast.model import names
 from autofast.model.events import LoopFrame
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Const,
     Env,
@@ -58,6 +59,7 @@ class Loops(Statements):
                     self.star_of_library(node.module or "", env)
                 continue
             if target is not None and alias.name in module.env.vars:
+                self.summaries.read(module.env, alias.name, module.env.vars[alias.name])
                 found = module.env.vars[alias.name]
             elif (
                 sub := self.project.find(
@@ -104,6 +106,7 @@ class Loops(Statements):
             for bound in found.get("__all__", [n for n in found if not n.startswith("_")]):
                 env.vars[bound] = values(Ref(torchlib.canonical(f"{name}.{bound}")))
         elif not env.module.starred or name not in names.NO_BUILTINS:
+            CLOCK.shake()
             env.module.starred = name or "another module"
 
     def stmt_For(self, node: ast.For | ast.AsyncFor, env: Env) -> None:
@@ -189,6 +192,7 @@ class Loops(Statements):
                 const(env.module.vars.get(part.id, NOTHING)), (int, float)
             ):
                 env.module.vars[part.id] = values(Num())
+                CLOCK.tick()
             elif isinstance(part, ast.Attribute):
                 for thing in self.expr(part.value, env):
                     if isinstance(thing, (Inst, Ext)) and isinstance(

@@ -7,9 +7,19 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from autofast.model import names
-from autofast.model.events import BranchFrame, CallFrame, Frame, Log, LoopFrame, TryFrame, WithFrame
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    Frame,
+    Log,
+    LoopFrame,
+    Stack,
+    TryFrame,
+    WithFrame,
+)
 from autofast.model.source import Source
 from autofast.model.values import (
+    CLOCK,
     NOTHING,
     Arguments,
     Const,
@@ -26,12 +36,13 @@ from autofast.model.values import (
     Values,
     ordered,
 )
+from autofast.read.interpreter.summaries import Summaries
 from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
 DEPTH = 24  # nested calls of project functions
-BUDGET = 160_000  # evaluated expressions for one script
-SHARE = 0.6  # of what is left, for one call: a deep helper cannot starve the training loop
+BUDGET = 200_000  # evaluated expressions for one script
+SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
 
@@ -42,6 +53,9 @@ def values(*things: Thing) -> Values:
 
 def join(*sets: Values) -> Values:
     """The union; a set that has grown too large becomes unknown."""
+    largest = max(sets, key=len, default=NOTHING)
+    if all(part <= largest for part in sets) and len(largest) <= MOST_VALUES + 1:
+        return largest
     out = NOTHING.union(*sets)
     if len(out) > MOST_VALUES:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
@@ -128,6 +142,7 @@ class Core:
         self.ever: dict[tuple[Hashable, ...], Values] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
+        self.summaries = Summaries()
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:
@@ -140,6 +155,7 @@ class Core:
         self.cut = self.cut or what
         self.changes += 1
         self.cuts += 1
+        CLOCK.shake()
         if self.cuts > MOST_CUTS:
             self.limits = [0] * len(self.limits)
         self.forget(given, env, f"{what} is too large to follow")
@@ -147,9 +163,12 @@ class Core:
     def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,
              result: Values = NOTHING, **data: Any) -> None:  # fmt: skip
         if node is not None:
-            self.log.add(
-                kind, node, tuple(self.stack), this, args, result, self.grad_mode(), **data
-            )
+            self.happen(kind, node, tuple(self.stack), this, args, result, self.grad_mode(), data)
+
+    def happen(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None, args: Arguments | None,
+               result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
+        self.log.add(kind, node, stack, this, args, result, grad, **data)
+        self.summaries.event(kind, node, stack, this, args, result, grad, data)
 
     def grad_mode(self) -> str:
         """on | off | inference | maybe, from the contexts around this place."""
@@ -213,17 +232,22 @@ class Core:
 
     def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
         """One object per place and way there: interpreting a place again gives the same thing again."""
+        calls = [n for n, f in enumerate(self.stack) if isinstance(f, CallFrame)]
+        begun = calls[-1] if calls else 0
         turns = tuple(
-            f.turn for f in self.stack if isinstance(f, LoopFrame) and (f.unrolled or kind is Dict)
+            f.turn
+            for n, f in enumerate(self.stack)
+            if isinstance(f, LoopFrame) and (f.unrolled or (kind is Dict and n >= begun))
         )
         full = (
             kind,
             key,
             turns,
-            tuple(id(f.node) for f in self.stack if isinstance(f, CallFrame))[-4:],
+            self.summaries.context(self.stack),
         )
         if full not in self.things:
             self.things[full] = make()
+        self.summaries.interned(self.things[full], kind is Dict)
         return self.things[full]
 
     # what the other parts provide

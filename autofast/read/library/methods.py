@@ -208,8 +208,13 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
             kinds={"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"},
             how=name,
         )
+        others = given.values if given is not None else NOTHING
+        dtypes = {t.dtype if isinstance(t, Tensor) else dtype_of(t) for t in others}
         return replace(
-            this, device="dev" if cuda else this.device if name == "type" else "?", fresh=""
+            this,
+            device="dev" if cuda else this.device if name == "type" else "?",
+            dtype=(dtypes.pop() if len(dtypes) == 1 else "") or "?",
+            fresh="",
         )
     target, kinds, dtype = target_of(name, args)
     interp.emit("move", node, this, args, target=target, kinds=kinds, how=name)

@@ -183,7 +183,11 @@ def _forward(
         )
         stack = tuple(interp.stack)
         if key in cache:
-            interp.log.repeat(stack, cache[key][1])
+            # what is recorded below the first call happens below this one, too
+            first = {"first": cache[key][1]}
+            interp.happen(
+                "repeat", node or thing.node, stack, thing, args, cache[key][0], "on", first
+            )
         else:
             found: Values = NOTHING
             for func in method:
@@ -217,8 +221,14 @@ def _forward(
             )
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
+        kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
         return values(
-            replace(base, prob=False, rank="" if names.gives_one_tensor(thing.name) else "?")
+            replace(
+                base,
+                prob=False,
+                dtype=base.dtype if kept else "f32",  # an embedding of integers
+                rank="" if names.gives_one_tensor(thing.name) else "?",
+            )
         )
     return values(base)
 
@@ -322,6 +332,7 @@ def module_method(
                 given.values == g.values for g in this.args.positional
             ):
                 this.args.positional.append(given)
+                this.touch()
         return values(this)
     if name == "state_dict":
         return values(Unknown("a state dict"))

@@ -300,6 +300,8 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                 values(mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True)),
             )
         )
+    if name.startswith(names.ON_A_MODULE):
+        return args.get(0, "module")  # the module itself, with other parameters
     if name == "torch.autograd.backward":
         roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
         for t in roots:
@@ -452,15 +454,37 @@ def torch_function(
     )
 
 
+def _default_dtype(short: str, args: Arguments) -> str:
+    """What a factory makes without ``dtype=``: integers of integers, where it asks for them."""
+    if short in ("randint", "randint_like", "randperm"):
+        return "int"
+    if short not in ("arange", "range", "full", "tensor"):
+        return "f32"
+    given = [g.values for g in args.positional]
+    asked = given[1:2] if short == "full" else given[:1] if short == "tensor" else given
+    kinds = {kind for found in asked for t in found for kind in _kinds(t)}
+    if float in kinds and kinds <= {float, int, bool}:
+        return "f32"
+    return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
+
+
+def _kinds(thing: Thing) -> set[type | None]:
+    """The Python types of the numbers in a value; None among them for what is not known."""
+    if isinstance(thing, Seq):
+        return {kind for t in thing.any() for kind in _kinds(t)} or {float}
+    if isinstance(thing, Const) and isinstance(thing.value, tuple):
+        return {type(v) for v in thing.value}
+    return {type(thing.value) if isinstance(thing, Const) else None}
+
+
 def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
     like = tensors_in(args.get(0, "input")) if short.endswith("_like") else []
     where = args.named.get("device")
     device = like[0].device if like else "cpu"
     if where is not None:
         device = "cpu" if device_kinds(where.values) == {"cpu"} else "dev"
-    dtype = (
-        next((dtype_of(t) for t in args.named["dtype"].values if isinstance(t, Ref)), "?")
-        if "dtype" in args.named
-        else "f32"
-    )
+    if "dtype" in args.named:
+        dtype = next((dtype_of(t) for t in args.named["dtype"].values if isinstance(t, Ref)), "?")
+    else:
+        dtype = like[0].dtype if like else _default_dtype(short, args)
     return Tensor(device=device, dtype=dtype or "?", fresh=short, made=node)

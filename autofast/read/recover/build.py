@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 from autofast.model import names
@@ -18,6 +19,7 @@ from autofast.model.events import (
     inside,
     loops,
 )
+from autofast.model.kinds import foreign_bases
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
 from autofast.model.values import (
@@ -48,6 +50,7 @@ from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
 
+NESTING = 4_000  # of Python's stack while a script is read: 24 calls of its functions, each within loops and conditions
 FRAMEWORKS = {
     "accelerate.Accelerator": "accelerate",
     "transformers.Trainer": "hf-trainer",
@@ -73,10 +76,14 @@ def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = Non
     project = Project(entry, root, overlay)
     source = project.read(entry)
     interp = Interpreter(project)
+    deep = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(deep, NESTING))
     try:
         return _read(interp, project, source)
     except RecursionError:
         raise nested_too_deeply(interp.modules) from None
+    finally:
+        sys.setrecursionlimit(deep)
 
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:
@@ -263,7 +270,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
             ):
                 layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
-            if "?" in part.cls.external:
+            if foreign_bases(part.cls):
                 unknown = f"class {part.cls.node.name} has a base that is not in this project"
         elif isinstance(part, (Seq, Dict)):
             todo.extend(

@@ -20,11 +20,15 @@ class Region:
         self.repeated: dict[
             Way, None
         ] = {}  # where models that run here were read for the first time
-        todo = dict(log.repeats)
-        while now := [(key, stack) for key, stack in todo.items() if self.reaches(stack)]:
-            for key, _ in now:
-                self.repeated[key[1]] = None
-                del todo[key]
+        todo = [
+            (o.stack, first)
+            for site in log.of("forward_again")
+            for o in site
+            for first in o.data["firsts"]
+        ]
+        while now := [first for stack, first in todo if self.reaches(stack)]:
+            self.repeated.update(dict.fromkeys(now))
+            todo = [(stack, first) for stack, first in todo if first not in self.repeated]
 
     @property
     def yields(self) -> bool:

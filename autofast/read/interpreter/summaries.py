@@ -1,0 +1,227 @@
+"""Summaries of calls: what a call gave the last time is looked up again instead of being interpreted again.
+
+A call that changed nothing (all that it sets was set already) gives the same again as long as nothing has changed: no object
+among those it can come to (:data:`CLOCK`), and no variable around the function that it read. Then only its events happen once more, with the frames that are
+around them this time. Loops that are followed until they come to rest would else follow each call in them over and over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from autofast.model.events import CallFrame, Frame, LoopFrame
+from autofast.model.values import CLOCK, Arguments, Env, Func, Thing, Values, changed_since
+
+OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
+MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about
+MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
+
+
+@dataclass
+class Event:
+    """Something that happened in a call: with the frames below the call's, or with all (``whole``)."""
+
+    kind: str
+    node: Any
+    frames: tuple[Frame, ...]
+    whole: bool
+    this: Thing | None
+    args: Arguments | None
+    result: Values
+    grad: str
+    data: dict[str, Any]
+
+
+@dataclass
+class Summary:
+    """What one call gave."""
+
+    ticks: int
+    result: Values
+    events: list[Event]
+    reads: list[tuple[Env, str, Values | None]]
+    epoch: int
+    roots: list[Thing]  # the things it was given, found and made
+    made: list[Thing]
+    recursions: frozenset[
+        int
+    ]  # functions that were not entered once more, as they were being followed already
+    in_turns: bool  # it made dicts, which are others in the first pass of a loop
+
+    def holds(self) -> bool:
+        """Whether nothing it rests on has changed since."""
+        if not all(_unchanged(env.vars.get(name), found) for env, name, found in self.reads):
+            return False
+        if self.ticks != CLOCK.ticks:
+            if self.epoch != CLOCK.epoch or changed_since(self.roots, self.ticks, MOST_ROOTS):
+                return False
+            self.ticks = CLOCK.ticks
+        return True
+
+
+def _unchanged(now: Values | None, then: Values | None) -> bool:
+    return now is then or now == then
+
+
+class Summaries:
+    """The summaries of one run, and what the calls that are being followed have done so far."""
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, dict[tuple[Hashable, Hashable], Summary]] = {}
+        self.events: list[tuple[Any, ...]] = []
+        self.reads: list[tuple[Env, str, Values | None]] = []
+        self.followed: dict[int, int] = {}  # how often each function was
+        self.calls = 0  # how many were begun
+        self.open = 0  # how many are being followed
+        self.made: list[Thing] = []  # objects that were made, or found again, by their place
+        self.recursions: list[int] = []
+        self.dicts = self.unsure = 0
+
+    def context(self, stack: list[Frame]) -> tuple[int, ...]:
+        """The last calls on the way to a place: fewer for a function that has been followed often, as its objects would be too many."""
+        calls = [f for f in stack if isinstance(f, CallFrame)]
+        if not calls:
+            return ()
+        often = self.followed.get(id(calls[-1].func.node), 0) > OFTEN
+        return tuple(id(f.node) for f in calls[-1 if often else -4 :])
+
+    def read(self, env: Env, name: str, found: Values | None) -> None:
+        """A variable of another scope is read (``found`` is None: it has no value there)."""
+        if self.open:
+            self.reads.append((env, name, found))
+
+    def event(self, *event: Any) -> None:
+        if self.open:
+            self.events.append(event)
+
+    def interned(self, thing: Thing, is_dict: bool) -> None:
+        """An object is made, or found again, by its place and the way there."""
+        if self.open:
+            self.made.append(thing)
+            self.dicts += is_dict
+
+    def find(
+        self, func: Func, key: Hashable, stack: list[Frame], active: list[int]
+    ) -> Summary | None:
+        several = self.known.get(key)
+        if several is None:
+            return None
+        often = self.followed.get(id(func.node), 0) > OFTEN
+        ways = self.way_there(stack)
+        for place in ((None, None), (ways, None), (ways, _turns(stack))):
+            found = several.get(place)
+            if found is not None and (often or found.recursions.issubset(active)) and found.holds():
+                return found
+        return None
+
+    def way_there(self, stack: list[Frame]) -> tuple[Hashable, ...]:
+        """What tells objects apart that are made at one place: the last calls on the way there, and the turns of unrolled loops."""
+        return (
+            *self.context(stack),
+            *(f.turn for f in stack if isinstance(f, LoopFrame) and f.unrolled),
+        )
+
+    def replay(self, found: Summary, stack: list[Frame], emit: Callable[..., None]) -> int:
+        """The events of a call happen once more; returns how many."""
+        before = tuple(stack)
+        events = found.events
+        if (
+            len(events) > MOST_EVENTS
+        ):  # functions that call each other: one way to each place in them
+            events = list({(e.kind, id(e.node), e.this): e for e in events}.values())
+        for e in events:
+            emit(
+                e.kind, e.node, e.frames if e.whole else before + e.frames, e.this, e.args, e.result, e.grad, e.data
+            )  # fmt: skip
+        if self.open:
+            self.reads += found.reads
+            self.made += found.made
+            self.recursions += found.recursions
+        self.dicts += found.in_turns
+        return len(events)
+
+    def begin(self, func: Func) -> tuple[int, ...]:
+        self.followed[id(func.node)] = self.followed.get(id(func.node), 0) + 1
+        self.calls += 1
+        self.open += 1
+        marks = (
+            len(self.events),
+            len(self.reads),
+            len(self.made),
+            len(self.recursions),
+            self.dicts,
+            self.unsure,
+        )
+        return (self.calls, CLOCK.ticks, *marks)
+
+    def end(
+        self,
+        began: tuple[int, ...],
+        key: Hashable,
+        stack: list[Frame],
+        given: Arguments,
+        func: Func,
+        this: Thing | None,
+        result: Values | None,
+    ) -> None:
+        """A call ends: kept where it changed nothing; ``result`` is None where it was not followed to its end.
+
+        ``stack`` holds the frames of the call and those around it, ``this`` is the object ``func`` belongs to.
+        """
+        number, ticks, events, reads, made, recursions, dicts, unsure = began
+        self.open -= 1
+        if result is not None and ticks == CLOCK.ticks and unsure == self.unsure:
+            read = {
+                (id(env), name): (env, name, found)
+                for env, name, found in self.reads[reads:]
+                if env.born < number
+            }
+            mine = list({id(t): t for t in self.made[made:]}.values())
+            ways = self.way_there(stack) if mine else None
+            turns = _turns(stack) if dicts != self.dicts else None
+            happened = [_event(e, stack) for e in self.events[events:]]
+            roots = [
+                *(t for found in (*given.all(), result) for t in found),
+                *(t for _, _, found in read.values() for t in found or ()),
+                *mine,
+                func,
+                *([] if this is None else [this]),
+            ]
+            self.known.setdefault(key, {})[ways, turns] = Summary(
+                ticks,
+                result,
+                happened,
+                list(read.values()),
+                CLOCK.epoch,
+                roots,
+                mine,
+                frozenset(self.recursions[recursions:]) - {id(func.node)},
+                turns is not None,
+            )
+        if not self.open:
+            self.events.clear()
+            self.reads.clear()
+            self.made.clear()
+            self.recursions.clear()
+
+
+def _event(event: tuple[Any, ...], stack: list[Frame]) -> Event:
+    kind, node, frames, *rest = event
+    n = len(stack)
+    whole = len(frames) < n or (n > 0 and frames[n - 1] is not stack[n - 1])
+    return Event(kind, node, frames if whole else frames[n:], whole, *rest)
+
+
+def _turns(stack: list[Frame]) -> tuple[int, ...]:
+    return tuple(f.turn for f in stack if isinstance(f, LoopFrame))
+
+
+def key_of(
+    func: Func, args: Arguments, this: Thing | None, grad: str, around: tuple[Hashable, ...]
+) -> Hashable:
+    """What a call depends on, but for what may change: the function, its arguments by what they may be, the modes around it."""
+    positional = tuple((g.values, g.sure) for g in args.positional)
+    named = tuple((name, g.values, g.sure) for name, g in args.named.items())
+    return (func, this, positional, named, args.open, args.loose, grad, around)

@@ -1,0 +1,263 @@
+"""Calls that are summarised: followed once for what they are given, and again where something that they rest on has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autofast.model.values import Const
+from autofast.read.interpreter.interpreter import Interpreter
+from autofast.read.project import Project
+from tests.reading import HEAD, read, shown
+
+TRAIN = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 2)), batch_size=2)
+for x, y in loader:
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+def numbers(folder: Path, code: str) -> set[object]:
+    """The constants that ``probe.show`` may be shown."""
+    return {t.value for t in shown(read(folder, HEAD + code)) if isinstance(t, Const)}
+
+
+# What a call reads changes between two passes of a loop, in each of the places where a value can be kept.
+CHANGED = {
+    "attribute": (
+        "class C: pass\nc = C()\nc.n = 1\ndef look(): return c.n\n",
+        "c.n = 2",
+    ),
+    "object within": (
+        "class C: pass\nc = C()\nc.c = C()\nc.c.n = 1\ndef look(): return c.c.n\n",
+        "c.c.n = 2",
+    ),
+    "global": ("n = 1\ndef look(): return n\n", "n = 2"),
+    "dict": ("d = {'n': 1}\ndef look(): return d['n']\n", "d['n'] = 2"),
+    "new key": ("d = {'m': 1}\ndef look(): return d.get('n', 1)\n", "d['n'] = 2"),
+    "list": ("row = [1]\ndef look(): return row[-1]\n", "row.append(2)"),
+    "class": ("class C: n = 1\ndef look(): return C.n\n", "C.n = 2"),
+    "function": (
+        "def look(): return look.n\nlook.n = 1\n",
+        "look.n = 2",
+    ),
+    "called function": (
+        "def f(): return 1\ndef two(): return 2\ndef look(): return f()\n",
+        "f = two",
+    ),
+    "list in a list": ("rows = [[1]]\ndef look(): return rows[0][-1]\n", "rows[0].append(2)"),
+    "partial": (
+        "import functools\nd = {'n': 1}\ndef get(t): return t['n']\nf = functools.partial(get, d)\ndef look(): return f()\n",
+        "d['n'] = 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("calls", ["look()", "[look() for _ in range(2)][0]"])
+def test_a_call_is_followed_again_after_a_change(name: str, calls: str, tmp_path: Path) -> None:
+    before, change = CHANGED[name]
+    code = f"{before}for i in range(3):\n    for j in range(3):\n        probe.show({calls})\n    {change}\n"
+    assert {1, 2} <= numbers(tmp_path, code)
+    straight = f"{before}look(); look()\nif probe.maybe():\n    {change}\nprobe.show({calls})\n"
+    assert 2 in numbers(tmp_path, straight)
+
+
+def test_a_variable_of_the_function_around_changes(tmp_path: Path) -> None:
+    code = """
+    def outer():
+        n = 1
+        def look():
+            return n
+        for i in range(3):
+            probe.show(look())
+            probe.show(look())
+            n = 2
+    outer()
+    """
+    lines = "\n".join(line[4:] for line in code.splitlines())
+    assert {1, 2} <= numbers(tmp_path, lines)
+
+
+def test_events_of_a_call_that_is_looked_up_again(tmp_path: Path) -> None:
+    """Both loops go through one helper: each is a training loop, though the helper is followed for one of them only."""
+    code = """
+def step(x, y):
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    optimizer.step()
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = torch.randn(8, 4), torch.randn(8, 2)
+for _ in range(3):
+    step(x, y)
+for _ in range(3):
+    step(x, y)
+"""
+    script = read(tmp_path, HEAD + code)
+    assert len({id(step.loop) for step in script.steps}) == 2
+
+
+def steps(folder: Path, code: str) -> int:
+    """How many expressions are evaluated to follow a program."""
+    entry = folder / "train.py"
+    entry.write_text(code)
+    project = Project(entry, folder)
+    interp = Interpreter(project)
+    interp.run_module(project.read(entry), True)
+    assert not interp.notes
+    return interp.steps
+
+
+def test_loops_in_loops_do_not_follow_a_call_over_and_over(tmp_path: Path) -> None:
+    chain = "def f0(a):\n    return a + 1\n"
+    for n in range(1, 9):
+        chain += f"def f{n}(a):\n    for i in range(9):\n        b = f{n - 1}(a)\n    return f{n - 1}(b)\n"
+    assert (
+        steps(tmp_path, chain + "x = f8(1)\n") < 20_000
+    )  # each level follows the one below up to four times
+
+
+def test_functions_that_call_each_other(tmp_path: Path) -> None:
+    """A logger that sets itself up through functions that log: each way round is followed once, not each order of them."""
+    names = [f"f{n}" for n in range(4)]
+    text = "".join(
+        f"def {name}(a):\n" + "".join(f"    {other}(a)\n" for other in names) + "    return a\n"
+        for name in names
+    )
+    assert steps(tmp_path, text + "f0(1)\n") < 60_000
+
+
+def test_files_that_import_each_other_deeply(tmp_path: Path) -> None:
+    """Reading a file costs what stands in it, however deep in the chain of imports it is."""
+    table = "TABLE = [\n" + "".join(f"    ({n}, {n + 1}),\n" for n in range(400)) + "]\n"
+    files = {f"m{n}.py": f"import m{n + 1}\n{table}" for n in range(14)}
+    script = read(tmp_path, HEAD + "import m0\n" + TRAIN, {**files, "m14.py": table})
+    assert script.notes == [] and not script.unread and len(script.steps) == 1
+
+
+def test_code_that_is_nested_as_people_nest_it(tmp_path: Path) -> None:
+    """Twelve levels of loops and conditions in each of twelve functions that call each other."""
+    text = "def f0(a):\n    return a + 1\n"
+    for n in range(1, 13):
+        text += f"def f{n}(a):\n"
+        for level in range(1, 13):
+            kind = f"if a > {level}:" if level % 2 else f"for i{level} in range(2):"
+            text += "    " * level + kind + "\n"
+        text += "    " * 13 + f"a = f{n - 1}(a)\n    return a\n"
+    script = read(tmp_path, HEAD + text + "f12(probe.number())\n" + TRAIN)
+    assert len(script.steps) == 1
+
+
+def test_an_object_that_is_its_own_iterator(tmp_path: Path) -> None:
+    code = """
+class Batches:
+    def __init__(self):
+        self.left = 4
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return torch.randn(2, 4), torch.randn(2, 2)
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in Batches():
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+    script = read(tmp_path, HEAD + code)
+    assert len(script.steps) == 1
+    assert all(
+        t.device == "cpu"
+        for m in script.models
+        for f in m.forwards
+        for o in f
+        for t in o.data["inputs"]
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what the library's names mean
+DTYPES = {
+    "torch.randint(0, 9, (4,))": "int",
+    "torch.randperm(4)": "int",
+    "torch.arange(4)": "int",
+    "torch.arange(0, 1, 0.25)": "f32",
+    "torch.tensor([1, 2])": "int",
+    "torch.tensor([1.5, 2])": "f32",
+    "torch.full((2,), 0.5)": "f32",
+    "torch.zeros_like(torch.randint(0, 9, (4,)))": "int",
+    "torch.randint(0, 9, (4,)).type(torch.float32)": "f32",
+    "torch.zeros(4).type(torch.LongTensor)": "int",
+    "torch.zeros(4).type_as(torch.randperm(4))": "int",
+    "torch.zeros(4, dtype=torch.uint8) / 255": "f32",
+    "torch.zeros(4, dtype=torch.uint8) * 0.5": "f32",
+    "nn.Embedding(9, 4)(torch.randint(0, 9, (4,)))": "f32",
+}
+
+
+@pytest.mark.parametrize("made", DTYPES)
+def test_dtypes(made: str, tmp_path: Path) -> None:
+    found = shown(read(tmp_path, HEAD + f"probe.show({made})\n"))
+    assert {getattr(t, "dtype", None) for t in found} == {DTYPES[made]}
+
+
+def test_dtypes_are_those_of_torch() -> None:
+    import torch
+    from torch import nn
+
+    kinds = {torch.float32: "f32", torch.int64: "int"}
+    for made, kind in DTYPES.items():
+        assert kinds[eval(made, {"torch": torch, "nn": nn}).dtype] == kind
+
+
+MODELS = {
+    "pairs": (
+        "from collections import OrderedDict\n",
+        "nn.Sequential(OrderedDict([('a', nn.Linear(4, 8)), ('b', nn.ReLU())]))",
+        {"Sequential", "Linear", "ReLU"},
+    ),
+    "weight_norm": (
+        "from torch.nn.utils import weight_norm\n",
+        "nn.Sequential(weight_norm(nn.Linear(4, 2)))",
+        {"Sequential", "Linear"},
+    ),
+    "parametrization": (
+        "from torch.nn.utils import parametrizations\n",
+        "nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 2)))",
+        {"Sequential", "Linear"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers(name: str, tmp_path: Path) -> None:
+    before, model, layers = MODELS[name]
+    script = read(tmp_path, HEAD + before + TRAIN.replace("nn.Linear(4, 2)", model))
+    assert [(set(m.layers), m.unknown) for m in script.models] == [(layers, "")]
+
+
+def test_progress_bar_that_came_with_everything(tmp_path: Path) -> None:
+    code = "from tqdm import *\n" + TRAIN.replace("in loader", "in tqdm(loader)")
+    script = read(tmp_path, HEAD + code)
+    assert [len(loader.uses) for loader in script.loaders] == [1]
+
+
+def test_a_model_on_a_base_that_is_not_there(tmp_path: Path) -> None:
+    """It is a module as it has a ``forward``; what else it holds is not known."""
+    net = "from somewhere import Base\nclass Net(Base):\n    def __init__(self):\n        super().__init__()\n"
+    net += "        self.a = nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.a(x)\n\n"
+    script = read(tmp_path, HEAD + net + TRAIN.replace("nn.Linear(4, 2)", "Net()"))
+    assert [m.name for m in script.models] == ["Net"] and script.models[0].unknown
+    assert len(script.optimizers[0].params) == 1 and len(script.steps[0].forwards) == 1
