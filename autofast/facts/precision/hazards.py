@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from autofast.facts.precision.quantised import quantised
+from autofast.facts.precision.ratios import Ratios
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.flow.program import Flow
@@ -75,6 +77,11 @@ LINALG = frozenset(
         "svd_lowrank",
     ]
 )
+FACTORING = tuple(  # distributions that factor their covariance
+    f"torch.distributions.{n}"
+    for n in ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart", "LKJCholesky")
+)
+OF_DISTRIBUTIONS = (".log_prob", ".sample", ".rsample", ".entropy", ".kl_divergence")
 SAME_DTYPE = frozenset(
     [
         ".scatter_",
@@ -143,6 +150,10 @@ HEAVY = (
     "from_pretrained",
     "from_config",
 )
+RECURRENT = frozenset(
+    {"LSTM", "GRU", "RNN", "RNNBase"}
+)  # cuDNN computes them in fp16 under autocast
+ANY_LAYER = "torch.nn.*"  # getattr(nn, name): one of which only the module is known
 TINY = 2**16  # a matrix with fewer weights than this is multiplied faster than it is cast
 
 
@@ -164,6 +175,8 @@ def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> 
         return "nothing in this script goes to a GPU"
     if script.processes and _shares_model(script):
         return f"several processes train one model in shared memory (line {line_of(script.processes[0].node)})"
+    if (site := quantised(script)) is not None:
+        return f"line {line_of(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     if why := _odd_parameter(script):
         return why
     for site in _sparse(script):
@@ -348,6 +361,7 @@ class Code:
         for check in (
             self._losses,
             self._dtypes,
+            self._algebra,
             self._structure,
             self.custom_function,
             self._foreign,
@@ -360,18 +374,8 @@ class Code:
 
     def _losses(self) -> str:
         for site, occurrence in self.events("loss"):
-            thing = occurrence.this
-            name = (
-                thing.name
-                if isinstance(thing, (Ext, Ref))
-                else next(
-                    (n for n in BANNED if isinstance(thing, Inst) and n in thing.cls.external), ""
-                )
-            )
-            if name in BANNED:
-                short = name.rsplit(".", 1)[-1]
-                better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
-                return f"{short} (line {line_of(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"
+            if name := banned(occurrence.this):
+                return error_of(name, site)
         return ""
 
     def _dtypes(self) -> str:
@@ -386,21 +390,52 @@ class Code:
             for tensor in occurrence.data.get("inputs", ()):
                 if tensor.dtype in CHOSEN:
                     return f"line {line_of(site.node)} computes with {CHOSEN[tensor.dtype]} data by choice"
-        for site, _ in self.events(
-            *(f"torch.{n}" for n in LINALG),
+        return ""
+
+    def _algebra(self) -> str:
+        for site, occurrence in self.events(
+            *(f"{root}.{n}" for root in ("torch", "") for n in LINALG),
+            *FACTORING,
+            *OF_DISTRIBUTIONS,
             *(k for k in self._kinds() if k.startswith("torch.fft.")),
         ):
-            return f"line {line_of(site.node)} does linear algebra or a Fourier transform, which needs fp32"
+            thing = occurrence.this
+            if (
+                thing.name in FACTORING
+                if isinstance(thing, Ext)
+                else isinstance(thing, (Ref, Tensor, Unknown, type(None)))
+                and site.kind not in OF_DISTRIBUTIONS
+            ):
+                return f"line {line_of(site.node)} does linear algebra or a Fourier transform, which needs fp32"
         for site, _ in self.events(*SAMPLING):
             return f"line {line_of(site.node)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
         return ""
 
+    def ratio(self) -> str:
+        """A ratio of probabilities of which one would be in 16 bits and the other not, in words; empty where there is none."""
+        passes = {
+            id(n)
+            for site, o in self.events("forward", entered=True)
+            for n in (site.node, *(f.node for f in o.stack))
+        }
+        call = Ratios(self.script, self.parts, self.all, passes & self.all).of_an_earlier_pass
+        if call is None:
+            return ""
+        return f"line {call.lineno} compares with an earlier pass in fp32: in 16 bits, the ratio of both would not start at 1"
+
     def _structure(self) -> str:
+        return self._yields() or self.between() or self._modes()
+
+    def _yields(self) -> str:
         for node in (n for s in self.statements for n in ast.walk(s)):
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
                 node, self.statements
             ):
                 return f"line {node.lineno} leaves the block in the middle (yield)"
+        return ""
+
+    def between(self) -> str:
+        """What it does to gradients or weights between forward pass and loss, in words; empty where it does nothing."""
         for site, _ in self.events(
             ".backward",
             "torch.autograd.grad",
@@ -418,6 +453,9 @@ class Code:
         for site, occurrence in self.events("inplace", "tensor_write", "grad_write", entered=True):
             if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
                 return f"line {line_of(site.node)} changes weights before the end of the loss: autocast would go on with the old ones"
+        return ""
+
+    def _modes(self) -> str:
         modes: dict[int, set[bool]] = {}
         for _, occurrence in self.events("forward", entered=True):
             if occurrence.data["outer"]:
@@ -522,6 +560,22 @@ class Code:
         return ""
 
     @cached_property
+    def recurrent(self) -> str:
+        """What autocast for CUDA computes in fp16, whichever dtype it was asked for, in words; empty where there is nothing.
+
+        torch casts the arguments of cuDNN's recurrent networks to fp16 (AutocastRNN.cpp); cells (``LSTMCell``) get the dtype asked for.
+        """
+        for model in self.models:
+            if found := sorted(model.layers & RECURRENT):
+                return (
+                    f"autocast runs the {found[0]} of {model.name} in fp16, whatever it is set to"
+                )
+            for site in self.script.log.of("new"):
+                if _belongs(site, model) and any(_may_be_recurrent(o.this) for o in site):
+                    return f"line {line_of(site.node)} makes a layer by its name: an LSTM would run in fp16, whatever autocast is set to"
+        return ""
+
+    @cached_property
     def not_fp16(self) -> str:
         """A constant that fp16 cannot hold, in words; empty where there is none."""
         for part in self.parts:
@@ -574,6 +628,20 @@ class Code:
 
     def _kinds(self) -> list[str]:
         return sorted({kind for kind, _ in self.script.log._sites})
+
+
+def banned(loss: Thing | None) -> str:
+    """The name of a loss that is an error under autocast; empty for any other."""
+    if isinstance(loss, Inst):
+        return next((n for n in BANNED if n in loss.cls.external), "")
+    return loss.name if isinstance(loss, (Ext, Ref)) and loss.name in BANNED else ""
+
+
+def error_of(name: str, site: Site) -> str:
+    """What is wrong with a banned loss, in words."""
+    short = name.rsplit(".", 1)[-1]
+    better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
+    return f"{short} (line {line_of(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"
 
 
 def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
@@ -641,6 +709,15 @@ def _keeps_fp32(callee: Thing) -> bool:
             "device",
         )
     return isinstance(callee, (Cls, Ext)) or callee is None
+
+
+def _may_be_recurrent(thing: Thing | None) -> bool:
+    """A layer that is chosen by its name, with sizes: activations have none."""
+    return (
+        isinstance(thing, Ext)
+        and thing.name == ANY_LAYER
+        and len(thing.args.positional) + len(thing.args.named) > 1
+    )
 
 
 def _only_matrix(script: Script, model: Model) -> int:
