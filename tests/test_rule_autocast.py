@@ -487,7 +487,9 @@ def test_it_does_not_run_earlier_than_it_would():
 
 
 def test_metrics_in_numpy_in_an_evaluation():
-    measure = "\ndef measure(out, y):\n    return float((out.numpy().argmax(1) == y.numpy()).mean())\n"
+    measure = (
+        "\ndef measure(out, y):\n    return float((out.numpy().argmax(1) == y.numpy()).mean())\n"
+    )
     evaluation = """
 data = torch.utils.data.TensorDataset(X.flatten(0, 1), Y.flatten())
 with torch.no_grad():
@@ -850,3 +852,104 @@ def test_a_measurement_that_is_made_now_and_then_stays():
     )
     done = apply(f"{AMP} no-grad-eval", script(loop), target="cpu")
     assert [f.rule for f in done.fixes] == ["autocast"]
+
+
+# ------------------------------------------------------------------------------------------------ one precision for both
+ROLLOUT = """
+from torch.distributions import Categorical
+
+for epoch in range(2):
+    x = X[epoch].to(device)
+    with torch.no_grad():
+        dist = Categorical(logits=model(x))
+        act = dist.sample()
+        old = dist.log_prob(act)
+    for _ in range(3):
+        new = Categorical(logits=model(x)).log_prob(act)
+        {ratio}
+        loss = -ratio.clamp(0.8, 1.2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("ratio", "why"),
+    [
+        ("ratio = torch.exp(new - old)", "the ratio of both would not start at 1"),
+        ("ratio = (new - old.detach()).sum(-1, keepdim=True).exp()", "would not start at 1"),
+        ("difference = new - old\n        ratio = torch.exp(difference)", "would not start at 1"),
+        ("weigh = lambda a, b: (a - b).exp()\n        ratio = weigh(new, old)", "would not start"),
+        ("ratio = torch.exp(new - new.max())", ""),
+        ("ratio = torch.exp(new - 1.0)", ""),
+        ("ratio = new", ""),
+    ],
+)
+def test_the_policy_of_a_rollout_and_of_an_update_round_alike(ratio: str, why: str):
+    done = amp(HEAD + ROLLOUT.format(ratio=ratio))
+    assert bool(done.fixes) is not bool(why) and why in done.refusals, done.refusals
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
+def test_a_ratio_in_a_method():
+    text = (
+        HEAD
+        + """
+from torch.distributions import Categorical
+
+
+class Agent:
+    def collect(self, x):
+        with torch.no_grad():
+            dist = Categorical(logits=model(x))
+            self.act = dist.sample()
+            return {"x": x, "old": dist.log_prob(self.act)}
+
+    def loss(self, data):
+        x, old = data["x"], data["old"]
+        new = Categorical(logits=model(x)).log_prob(self.act)
+        return -torch.exp(new - old).mean()
+
+
+agent = Agent()
+for epoch in range(2):
+    data = agent.collect(X[epoch].to(device))
+    loss = agent.loss(data)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    )
+    done = amp(text)
+    assert not done.fixes and "would not start at 1" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "prepares",
+    [
+        "torch.ao.quantization.prepare_qat(model.train(), inplace=True)",
+        "import torch.ao.quantization as tq\ntq.prepare(model, inplace=True)",
+        "from torch.ao.quantization.quantize_fx import prepare_qat_fx\nmodel = prepare_qat_fx(model, {}, (X[0],))",
+        "fake = torch.ao.quantization.FakeQuantize()",
+        "torch.fake_quantize_per_tensor_affine(model.a.weight, 1.0, 0, 0, 255)",
+    ],
+)
+def test_training_that_knows_of_quantisation_stays_in_fp32(prepares: str):
+    done = apply(f"{AMP} tf32", changed("optimizer = ", f"{prepares}\noptimizer = "))
+    assert not done.fixes and "prepares quantisation" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "h = self.b(torch.relu(self.a(x)))\n        return h + torch.linalg.eigvalsh(h[:4, :4])",
+        "h = self.b(torch.relu(self.a(x)))\n        return h + (h.mT @ h + torch.eye(4)).cholesky()[0]",
+        "h = self.b(torch.relu(self.a(x)))\n        return h + torch.distributions.MultivariateNormal(h, torch.eye(4)).rsample()",
+    ],
+)
+def test_factorisations_in_a_model_stay_in_fp32(forward: str):
+    done = alone(changed("return self.b(torch.relu(self.a(x)))", forward))
+    assert not done.fixes and "linear algebra" in done.refusals
