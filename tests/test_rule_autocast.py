@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from autofast.commands.rewriting import options_of
+from autofast.config import Config
 from tests.amp import AMP, HEAD, LOOP, amp, close, script, trained
 from tests.onerule import Applied, apply
 
@@ -953,3 +957,33 @@ def test_training_that_knows_of_quantisation_stays_in_fp32(prepares: str):
 def test_factorisations_in_a_model_stay_in_fp32(forward: str):
     done = alone(changed("return self.b(torch.relu(self.a(x)))", forward))
     assert not done.fixes and "linear algebra" in done.refusals
+
+
+# ------------------------------------------------------------------------------------------------ where it would be slower
+WIDE = "nn.Linear(256, 256)"
+
+
+@pytest.mark.parametrize("target", ["cuda", "cpu"])
+@pytest.mark.parametrize(
+    ("layers", "small"),
+    [
+        ("nn.Linear(8, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4)", True),
+        (f"nn.Linear(8, 256), nn.ReLU(), {WIDE}, nn.Linear(256, 4)", False),
+        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
+        ("nn.Linear(len(X[0, 0]), 128), nn.Linear(128, 4)", False),
+    ],
+)
+def test_small_dense_networks_stay_in_fp32_unless_asked_for(target: str, layers: str, small: bool):
+    text = changed("Net().to(device)", f"nn.Sequential({layers}).to(device)")
+    done = apply(AMP, text, target=target, by_default=True)
+    assert bool(done.fixes) is not small and ("layers are small" in done.refusals) is small
+    assert apply(AMP, text, target=target).fixes
+    assert trained(done.text)["losses"]
+
+
+def test_who_names_the_rule_gets_it():
+    def given(*select: str, precision: str = "auto") -> bool:
+        config = replace(Config(), select=select, precision=precision)
+        return options_of(config, []).by_default
+
+    assert given() and not given("autocast") and not given(precision="bf16")

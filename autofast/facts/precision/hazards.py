@@ -554,10 +554,15 @@ class Code:
 
     def _size(self) -> str:
         """One small matrix: casting it takes longer than it saves."""
-        sizes = [_only_matrix(self.script, m) for m in self.models]
-        if sizes and all(0 < size < TINY for size in sizes):
+        if self.is_small and sum(len(dense_sizes(self.script, m)) for m in self.models) == 1:
             return "the model is one small linear layer: casting it would take longer than it saves"
         return ""
+
+    @cached_property
+    def is_small(self) -> bool:
+        """All models are small linear layers and what costs nothing beside them: to launch their kernels, and to cast, takes longer than to multiply."""
+        sizes = [dense_sizes(self.script, m) for m in self.models]
+        return bool(sizes) and all(s and max(s) < TINY for s in sizes)
 
     @cached_property
     def recurrent(self) -> str:
@@ -720,10 +725,10 @@ def _may_be_recurrent(thing: Thing | None) -> bool:
     )
 
 
-def _only_matrix(script: Script, model: Model) -> int:
-    """The number of weights of a model that is a single ``nn.Linear``; 0 for any other, or where it is not known."""
+def dense_sizes(script: Script, model: Model) -> list[int]:
+    """The numbers of weights of the ``nn.Linear`` that a model is made of; empty where it has other heavy layers, or one is not known."""
     if any(layer.startswith(HEAVY) for layer in model.layers) or "Linear" not in model.layers:
-        return 0
+        return []
     found = [
         o.this
         for s in script.log.of("new")
@@ -731,11 +736,11 @@ def _only_matrix(script: Script, model: Model) -> int:
         for o in s
         if isinstance(o.this, Ext) and o.this.name == "torch.nn.Linear"
     ]
-    sizes = {
+    sizes = [
         (const(t.args.get(0, "in_features")), const(t.args.get(1, "out_features"))) for t in found
-    }
+    ]
     known = [a * b for a, b in sizes if isinstance(a, int) and isinstance(b, int)]
-    return known[0] if len(found) == len(known) == 1 else 0
+    return known if len(known) == len(sizes) else []
 
 
 def _belongs(site: Site, model: Model) -> bool:

@@ -34,6 +34,7 @@ from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16
 from autofast.write.spelling import torch_in, uses_gpu
 
+SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
 PART = "part"  # of a tuple that a model returns
 KEY = "amp"  # autocast in a form that needs the scaler, and the scaler, stand and fall together
 
@@ -61,7 +62,7 @@ class Amp:
     no_scaler: str = ""
 
 
-class _Made(dict[tuple[str, str, bool], Amp]):
+class _Made(dict[tuple[str, str, bool, bool], Amp]):
     """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it depends on."""
 
     def __init__(self, script: Script):
@@ -71,7 +72,7 @@ class _Made(dict[tuple[str, str, bool], Amp]):
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
     with_scaler = options.decides(Scaling)
-    key = options.precision, options.target, with_scaler
+    key = options.precision, options.target, with_scaler, options.by_default
     known = script.analysis(_Made)
     if key not in known:
         known[key] = _amp(script, options, with_scaler)
@@ -147,6 +148,8 @@ def _accepted(
                     for r, c in fit
                     if not r.is_forward_only or not any(id(f) in known for f in r.forwards)
                 ]
+    if options.by_default and not leaves and all(code.is_small for _, code in training):
+        found.refused += [(_place(region), SMALL) for region, _ in training]
     if found.refused or not training:
         return
     yield from training

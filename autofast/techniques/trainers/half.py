@@ -72,6 +72,8 @@ def against_half(
         return "it has autocast blocks of its own"
     if options.target == "cuda" and asked.recurrent:
         return f"{asked.recurrent}: without a GradScaler small gradients become zero"
+    if options.by_default and asked.is_small:
+        return "its linear layers are small: to cast would take longer than 16 bits save"
     return asked.against() or asked.ratio() or _foreign_object(asked)
 
 
