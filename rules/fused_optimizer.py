@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.ddp.planned import Replaced
-from autofast.techniques.optimizer.fused import against, edits, is_decided, is_exact
+from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import starts
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
-from autofast.write.arguments import room
 from autofast.write.requirements import at_least
 from autofast.write.spelling import uses_gpu
 
@@ -48,13 +47,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 message,
                 advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only",
             )
-        elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
-            yield Finding(optimizer.node, message, refusal=home)
+        elif isinstance(place := home(script, optimizer, calls), str):
+            yield Finding(optimizer.node, message, refusal=place)
         elif isinstance(
             start := starts(script, optimizer, options, parallel_goes=parallel_goes), str
         ):
             yield Finding(optimizer.node, message, refusal=start)
         else:
-            made = (*edits(script, optimizer, home, options, bool(start)), *start)
+            made = (*edits(script, optimizer, place, options, bool(start)), *start)
             key, needs = (APEX, (Going,)) if "apex" in script.frameworks else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
