@@ -70,7 +70,7 @@ def _comes_first(call: ast.AST, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
                 return False  # it may not run at all, or several times
         if not all(_is_plain(n, calls) for n in before):
             return False
-        node = parent  # type: ignore[assignment]
+        node = parent
     return True
 
 

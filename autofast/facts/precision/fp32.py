@@ -44,8 +44,8 @@ def needs_digits(script: Script) -> str:
             for t in o.args.get(0, "d")
         ):
             return f"float64 is the default dtype (line {getattr(site.node, 'lineno', 0)}), which TF32 has no part in"
-    if (site := quantised(script)) is not None:
-        return f"line {getattr(site.node, 'lineno', 0)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+    if (place := quantised(script)) is not None:
+        return f"line {getattr(place.node, 'lineno', 0)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     for site in script.calls("torch.cdist"):
         if any(
             not branches(o.stack)

@@ -87,7 +87,9 @@ class Ratios:
     def _before(self, definition: Definition) -> list[ast.expr]:
         """The expressions of this code that a variable gets its value from; empty where it comes from outside."""
         if definition.is_parameter:
-            given = self.calls.arguments(function_around(definition.node), definition.name)
+            function = function_around(definition.node)
+            assert not isinstance(function, ast.Module)
+            given = self.calls.arguments(function, definition.name)
             return [a for call, a in given if a is not None and id(call) in self.inside]
         value, _ = bound_to(definition.node)
         return [value] if value is not None and id(definition.node) in self.inside else []

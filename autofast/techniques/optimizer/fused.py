@@ -102,6 +102,7 @@ def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | 
     if parameter is None:
         return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
     function = function_around(parameter.node)
+    assert not isinstance(function, ast.Module)
     given = script.analysis(CallGraph).arguments(function, parameter.name)
     if len(given) != 1 or not _passes_on(function, optimizer.node):
         where = f" (line {given[0][0].lineno})" if given else ""
