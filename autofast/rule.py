@@ -36,6 +36,7 @@ class Options:
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
         keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
         sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
+        by_default: the user named no rule and no precision: what is not expected to make this script faster stays out.
     """
 
     precision: str = "auto"
@@ -45,6 +46,7 @@ class Options:
     accumulate: int = 0
     keep_batch: bool = False
     sync_batchnorm: bool = False
+    by_default: bool = False
     decisions: frozenset[type] = frozenset()
     requested: bool = False
 

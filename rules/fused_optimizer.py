@@ -9,13 +9,12 @@ from autofast.facts.optimizers import SINCE
 from autofast.model.script import Script
 from autofast.read.requirements import at_least
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.fused import against, edits, is_decided, is_exact
+from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
 from autofast.techniques.precision.scaling import Scaling
-from autofast.write.arguments import room
 from autofast.write.spelling import uses_gpu
 
 ADAGRAD_CUDA = (2, 8)
@@ -54,10 +53,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         elif why := against_momentum(script, optimizer, options, scaled=scaled):
             yield Finding(optimizer.node, message, refusal=why)
-        elif isinstance(home := room(script, optimizer.args, "fused", calls), str):
-            yield Finding(optimizer.node, message, refusal=home)
+        elif isinstance(place := home(script, optimizer, calls), str):
+            yield Finding(optimizer.node, message, refusal=place)
         else:
-            made = tuple(edits(script, optimizer, home))
+            made = tuple(edits(script, optimizer, place))
             key, needs = (APEX, (Going,)) if "apex" in script.frameworks else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
 

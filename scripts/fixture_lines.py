@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import sys
 
-from tests.test_fixtures import ALL, written_for
+from tests.fixture import ALL
+from tests.test_fixtures import written_for
 
 BECOMES = re.compile(r"^becomes = \[(?:.*\]|\n(?:.*\n)*?\])\n", re.MULTILINE)
 

@@ -59,8 +59,12 @@ def apply(
     files: Mapping[str, str] | None = None,
     asked: bool = False,
     accumulate: int = 0,
+    by_default: bool = False,
 ) -> Applied:
-    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name."""
+    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name.
+
+    ``by_default``: as if no rule had been named.
+    """
     names = rule.split()
     rules = [all_rules()[name] for name in names]
     with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +80,7 @@ def apply(
             frozenset(names),
             asked=frozenset(names if asked else ()),
             accumulate=accumulate,
+            by_default=by_default,
         )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
         plan.check(

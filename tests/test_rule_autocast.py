@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from autofast.commands.rewriting import options_of
+from autofast.config import Config
 from tests.amp import AMP, HEAD, LOOP, amp, close, script, trained
 from tests.onerule import Applied, apply
 
@@ -423,11 +427,95 @@ def test_outputs_that_are_no_tensors_are_refused():
     assert "no plain tensor" in alone(text + loop).refusals
 
 
-# ------------------------------------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------------------------------------ the forward pass alone
 def changed(old: str, new: str) -> str:
     text = script()
     assert old in text
     return text.replace(old, new)
+
+
+BCE = "loss = nn.BCELoss()(torch.sigmoid(model(x)), F.one_hot(y, 4).float())"
+FIRST = "output = model(x).float()"
+LOSS = "loss = criterion(model(x), y)"
+
+
+EYE = "torch.eye(4, device=x.device)"
+NORMAL = f"torch.distributions.MultivariateNormal({EYE}[0], {EYE})"
+
+
+@pytest.mark.parametrize(
+    ("loss", "lines"),
+    [
+        (BCE, [FIRST, BCE.replace("model(x)", "output")]),
+        (f"out = model(x)\n    {BCE.replace('model(x)', 'out')}", [f"out = {FIRST[9:]}"]),
+        ("loss = criterion((model(x) * torch.tensor(1j, device=x.device)).abs(), y)", [FIRST]),
+        (f"loss = (model(x)[:4].softmax(1) + {EYE}).inverse().pow(2).mean()", [FIRST]),
+        (f"d = {NORMAL}\n    loss = -d.log_prob(model(x)).mean()", [FIRST]),
+        (
+            "loss = torch.fft.rfft(torch.cat((model(x), model(-x)))).abs().mean()",
+            ["output_1 = model(x).float()", "output_2 = model(-x).float()"],
+        ),
+        (
+            f"{LOSS}\n    with torch.no_grad():\n        old = criterion(model(x), y)\n    loss = loss + old",
+            [FIRST, "loss = criterion(output, y)"],
+        ),
+        (
+            "def compute(x, y):\n        return nn.BCELoss()(torch.sigmoid(model(x)), F.one_hot(y, 4).float())\n    loss = compute(x, y)",
+            [FIRST],
+        ),
+    ],
+)
+def test_the_forward_pass_alone_where_the_loss_must_stay_in_fp32(loss: str, lines: list[str]):
+    done = same(changed(LOSS, loss))
+    assert all(line in done.lines for line in lines), done.lines
+    assert "scaler.scale(" in amp(done.before).text
+
+
+def test_the_forward_pass_alone_where_the_backward_is_in_the_same_statement():
+    text = changed(f"{LOSS}\n    loss.backward()", BCE[7:] + ".backward()")
+    done = same(text.replace("loss.item()", "model.b.weight.sum().item()"))
+    assert (
+        FIRST in done.lines and f"{BCE[7:].replace('model(x)', 'output')}.backward()" in done.lines
+    )
+
+
+def test_it_does_not_run_earlier_than_it_would():
+    """What stands before a call in its statement, and may draw or change something, stays before it."""
+    for loss in (
+        "loss = torch.fft.rfft(torch.rand(16, 4) + model(x)).abs().mean()",
+        "loss = torch.fft.rfft(model(x) if i else x[:, :4]).abs().mean()",
+        "loss = sum(torch.fft.rfft(model(x)).abs().mean() for _ in range(2))",
+    ):
+        done = alone(changed(LOSS, loss))
+        assert not done.fixes and "Fourier" in done.refusals
+
+
+def test_metrics_in_numpy_in_an_evaluation():
+    measure = (
+        "\ndef measure(out, y):\n    return float((out.numpy().argmax(1) == y.numpy()).mean())\n"
+    )
+    evaluation = """
+data = torch.utils.data.TensorDataset(X.flatten(0, 1), Y.flatten())
+with torch.no_grad():
+    for x, y in torch.utils.data.DataLoader(data, 32):
+        losses.append(measure(model(x.to(device)).cpu(), y))
+"""
+    done = same(HEAD + measure + LOOP + evaluation, 0.2)
+    assert "output = model(x.to(device)).float()" in done.lines
+
+
+def test_what_a_model_returns_as_a_tuple_becomes_fp32():
+    text = HEAD.replace(
+        "return self.b(torch.relu(self.a(x)))",
+        "h = self.a(x)\n        return self.b(torch.relu(h)), h",
+    ) + LOOP.replace(
+        "loss = criterion(model(x), y)",
+        "out, h = model(x)\n    loss = criterion(out, y) + 0.1 * (h.exp() - h).mean()",
+    )
+    assert "out, h = tuple(part.float() for part in model(x))" in same(text).lines
+
+
+# ------------------------------------------------------------------------------------------------ refusals
 
 
 PENALTY = """loss = criterion(model(x), y)
@@ -451,18 +539,23 @@ FUNCTION = """class Clamp(torch.autograd.Function):
 
 
 class Net"""
-BCE = "loss = nn.BCELoss()(torch.sigmoid(model(x)), F.one_hot(y, 4).float())"
-LOSS = "loss = criterion(model(x), y)"
+SIGMOID_INSIDE = ("self.b(torch.relu(self.a(x)))", "torch.sigmoid(self.b(torch.relu(self.a(x))))")
 STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (changed(LOSS, BCE), "use BCEWithLogitsLoss"),
+        (changed(LOSS, BCE).replace(*SIGMOID_INSIDE), "use BCEWithLogitsLoss"),
         (
-            changed(LOSS, BCE.replace("nn.BCELoss()", "F.binary_cross_entropy")),
+            changed(LOSS, BCE.replace("nn.BCELoss()", "F.binary_cross_entropy")).replace(
+                *SIGMOID_INSIDE
+            ),
             "use binary_cross_entropy_with_logits",
+        ),
+        (
+            changed(LOSS, "loss = -torch.log(1 - model(x)).mean()").replace(*SIGMOID_INSIDE),
+            "logarithm of a sigmoid",
         ),
         (changed(LOSS, PENALTY), "create_graph"),
         (changed("    loss.backward()", "    loss.backward(create_graph=True)"), "create_graph"),
@@ -551,9 +644,9 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
         (
             changed(
                 LOSS,
-                "loss = criterion(model(x), y)\n    with torch.no_grad():\n        loss2 = criterion(model(x), y)\n    loss = loss + loss2",
+                "loss = criterion(model(x), y)\n    loss = loss + sum(criterion(model(x), y) for _ in range(2) if not torch.no_grad().__enter__())",
             ),
-            "with and without gradients",
+            "",
         ),
         (
             changed(
@@ -638,6 +731,46 @@ def test_data_parallel_is_fp16_with_a_scaler():
     assert 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())' in done.lines
 
 
+FP16 = 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'
+ALWAYS_SCALED = 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())'
+
+
+def with_recurrent(layer: str) -> str:
+    return changed("        self.b", f"        self.r = {layer}\n        self.b").replace(
+        "torch.relu(self.a(x))", "self.r(self.a(x).unsqueeze(0))[0].squeeze(0)"
+    )
+
+
+@pytest.mark.parametrize("layer", ["LSTM(32, 32)", "GRU(32, 32)", "RNN(32, 32)", "named"])
+def test_recurrent_networks_are_fp16_with_a_scaler(layer: str):
+    """On CUDA autocast casts to fp16 for cuDNN, also where it is asked for bf16."""
+    text = with_recurrent("getattr(nn, cell)(32, 32)" if layer == "named" else f"nn.{layer}")
+    if layer == "named":
+        text = text.replace("import torch ", "import sys\nimport torch ", 1)
+        text = text.replace("X = ", 'cell = (["LSTM", *sys.argv[9:]])[-1]\nX = ', 1)
+    done = amp(text)
+    assert FP16 in done.lines and ALWAYS_SCALED in done.lines
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]  # without a GPU
+    assert "needs a GradScaler" in alone(text).refusals
+    assert "small gradients become zero" in amp(text, precision="bf16").refusals
+    on_cpu = alone(text, target="cpu")
+    assert CPU in on_cpu.lines and close(
+        trained(on_cpu.before)["losses"], trained(on_cpu.text)["losses"]
+    )
+
+
+def test_recurrent_cells_get_the_dtype_asked_for():
+    text = with_recurrent("nn.LSTMCell(32, 32)").replace(
+        "self.r(self.a(x).unsqueeze(0))[0].squeeze(0)", "self.r(self.a(x))[0]"
+    )
+    assert AUTO in amp(text).lines
+
+
+def test_an_activation_that_is_chosen_by_its_name_is_not_recurrent():
+    text = changed("torch.relu(self.a(x))", "getattr(nn, name)()(self.a(x))")
+    assert AUTO in amp(text.replace("X = ", 'name = input() or "GELU"\nX = ', 1)).lines
+
+
 @pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
 def test_numbers_that_fp16_cannot_hold(value: str):
     done = amp(
@@ -682,13 +815,6 @@ def test_complex_and_double_parameters(weight: str, why: str):
         assert trained(done.before)["losses"]
 
 
-def test_complex_numbers_in_the_loss():
-    done = amp(
-        changed(LOSS, "loss = criterion((model(x) * torch.tensor(1j, device=x.device)).abs(), y)")
-    )
-    assert not done.fixes and "complex numbers" in done.refusals
-
-
 EACH = """
 losses += [round(criterion(model(X[i].to(device)), Y[i].to(device)).item(), 6) for i in range(6)]
 """
@@ -730,3 +856,134 @@ def test_a_measurement_that_is_made_now_and_then_stays():
     )
     done = apply(f"{AMP} no-grad-eval", script(loop), target="cpu")
     assert [f.rule for f in done.fixes] == ["autocast"]
+
+
+# ------------------------------------------------------------------------------------------------ one precision for both
+ROLLOUT = """
+from torch.distributions import Categorical
+
+for epoch in range(2):
+    x = X[epoch].to(device)
+    with torch.no_grad():
+        dist = Categorical(logits=model(x))
+        act = dist.sample()
+        old = dist.log_prob(act)
+    for _ in range(3):
+        new = Categorical(logits=model(x)).log_prob(act)
+        {ratio}
+        loss = -ratio.clamp(0.8, 1.2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("ratio", "why"),
+    [
+        ("ratio = torch.exp(new - old)", "the ratio of both would not start at 1"),
+        ("ratio = (new - old.detach()).sum(-1, keepdim=True).exp()", "would not start at 1"),
+        ("difference = new - old\n        ratio = torch.exp(difference)", "would not start at 1"),
+        ("weigh = lambda a, b: (a - b).exp()\n        ratio = weigh(new, old)", "would not start"),
+        ("ratio = torch.exp(new - new.max())", ""),
+        ("ratio = torch.exp(new - 1.0)", ""),
+        ("ratio = new", ""),
+    ],
+)
+def test_the_policy_of_a_rollout_and_of_an_update_round_alike(ratio: str, why: str):
+    done = amp(HEAD + ROLLOUT.format(ratio=ratio))
+    assert bool(done.fixes) is not bool(why) and why in done.refusals, done.refusals
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
+def test_a_ratio_in_a_method():
+    text = (
+        HEAD
+        + """
+from torch.distributions import Categorical
+
+
+class Agent:
+    def collect(self, x):
+        with torch.no_grad():
+            dist = Categorical(logits=model(x))
+            self.act = dist.sample()
+            return {"x": x, "old": dist.log_prob(self.act)}
+
+    def loss(self, data):
+        x, old = data["x"], data["old"]
+        new = Categorical(logits=model(x)).log_prob(self.act)
+        return -torch.exp(new - old).mean()
+
+
+agent = Agent()
+for epoch in range(2):
+    data = agent.collect(X[epoch].to(device))
+    loss = agent.loss(data)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    )
+    done = amp(text)
+    assert not done.fixes and "would not start at 1" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "prepares",
+    [
+        "torch.ao.quantization.prepare_qat(model.train(), inplace=True)",
+        "import torch.ao.quantization as tq\ntq.prepare(model, inplace=True)",
+        "from torch.ao.quantization.quantize_fx import prepare_qat_fx\nmodel = prepare_qat_fx(model, {}, (X[0],))",
+        "fake = torch.ao.quantization.FakeQuantize()",
+        "torch.fake_quantize_per_tensor_affine(model.a.weight, 1.0, 0, 0, 255)",
+    ],
+)
+def test_training_that_knows_of_quantisation_stays_in_fp32(prepares: str):
+    done = apply(f"{AMP} tf32", changed("optimizer = ", f"{prepares}\noptimizer = "))
+    assert not done.fixes and "prepares quantisation" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "h = self.b(torch.relu(self.a(x)))\n        return h + torch.linalg.eigvalsh(h[:4, :4])",
+        "h = self.b(torch.relu(self.a(x)))\n        return h + (h.mT @ h + torch.eye(4)).cholesky()[0]",
+        "h = self.b(torch.relu(self.a(x)))\n        return h + torch.distributions.MultivariateNormal(h, torch.eye(4)).rsample()",
+    ],
+)
+def test_factorisations_in_a_model_stay_in_fp32(forward: str):
+    done = alone(changed("return self.b(torch.relu(self.a(x)))", forward))
+    assert not done.fixes and "linear algebra" in done.refusals
+
+
+# ------------------------------------------------------------------------------------------------ where it would be slower
+WIDE = "nn.Linear(256, 256)"
+
+
+@pytest.mark.parametrize("target", ["cuda", "cpu"])
+@pytest.mark.parametrize(
+    ("layers", "small"),
+    [
+        ("nn.Linear(8, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4)", True),
+        (f"nn.Linear(8, 256), nn.ReLU(), {WIDE}, nn.Linear(256, 4)", False),
+        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
+        ("nn.Linear(len(X[0, 0]), 128), nn.Linear(128, 4)", False),
+    ],
+)
+def test_small_dense_networks_stay_in_fp32_unless_asked_for(target: str, layers: str, small: bool):
+    text = changed("Net().to(device)", f"nn.Sequential({layers}).to(device)")
+    done = apply(AMP, text, target=target, by_default=True)
+    assert bool(done.fixes) is not small and ("layers are small" in done.refusals) is small
+    assert apply(AMP, text, target=target).fixes
+    assert trained(done.text)["losses"]
+
+
+def test_who_names_the_rule_gets_it():
+    def given(*select: str, precision: str = "auto") -> bool:
+        config = replace(Config(), select=select, precision=precision)
+        return options_of(config, []).by_default
+
+    assert given() and not given("autocast") and not given(precision="bf16")

@@ -55,6 +55,22 @@ MODEL = "model = Net().to(device, memory_format=torch.channels_last)"
 IMAGES = "x, y = x.to(device, memory_format=torch.channels_last), y.to(device)"
 
 
+CHOSEN = TEXT.replace(
+    "model = Net().to(device)",
+    """
+class Viewed(Net):
+    def forward(self, x):
+        x = self.b(torch.relu(self.a(x)))
+        return self.c(x.view(len(x), -1))
+
+
+import sys
+model = Net() if len(sys.argv) > 99 else eval("Viewed")()
+model = model.to(device)
+""",
+)
+
+
 def changed(old: str, new: str, text: str = TEXT) -> str:
     assert old in text
     return text.replace(old, new)
@@ -220,6 +236,14 @@ def test_random_draws_in_another_order(text: str, effect: Effect | None):
             "not known",
         ),
         (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
+        (changed("nn.Conv2d(8, 8, 3)", "nn.LazyConv2d(8, 3)"), "LazyConv2d has no weights"),
+        (CHOSEN, "chosen when it runs"),
+        (
+            changed(
+                "model = Net()", "import timm\nmodel = (Net() if data else timm.create_model(N))"
+            ),
+            "it may be timm.create_model",
+        ),
     ],
 )
 def test_refused(text: str, why: str):

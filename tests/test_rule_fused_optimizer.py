@@ -497,3 +497,40 @@ def test_sparse_gradients_of_gather() -> None:
     )
     done = apply(RULE, text, target="cpu")
     assert not done.fixes and "sparse" in done.refusals
+
+
+WRAPPER = """
+class Lookahead:
+    def __init__(self, base_optimizer, params, alpha=0.5, **kwargs):
+        self.optimizer = base_optimizer(params, {given})
+        self.alpha, self.slow = alpha, None
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def step(self):
+        self.optimizer.step()
+"""
+GIVEN = "Lookahead(optim.Adam, model.parameters(), lr=1e-2)"
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "given", "why"),
+    [
+        (GIVEN, "**kwargs", ""),
+        (GIVEN, "lr=1e-2", "whichever class is given"),
+        (GIVEN, "**dict(kwargs)", "whichever class is given"),
+        (f"{GIVEN}\noptimizer = {GIVEN}", "**kwargs", "whichever"),
+        (
+            GIVEN.replace("optim.Adam", "getattr(optim, name[0] if name else 'Adam')"),
+            "**kwargs",
+            "chosen when it runs",
+        ),
+    ],
+)
+def test_a_wrapper_that_is_given_the_class(optimizer: str, given: str, why: str) -> None:
+    before = "import sys\nname = sys.argv[99:]\n" + WRAPPER.format(given=given)
+    done = made(optimizer, target="cpu", before=before)
+    assert why in done.refusals and "base_optimizer(params, fused" not in done.text
+    assert ("lr=1e-2, fused=True)" in joined(done)) is not bool(why)
+    assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-4)

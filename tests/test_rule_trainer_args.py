@@ -219,6 +219,13 @@ def test_lightning_is_left_alone(call: str, reason: str) -> None:
             ),
             "linear algebra",
         ),
+        (
+            (
+                "        super().__init__()\n",
+                "        super().__init__()\n        self.memory = nn.GRU(8, 8)\n",
+            ),
+            "the GRU of Net in fp16",
+        ),
         (("self.layer = nn.Sequential(", "self.layer = unknown_layers("), "is not known"),
         (
             (

@@ -188,6 +188,7 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
         accumulate=config.accumulate,
         keep_batch=config.keep_batch,
         sync_batchnorm=config.sync_batchnorm,
+        by_default=not config.select and config.precision == "auto",
     )
 
 

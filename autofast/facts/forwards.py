@@ -26,7 +26,10 @@ class Region:
         forwards: the calls of models in them, or in functions they call.
         outputs: those of ``forwards`` whose result the script's own code gets (not the inner ones of a model's own methods).
         things: the models that are called.
-        receiver: where forward, loss and backward are one statement (``loss(model(x), y).backward()``), what the backward is called on.
+        backward: of a training step, the statement of the same block that holds the backward.
+        hoisted: expressions that are taken out of the one statement, and of it alone go under autocast: where forward, loss and backward are
+            one statement (``loss(model(x), y).backward()``), what the backward is called on.
+        is_forward_only: whether it is the forward pass without the loss.
         refusal: why there can be no such block.
     """
 
@@ -36,7 +39,9 @@ class Region:
     forwards: list[ast.Call] = field(default_factory=list)
     outputs: list[ast.Call] = field(default_factory=list)
     things: list[Thing] = field(default_factory=list)
-    receiver: ast.expr | None = None
+    backward: ast.stmt | None = None
+    hoisted: Sequence[ast.expr] = ()
+    is_forward_only: bool = False
     refusal: str = ""
 
     @property
@@ -46,10 +51,16 @@ class Region:
     @property
     def parts(self) -> Sequence[ast.AST]:
         """The code that comes under autocast."""
-        if self.receiver is not None:
-            return [self.receiver]
+        if self.hoisted:
+            return self.hoisted
         here = block(self.first)
         return here[index(here, self.first) : index(here, self.last) + 1]
+
+    @property
+    def span(self) -> Sequence[ast.AST]:
+        """All code from the forward pass to the backward."""
+        here = block(self.first)
+        return here[index(here, self.first) : index(here, self.backward or self.last) + 1]
 
     def add(self, occurrence: Occurrence, site: Site, depth: int) -> None:
         """Take in one forward pass."""
@@ -103,23 +114,25 @@ def training_regions(script: Script, step: Step) -> list[Region]:
             if region is None:
                 if not is_forward:
                     continue  # a loss of numbers alone
-                region = regions[id(backward)] = Region(step, statement, statement)
+                region = regions[id(backward)] = Region(
+                    step, statement, statement, backward=backward
+                )
             _widen(region, statement, is_forward)
             if is_forward:
                 region.add(occurrence, site, depth)
             if statement is backward:
-                region.receiver = _receiver(step, statement)
+                region.hoisted = _receiver(step, statement)
     for region in regions.values():
         if any(region.last is statement_of(b.node) for b in step.backwards):
-            if region.receiver is None or region.first is not region.last:
+            if not region.hoisted or region.first is not region.last:
                 region.refusal = "forward, loss and backward stand in one statement: give the loss a name on a line of its own"
         else:
             _up_to_backward(script, region, step)
     return list(regions.values())
 
 
-def _receiver(step: Step, statement: ast.stmt) -> ast.expr | None:
-    """``f(x)`` in the statement ``f(x).backward()``."""
+def _receiver(step: Step, statement: ast.stmt) -> list[ast.expr]:
+    """``f(x)`` in the statement ``f(x).backward()``; empty where the backward is another."""
     for backward in step.backwards:
         call = backward.node
         if (
@@ -128,8 +141,8 @@ def _receiver(step: Step, statement: ast.stmt) -> ast.expr | None:
             and isinstance(call.func, ast.Attribute)
             and not backward.scaled
         ):
-            return call.func.value
-    return None
+            return [call.func.value]
+    return []
 
 
 def _before_backward(

@@ -90,6 +90,8 @@ def against(script: Script, model: Model, code: Code) -> str:
     """Why the model must keep its layout; empty where nothing speaks against."""
     if model.unknown:
         return f"what {model.name} is made of is not known: {model.unknown}"
+    if lazy := next((n for n in sorted(model.layers) if n.startswith("Lazy")), ""):
+        return f"{lazy} has no weights before the first forward pass, and converting none raises"
     if any(w.name.startswith("torch.jit") for w in model.wraps):
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):

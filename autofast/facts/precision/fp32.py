@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from autofast.facts.parts import trained_models
-from autofast.facts.precision.hazards import LINALG
+from autofast.facts.precision.hazards import FACTORING, LINALG
+from autofast.facts.precision.quantised import quantised
 from autofast.facts.switches import branches
 from autofast.model.script import Script
 from autofast.model.source import source_of
@@ -43,6 +44,8 @@ def needs_digits(script: Script) -> str:
             for t in o.args.get(0, "d")
         ):
             return f"float64 is the default dtype (line {getattr(site.node, 'lineno', 0)}), which TF32 has no part in"
+    if (place := quantised(script)) is not None:
+        return f"line {getattr(place.node, 'lineno', 0)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     for site in script.calls("torch.cdist"):
         if any(
             not branches(o.stack)
@@ -61,7 +64,7 @@ def needs_digits(script: Script) -> str:
                 return f"the loss is float64 (line {backward.node.lineno}): this script wants its digits"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
-        if kind.startswith(SCIENCE) or (root in ("torch", "") and short in ALGEBRA):
+        if kind.startswith((*SCIENCE, *FACTORING)) or (root in ("torch", "") and short in ALGEBRA):
             line = getattr(site.node, "lineno", 0)
             return f"{kind.lstrip('.')}() on line {line} of {source_of(site.node).rel} is linear algebra, where 10 bits of mantissa may not do"
     return ""

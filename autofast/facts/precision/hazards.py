@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from autofast.facts.precision.quantised import quantised
+from autofast.facts.precision.ratios import Ratios
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.flow.program import Flow
@@ -75,6 +77,11 @@ LINALG = frozenset(
         "svd_lowrank",
     ]
 )
+FACTORING = tuple(  # distributions that factor their covariance
+    f"torch.distributions.{n}"
+    for n in ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart", "LKJCholesky")
+)
+OF_DISTRIBUTIONS = (".log_prob", ".sample", ".rsample", ".entropy", ".kl_divergence")
 SAME_DTYPE = frozenset(
     [
         ".scatter_",
@@ -143,6 +150,10 @@ HEAVY = (
     "from_pretrained",
     "from_config",
 )
+RECURRENT = frozenset(
+    {"LSTM", "GRU", "RNN", "RNNBase"}
+)  # cuDNN computes them in fp16 under autocast
+ANY_LAYER = "torch.nn.*"  # getattr(nn, name): one of which only the module is known
 TINY = 2**16  # a matrix with fewer weights than this is multiplied faster than it is cast
 
 
@@ -164,6 +175,8 @@ def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> 
         return "nothing in this script goes to a GPU"
     if script.processes and _shares_model(script):
         return f"several processes train one model in shared memory (line {line_of(script.processes[0].node)})"
+    if (site := quantised(script)) is not None:
+        return f"line {line_of(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     if why := _odd_parameter(script):
         return why
     for site in _sparse(script):
@@ -348,6 +361,7 @@ class Code:
         for check in (
             self._losses,
             self._dtypes,
+            self._algebra,
             self._structure,
             self.custom_function,
             self._foreign,
@@ -360,18 +374,8 @@ class Code:
 
     def _losses(self) -> str:
         for site, occurrence in self.events("loss"):
-            thing = occurrence.this
-            name = (
-                thing.name
-                if isinstance(thing, (Ext, Ref))
-                else next(
-                    (n for n in BANNED if isinstance(thing, Inst) and n in thing.cls.external), ""
-                )
-            )
-            if name in BANNED:
-                short = name.rsplit(".", 1)[-1]
-                better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
-                return f"{short} (line {line_of(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"
+            if name := banned(occurrence.this):
+                return error_of(name, site)
         return ""
 
     def _dtypes(self) -> str:
@@ -386,21 +390,52 @@ class Code:
             for tensor in occurrence.data.get("inputs", ()):
                 if tensor.dtype in CHOSEN:
                     return f"line {line_of(site.node)} computes with {CHOSEN[tensor.dtype]} data by choice"
-        for site, _ in self.events(
-            *(f"torch.{n}" for n in LINALG),
+        return ""
+
+    def _algebra(self) -> str:
+        for site, occurrence in self.events(
+            *(f"{root}.{n}" for root in ("torch", "") for n in LINALG),
+            *FACTORING,
+            *OF_DISTRIBUTIONS,
             *(k for k in self._kinds() if k.startswith("torch.fft.")),
         ):
-            return f"line {line_of(site.node)} does linear algebra or a Fourier transform, which needs fp32"
+            thing = occurrence.this
+            if (
+                thing.name in FACTORING
+                if isinstance(thing, Ext)
+                else isinstance(thing, (Ref, Tensor, Unknown, type(None)))
+                and site.kind not in OF_DISTRIBUTIONS
+            ):
+                return f"line {line_of(site.node)} does linear algebra or a Fourier transform, which needs fp32"
         for site, _ in self.events(*SAMPLING):
             return f"line {line_of(site.node)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
         return ""
 
+    def ratio(self) -> str:
+        """A ratio of probabilities of which one would be in 16 bits and the other not, in words; empty where there is none."""
+        passes = {
+            id(n)
+            for site, o in self.events("forward", entered=True)
+            for n in (site.node, *(f.node for f in o.stack))
+        }
+        call = Ratios(self.script, self.parts, self.all, passes & self.all).of_an_earlier_pass
+        if call is None:
+            return ""
+        return f"line {call.lineno} compares with an earlier pass in fp32: in 16 bits, the ratio of both would not start at 1"
+
     def _structure(self) -> str:
+        return self._yields() or self.between() or self._modes()
+
+    def _yields(self) -> str:
         for node in (n for s in self.statements for n in ast.walk(s)):
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
                 node, self.statements
             ):
                 return f"line {node.lineno} leaves the block in the middle (yield)"
+        return ""
+
+    def between(self) -> str:
+        """What it does to gradients or weights between forward pass and loss, in words; empty where it does nothing."""
         for site, _ in self.events(
             ".backward",
             "torch.autograd.grad",
@@ -418,6 +453,9 @@ class Code:
         for site, occurrence in self.events("inplace", "tensor_write", "grad_write", entered=True):
             if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
                 return f"line {line_of(site.node)} changes weights before the end of the loss: autocast would go on with the old ones"
+        return ""
+
+    def _modes(self) -> str:
         modes: dict[int, set[bool]] = {}
         for _, occurrence in self.events("forward", entered=True):
             if occurrence.data["outer"]:
@@ -516,9 +554,30 @@ class Code:
 
     def _size(self) -> str:
         """One small matrix: casting it takes longer than it saves."""
-        sizes = [_only_matrix(self.script, m) for m in self.models]
-        if sizes and all(0 < size < TINY for size in sizes):
+        if self.is_small and sum(len(dense_sizes(self.script, m)) for m in self.models) == 1:
             return "the model is one small linear layer: casting it would take longer than it saves"
+        return ""
+
+    @cached_property
+    def is_small(self) -> bool:
+        """All models are small linear layers and what costs nothing beside them: to launch their kernels, and to cast, takes longer than to multiply."""
+        sizes = [dense_sizes(self.script, m) for m in self.models]
+        return bool(sizes) and all(s and max(s) < TINY for s in sizes)
+
+    @cached_property
+    def recurrent(self) -> str:
+        """What autocast for CUDA computes in fp16, whichever dtype it was asked for, in words; empty where there is nothing.
+
+        torch casts the arguments of cuDNN's recurrent networks to fp16 (AutocastRNN.cpp); cells (``LSTMCell``) get the dtype asked for.
+        """
+        for model in self.models:
+            if found := sorted(model.layers & RECURRENT):
+                return (
+                    f"autocast runs the {found[0]} of {model.name} in fp16, whatever it is set to"
+                )
+            for site in self.script.log.of("new"):
+                if _belongs(site, model) and any(_may_be_recurrent(o.this) for o in site):
+                    return f"line {line_of(site.node)} makes a layer by its name: an LSTM would run in fp16, whatever autocast is set to"
         return ""
 
     @cached_property
@@ -574,6 +633,20 @@ class Code:
 
     def _kinds(self) -> list[str]:
         return sorted({kind for kind, _ in self.script.log._sites})
+
+
+def banned(loss: Thing | None) -> str:
+    """The name of a loss that is an error under autocast; empty for any other."""
+    if isinstance(loss, Inst):
+        return next((n for n in BANNED if n in loss.cls.external), "")
+    return loss.name if isinstance(loss, (Ext, Ref)) and loss.name in BANNED else ""
+
+
+def error_of(name: str, site: Site) -> str:
+    """What is wrong with a banned loss, in words."""
+    short = name.rsplit(".", 1)[-1]
+    better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
+    return f"{short} (line {line_of(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"
 
 
 def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
@@ -643,10 +716,19 @@ def _keeps_fp32(callee: Thing) -> bool:
     return isinstance(callee, (Cls, Ext)) or callee is None
 
 
-def _only_matrix(script: Script, model: Model) -> int:
-    """The number of weights of a model that is a single ``nn.Linear``; 0 for any other, or where it is not known."""
+def _may_be_recurrent(thing: Thing | None) -> bool:
+    """A layer that is chosen by its name, with sizes: activations have none."""
+    return (
+        isinstance(thing, Ext)
+        and thing.name == ANY_LAYER
+        and len(thing.args.positional) + len(thing.args.named) > 1
+    )
+
+
+def dense_sizes(script: Script, model: Model) -> list[int]:
+    """The numbers of weights of the ``nn.Linear`` that a model is made of; empty where it has other heavy layers, or one is not known."""
     if any(layer.startswith(HEAVY) for layer in model.layers) or "Linear" not in model.layers:
-        return 0
+        return []
     found = [
         o.this
         for s in script.log.of("new")
@@ -654,11 +736,11 @@ def _only_matrix(script: Script, model: Model) -> int:
         for o in s
         if isinstance(o.this, Ext) and o.this.name == "torch.nn.Linear"
     ]
-    sizes = {
+    sizes = [
         (const(t.args.get(0, "in_features")), const(t.args.get(1, "out_features"))) for t in found
-    }
+    ]
     known = [a * b for a, b in sizes if isinstance(a, int) and isinstance(b, int)]
-    return known[0] if len(found) == len(known) == 1 else 0
+    return known if len(known) == len(sizes) else []
 
 
 def _belongs(site: Site, model: Model) -> bool:

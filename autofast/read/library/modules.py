@@ -184,9 +184,12 @@ def _forward(
         stack = tuple(interp.stack)
         if key in cache:
             # what is recorded below the first call happens below this one, too
-            first = {"first": cache[key][1]}
+            seen = interp.__dict__.setdefault("_repeated", {})
+            here = way_of(stack), id(thing)
+            firsts = seen[here] = {**seen.get(here, {}), cache[key][1]: None}
+            place: ast.AST = thing.cls.node if node is None else node
             interp.happen(
-                "repeat", node or thing.node, stack, thing, args, cache[key][0], "on", first
+                "forward_again", place, stack, thing, args, NOTHING, "on", {"firsts": firsts}
             )
         else:
             found: Values = NOTHING

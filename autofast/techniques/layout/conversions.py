@@ -10,9 +10,10 @@ from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.hazards import Code
 from autofast.model import names
 from autofast.model.events import Site
+from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of
-from autofast.model.values import Ext, Ref, Thing
+from autofast.model.values import Ext, Inst, Ref, Thing, Unknown
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
@@ -26,6 +27,7 @@ IMAGES = (
 )
 
 
+SAVED = "torch.load"  # the same network, from a file
 PARALLEL = "torch.nn.DataParallel"
 
 
@@ -80,6 +82,9 @@ def conversions(
     script: Script, place: ast.expr, models: list[Model]
 ) -> Iterator[tuple[Finding, list[Model]]]:
     """All models in one place; or, where one of several is refused, each where it is made."""
+    if why := _others(script, place, models):
+        yield Finding(place, MODEL, refusal=why), []
+        return
     finding = _convert(script, place, models)
     made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
     if not finding.refusal or len(made) < 2:
@@ -88,6 +93,30 @@ def conversions(
     for node in made.values():
         mine = [m for m in models if m.node is node]
         yield _convert(script, node, mine), mine
+
+
+def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
+    """A network besides ``models`` that the place may convert too, in words: what it does with its layout was not looked at."""
+    known = {id(m.thing) for m in models}
+    of = [place]
+    if any(s.node is place for m in models for s in m.moves):
+        of = [place.func.value] if _is_method(place) else place.args[:1]  # type: ignore[attr-defined]
+    for thing in (t for e in of for t in script.values(e)):
+        for inner in unwrapped(thing):
+            if isinstance(inner, Unknown) and inner.name != SAVED:
+                return f"it may be a network that is chosen when it runs: {inner.why}"
+            if isinstance(inner, (Ext, Inst)) and is_module(inner) and id(inner) not in known:
+                name = inner.cls.node.name if isinstance(inner, Inst) else inner.name
+                return f"it may be {name}, whose layers are not known to work in this layout"
+    return ""
+
+
+def _is_method(place: ast.expr) -> bool:
+    return (
+        isinstance(place, ast.Call)
+        and isinstance(place.func, ast.Attribute)
+        and place.func.attr in ("to", "cuda", "cpu")
+    )
 
 
 def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:

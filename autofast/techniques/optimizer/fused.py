@@ -7,14 +7,28 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.facts.optimizers import SINCE, sparse
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import Flow, function_around
+from autofast.flow.scopes import mentions
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import line_of
 from autofast.model.tensors import dtype_of, tensors_in
-from autofast.model.values import Arguments, Const, Dict, Ext, Seq, Tensor, Values, const, consts
+from autofast.model.values import (
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Ref,
+    Seq,
+    Tensor,
+    Values,
+    const,
+    consts,
+)
 from autofast.read.requirements import rules_out
-from autofast.write.arguments import Home
+from autofast.write.arguments import Home, room
 from autofast.write.spelling import cuda_test, devices
 
 OTHERS = frozenset({"mps", "xpu"})
@@ -65,6 +79,48 @@ def is_exact(optimizer: Optimizer) -> bool:
         )
         and optimizer.name in FUSED
     )
+
+
+def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | str:
+    """Where ``fused=`` goes; or why nowhere. In a class or function that is given the optimizer's class, it goes where that is named."""
+    name = optimizer.node.func
+    if not isinstance(name, ast.Name):
+        return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
+    parameter = next((d for d in script.analysis(Flow).reaching(name) if d.is_parameter), None)
+    if parameter is None:
+        return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
+    function = function_around(parameter.node)
+    assert not isinstance(function, ast.Module)
+    given = script.analysis(CallGraph).arguments(function, parameter.name)
+    if len(given) != 1 or not _passes_on(function, optimizer.node):
+        where = f" (line {given[0][0].lineno})" if given else ""
+        return f"`{name.id}` is whichever class is given{where}, and not all take fused="
+    call, named = given[0]
+    if named is None or script.values(named) != {Ref(f"torch.optim.{optimizer.name}")}:
+        return f"`{name.id}` is chosen when it runs (line {call.lineno}), and not all take fused="
+    return Home(call, None, (call,))
+
+
+def _only_those(script: Script, optimizer: Optimizer) -> str:
+    """A class that the call may make besides those that take ``fused=``, in words."""
+    others = [
+        t for t in script.values(optimizer.node.func) if not (isinstance(t, Ref) and _takes(t.name))
+    ]
+    return "its class is chosen when it runs, and not all take fused=" if others else ""
+
+
+def _takes(name: str) -> bool:
+    return name.startswith("torch.optim.") and name.rpartition(".")[2] in FUSED
+
+
+def _passes_on(function: ast.AST, call: ast.Call) -> bool:
+    """Whether the ``**kwargs`` of a function go into the call, and nowhere else."""
+    if not isinstance(function, ast.FunctionDef) or function.args.kwarg is None:
+        return False
+    rest = function.args.kwarg.arg
+    used = [n for n in mentions(function, rest) if isinstance(n.ctx, ast.Load)]
+    spread = [k.value for k in call.keywords if k.arg is None]
+    return len(used) == 1 and len(spread) == 1 and spread[0] is used[0]
 
 
 def is_decided(args: Arguments) -> bool:

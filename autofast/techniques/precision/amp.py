@@ -5,8 +5,11 @@
 - with a scaler: bf16 where the GPU computes in it, else fp16 with the scaler enabled;
 - without one (the rule is not selected, or there can be none): bf16 where the GPU computes in it, else fp32.
 
-``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that autocast is on, not its dtype,
-and so compute in fp16 whatever was asked for (torch/nn/parallel/parallel_apply.py): with it, the form is fp16 and a scaler.
+Two things compute in fp16 whatever was asked for: with them, the form is fp16 and a scaler.
+
+- ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that autocast is on, not its dtype
+  (torch/nn/parallel/parallel_apply.py).
+- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN (:attr:`autofast.facts.precision.hazards.Code.recurrent`).
 """
 
 from __future__ import annotations
@@ -18,17 +21,21 @@ from dataclasses import dataclass, field, replace
 from autofast.edit.edits import After, Around, Before, Edit, Helper, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
+from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.hazards import Code, against_script
+from autofast.facts.precision.probabilities import log_of_rounded
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
 from autofast.model.source import Source, source_of
-from autofast.model.values import Tensor
+from autofast.model.values import Seq, Tensor, Thing
 from autofast.rule import Options, at
 from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16
 from autofast.write.spelling import torch_in, uses_gpu
 
+SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
+PART = "part"  # of a tuple that a model returns
 KEY = "amp"  # autocast in a form that needs the scaler, and the scaler, stand and fall together
 
 
@@ -55,7 +62,7 @@ class Amp:
     no_scaler: str = ""
 
 
-class _Made(dict[tuple[str, str, bool], Amp]):
+class _Made(dict[tuple[str, str, bool, bool], Amp]):
     """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it depends on."""
 
     def __init__(self, script: Script):
@@ -65,7 +72,7 @@ class _Made(dict[tuple[str, str, bool], Amp]):
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
     with_scaler = options.decides(Scaling)
-    key = options.precision, options.target, with_scaler
+    key = options.precision, options.target, with_scaler, options.by_default
     known = script.analysis(_Made)
     if key not in known:
         known[key] = _amp(script, options, with_scaler)
@@ -131,10 +138,18 @@ def _accepted(
         if any(code.is_autocast for _, code in mine):
             return
         for region, code in mine:
-            why = region.refusal or _against_step(script, region) or code.against()
-            if why:
-                found.refused.append((region.forwards[0] if region.forwards else region.first, why))
-        training += mine
+            fit = _against_step(script, region) or _fit(script, region, code)
+            if isinstance(fit, str):
+                found.refused.append((_place(region), fit))
+            else:  # a function that two steps call is taken in once
+                known = {id(c) for r, _ in training for c in r.forwards}
+                training += [
+                    (r, c)
+                    for r, c in fit
+                    if not r.is_forward_only or not any(id(f) in known for f in r.forwards)
+                ]
+    if options.by_default and not leaves and all(code.is_small for _, code in training):
+        found.refused += [(_place(region), SMALL) for region, _ in training]
     if found.refused or not training:
         return
     yield from training
@@ -142,17 +157,38 @@ def _accepted(
     models = {id(t) for r, _ in training for t in r.things}
     for evaluation in script.evaluations:
         for region in evaluation_regions(script, evaluation):
-            nodes = nodes_of(region.parts)
+            nodes = nodes_of([*region.parts, *region.forwards])
             if nodes & taken or not any(id(t) in models for t in region.things):
                 continue
             code = Code(script, region.parts, region.things)
             if code.is_autocast:
                 continue
-            if why := region.refusal or code.against():
-                found.refused.append((region.forwards[0] if region.forwards else region.first, why))
+            fit = _fit(script, region, code)
+            if isinstance(fit, str):
+                found.refused.append((_place(region), fit))
                 continue
             taken |= nodes
-            yield region, code
+            yield from fit
+
+
+def _place(region: Region) -> ast.AST:
+    return region.forwards[0] if region.forwards else region.first
+
+
+def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]] | str:
+    """The region as a whole, or its forward passes alone where the rest must stay in fp32; a reason where even they must."""
+    span = Code(script, region.span, region.things)
+    if why := region.refusal or code.between() or _in_fp32_too(script, span, region):
+        return why
+    if not (why := code.against()):
+        return [(region, code)]
+    alone = [(r, Code(script, r.parts, r.things)) for r in forwards_alone(region)]
+    return why if not alone or any(c.against() for _, c in alone) else alone
+
+
+def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
+    """What would go wrong with a forward pass in 16 bits although what is made of it is computed in fp32."""
+    return (span.ratio() if region.trains else "") or log_of_rounded(script, span, region.outputs)
 
 
 def _against_step(script: Script, region: Region) -> str:
@@ -231,13 +267,13 @@ def _precision(
 ) -> Precision | str:
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
-    parallel = device == "cuda" and _is_data_parallel(script)
+    fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
     not_fp16 = next((c.not_fp16 for c in code if c.not_fp16), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         return (
-            "DataParallel runs its replicas in fp16, whatever autocast is set to"
-            if parallel
+            f"{fp16_anyway}: without a GradScaler small gradients become zero"
+            if fp16_anyway
             else Precision("bf16", device)
         )
     made: Scaling | str = not_fp16 or (
@@ -245,13 +281,20 @@ def _precision(
     )
     if isinstance(made, Scaling):
         found.scaling = made
-        return Precision("fp16" if parallel or wanted == "fp16" else "auto", device)
+        return Precision("fp16" if fp16_anyway or wanted == "fp16" else "auto", device)
     found.no_scaler = made
     if wanted == "fp16":
         return f"fp16 needs a GradScaler, and {made}"
-    if parallel:
-        return f"DataParallel runs its replicas in fp16, which needs a GradScaler, and {made}"
+    if fp16_anyway:
+        return f"{fp16_anyway}, which needs a GradScaler, and {made}"
     return Precision("native", device)
+
+
+def _in_fp16_anyway(script: Script, code: list[Code]) -> str:
+    """What computes in fp16 whichever type autocast is asked for, in words; empty where nothing does."""
+    if _is_data_parallel(script):
+        return "DataParallel runs its replicas in fp16, whatever autocast is set to"
+    return next((c.recurrent for c in code if c.recurrent), "")
 
 
 def _is_data_parallel(script: Script) -> bool:
@@ -268,31 +311,50 @@ def _edits(
     script: Script, options: Options, region: Region, precision: Precision, inside: set[int]
 ) -> tuple[Edit, ...] | str:
     header, needed = precision.header(source_of(region.first))
-    edits: list[Edit] = [*_around(region, header), *needed]
     half = Half(script, inside, options.target)
+    casts: dict[int, tuple[ast.Call, str]] = {}
     for call in region.outputs:
         if why := half.misuse(call):
-            if not _is_tensor(script, call):
+            if not (cast := _cast(script, call)):
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
-            edits.append(Wrap(call, "{}.float()"))
-    return tuple(edits)
+            casts[id(call)] = call, cast
+    taken = {id(e) for e in region.hoisted}
+    wraps = [Wrap(call, cast) for call, cast in casts.values() if id(call) not in taken]
+    return (*_around(region, header, {n: c for n, (_, c) in casts.items()}), *needed, *wraps)
 
 
-def _around(region: Region, header: str) -> tuple[Edit, ...]:
-    if region.receiver is None:
+def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, ...]:
+    if not region.hoisted:
         return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
-    name = source_of(region.first).fresh("loss", "step_loss")
+    fresh = source_of(region.first).fresh
+    name = fresh("output", "model_output") if region.is_forward_only else fresh("loss", "step_loss")
+    several = len(region.hoisted) > 1
+    holes = {fresh(f"{name}_{n}") if several else name: e for n, e in enumerate(region.hoisted, 1)}
+    lines = [
+        f"    {name} = " + casts.get(id(e), "{}").format(f"{{{name}}}") for name, e in holes.items()
+    ]
     return (
-        Before(
-            region.first,
-            f"{header}\n    {name} = {{loss}}",
-            {"loss": region.receiver},
-            rank=Rank.AUTOCAST,
-        ),
-        Rewrite(region.receiver, name),
+        Before(region.first, "\n".join([header, *lines]), holes, rank=Rank.AUTOCAST),
+        *(Rewrite(expr, name) for name, expr in holes.items()),
     )
 
 
-def _is_tensor(script: Script, call: ast.Call) -> bool:
+def _cast(script: Script, call: ast.Call) -> str:
+    """How the fp32 form of a model's output is written; empty where it is not known to be a tensor, or a tuple of them."""
     found = script.values(call)
-    return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)
+    if found and all(_is_floats(t) for t in found):
+        return "{}.float()"
+    parts = [t.exact for t in found if isinstance(t, Seq) and t.kind == "tuple"]
+    if (
+        found
+        and len(parts) == len(found)
+        and all(
+            p is not None and all(e and all(_is_floats(t) for t in e) for e in p) for p in parts
+        )
+    ):
+        return f"tuple({PART}.float() for {PART} in {{}})"
+    return ""
+
+
+def _is_floats(thing: Thing) -> bool:
+    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype != "int"

@@ -70,7 +70,11 @@ def against_half(
     asked.models += [_model(t) for t in things if id(t) not in known and isinstance(t, (Inst, Ext))]
     if asked.is_autocast:
         return "it has autocast blocks of its own"
-    return asked.against() or _foreign_object(asked)
+    if options.target == "cuda" and asked.recurrent:
+        return f"{asked.recurrent}: without a GradScaler small gradients become zero"
+    if options.by_default and asked.is_small:
+        return "its linear layers are small: to cast would take longer than 16 bits save"
+    return asked.against() or asked.ratio() or _foreign_object(asked)
 
 
 def _adapted(thing: Thing) -> list[Thing]:

@@ -1,0 +1,105 @@
+"""The forward passes of a region by themselves, where what stands between them and the loss cannot run under autocast."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.forwards import Region
+from autofast.flow.positions import nodes_of
+from autofast.model.source import parent_of, statement_of
+
+SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+
+
+def forwards_alone(region: Region) -> list[Region]:
+    """A region for each statement with forward passes: the statement, where it only binds the result, else the calls, taken out of it.
+
+    The statements may stand in functions that the region calls. Empty where a call does not run first in its statement.
+    """
+    calls = [c for c in region.forwards if not _is_inside_another(c, region.forwards)]
+    statements: dict[int, list[ast.Call]] = {}
+    for call in calls:
+        statements.setdefault(id(statement_of(call)), []).append(call)
+    found: list[Region] = []
+    for together in statements.values():
+        stmt = statement_of(together[0])
+        made = Region(
+            region.home,
+            stmt,
+            stmt,
+            list(together),
+            list(together),
+            region.things,
+            hoisted=[] if _only_binds(stmt, together) else together,
+            is_forward_only=True,
+        )
+        if made.hoisted and not _come_first(stmt, together):
+            return []
+        found.append(made)
+    return found
+
+
+def _is_inside_another(call: ast.Call, calls: list[ast.Call]) -> bool:
+    return any(call is not c and id(call) in nodes_of([c]) for c in calls)
+
+
+def _only_binds(stmt: ast.stmt, calls: list[ast.Call]) -> bool:
+    return isinstance(stmt, (ast.Assign, ast.AnnAssign)) and stmt.value is calls[0]
+
+
+def _come_first(stmt: ast.stmt, calls: list[ast.Call]) -> bool:
+    """Whether the calls can run before all else that the statement does, in their order."""
+    return isinstance(stmt, SIMPLE) and all(_comes_first(c, stmt, calls) for c in calls)
+
+
+def _comes_first(call: ast.AST, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
+    node: ast.AST = call
+    while (parent := parent_of(node)) is not stmt:
+        match parent:
+            case ast.Call():
+                arguments = [*parent.args, *(k.value for k in parent.keywords)]
+                before = [] if parent.func is node else [parent.func, *_up_to(node, arguments)]
+            case ast.BinOp() | ast.Subscript():
+                first = parent.left if isinstance(parent, ast.BinOp) else parent.value
+                before = [] if first is node else [first]
+            case ast.Tuple() | ast.List():
+                before = _up_to(node, parent.elts)
+            case ast.Attribute() | ast.UnaryOp() | ast.Starred() | ast.keyword():
+                before = []
+            case _:
+                return False  # it may not run at all, or several times
+        if not all(_is_plain(n, calls) for n in before):
+            return False
+        node = parent
+    return True
+
+
+def _up_to(node: ast.AST, exprs: list[ast.expr]) -> list[ast.expr]:
+    """The expressions before the one that is ``node``, or the value of that keyword."""
+    wanted = node.value if isinstance(node, ast.keyword) else node
+    return exprs[: next((n for n, e in enumerate(exprs) if e is wanted), len(exprs))]
+
+
+def _is_plain(expr: ast.AST, calls: list[ast.Call]) -> bool:
+    """Reading it neither changes anything nor can be changed by a forward pass; a call that moves along is no longer there."""
+    if any(expr is c for c in calls):
+        return True
+    match expr:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Attribute(value=inner) | ast.UnaryOp(operand=inner) | ast.Starred(value=inner):
+            return _is_plain(inner, calls)
+        case ast.Tuple(elts=elts) | ast.List(elts=elts):
+            return all(_is_plain(e, calls) for e in elts)
+        case ast.Call(func=ast.Attribute(value=made), args=args) if _holds_one_of(made, calls):
+            return all(_is_plain(e, calls) for e in (made, *args))  # netD(x).view(-1)
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[], keywords=[]):
+            return name.endswith("Loss")  # nn.BCELoss() draws nothing
+        case ast.BinOp(left=left, right=right):
+            return _is_plain(left, calls) and _is_plain(right, calls)
+    return False
+
+
+def _holds_one_of(expr: ast.expr, calls: list[ast.Call]) -> bool:
+    inside = nodes_of([expr])
+    return any(id(c) in inside for c in calls)
