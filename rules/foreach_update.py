@@ -17,7 +17,7 @@ from autofast.model.script import Script
 from autofast.model.source import line_of, parent_of, source_of
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.optimizer.foreach import NotUnderstood, Op, is_symmetric, operations
+from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
 from autofast.techniques.optimizer.foreach_text import Writer
 from autofast.write.requirements import rules_out
 from autofast.write.spelling import torch_in, uses_gpu
@@ -41,8 +41,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for loop in parameter_loops(script):
         try:
             done = operations(script, loop)
-        except NotUnderstood:
-            continue
+        except Refusal:
+            continue  # it does something else
         clips = any(_is_gradient(loop, op) for op in done)
         if clips and (len(done) > 1 or len(loop.lists) > 1 or not is_symmetric(done[0])):
             continue

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from autofast.facts.parameter_loops import ParameterLoop
 from autofast.model.script import Script
 from autofast.model.values import Ref, Seq, Tensor, const
+from autofast.rule import Refusal
 
 COUNTED = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript)
 PARTS = (ast.operator, ast.unaryop, ast.expr_context)
-
-
-class NotUnderstood(Exception):
-    """The loop does something that is none of the operations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +37,7 @@ class Op:
 
 
 def operations(script: Script, loop: ParameterLoop) -> list[Op]:
-    """What the body of the loop does; :class:`NotUnderstood` where it does anything else."""
+    """What the body of the loop does; :class:`~autofast.rule.Refusal` without words where it does anything else."""
     found: list[Op] = []
     for stmt in _body(loop):
         found += _Reader(script, loop).statement(stmt)
@@ -69,7 +66,7 @@ def _body(loop: ParameterLoop) -> list[ast.stmt]:
     nothing = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
     uses = {loop.element(n) for n in ast.walk(only) if isinstance(n, ast.expr)}
     if mine is None or mine[1] != "grad" or not nothing or mine not in uses:
-        raise NotUnderstood
+        raise Refusal
     return [only]
 
 
@@ -85,24 +82,24 @@ class _Reader:
             case ast.AugAssign(target=target, op=op, value=value):
                 name = {ast.Mult: "mul_", ast.Add: "add_", ast.Sub: "sub_", ast.Div: "div_"}
                 if isinstance(target, ast.Attribute) and target.attr != "data":
-                    raise NotUnderstood
+                    raise Refusal
                 return [self.operation(name.get(type(op), ""), target, [value], {})]
             case ast.Assign(targets=[ast.Attribute(attr="data") as target], value=value):
                 self.written(target)
                 other, number = self.average(target, value)
                 return [Op("lerp_", target, other, number, exact=False, new=True)]
-        raise NotUnderstood
+        raise Refusal
 
     def chain(self, call: ast.Call) -> tuple[ast.expr, list[Op]]:
         """``t.mul_(a).add_(...)``: the tensor, and the operations in their order."""
         named = {k.arg: k.value for k in call.keywords if k.arg is not None}
         if len(named) < len(call.keywords) or not isinstance(call.func, ast.Attribute):
-            raise NotUnderstood
+            raise Refusal
         receiver, name = call.func.value, call.func.attr
         if self.script.values(call.func) == {Ref("torch.add")} and "out" in named and call.args:
             out = named.pop("out")
             if self.loop.element(call.args[0]) != self.loop.element(out):
-                raise NotUnderstood
+                raise Refusal
             return out, [self.operation("add_", out, call.args[1:], named)]
         before: list[Op] = []
         if isinstance(receiver, ast.Call) and self.loop.element(receiver) is None:
@@ -122,7 +119,7 @@ class _Reader:
             low, high = self.bounds(args, named)
             return Op("clamp_", target, number=high, low=low)
         if kind == "grad":
-            raise NotUnderstood
+            raise Refusal
         match name, args:
             case "mul_" | "div_", [number] if not named and self.is_number(number):
                 return Op(name, target, number=number)
@@ -139,7 +136,7 @@ class _Reader:
                 return Op("add_", target, other, number_, negative=name == "sub_")
             case "add_" | "sub_", [value] if not named:
                 return self.scaled(name, target, value)
-        raise NotUnderstood
+        raise Refusal
 
     def scaled(self, name: str, target: ast.expr, value: ast.expr) -> Op:
         """``t.add_(a * p)``, and ``t.add_(a * (p - t))``, which is an average."""
@@ -151,18 +148,18 @@ class _Reader:
                 end, start = (left, right) if name == "add_" else (right, left)
                 if self.source(end) and self.is_same(start, target):
                     return Op("lerp_", target, end, number, exact=False)
-        raise NotUnderstood
+        raise Refusal
 
     # ------------------------------------------------------------------------------------------ parts of expressions
     def average(self, target: ast.expr, value: ast.expr) -> tuple[ast.expr, ast.expr]:
         """The other parameter and its weight in ``(1 - w) * t + w * p``."""
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
-            raise NotUnderstood
+            raise Refusal
         (a, x), (b, y) = self.product(value.left), self.product(value.right)
         if self.is_same(y, target):
             (a, x), (b, y) = (b, y), (a, x)
         if not self.is_same(x, target) or not self.source(y) or not _adds_to_one(self.script, a, b):
-            raise NotUnderstood
+            raise Refusal
         return y, b
 
     def product(self, value: ast.expr) -> tuple[ast.expr, ast.expr]:
@@ -171,18 +168,18 @@ class _Reader:
             for number, other in ((value.left, value.right), (value.right, value.left)):
                 if self.is_number(number):
                     return number, other
-        raise NotUnderstood
+        raise Refusal
 
     def bounds(self, args: list[ast.expr], named: dict[str, ast.expr]) -> tuple[ast.expr, ast.expr]:
         given = [*args, *(named[n] for n in ("min", "max") if n in named)]
         if len(given) != 2 or len(args) + len(named) != 2:
-            raise NotUnderstood
+            raise Refusal
         return self.number(given[0]), self.number(given[1])
 
     def written(self, target: ast.expr) -> str:
         found = self.loop.element(target)
         if found is None:
-            raise NotUnderstood
+            raise Refusal
         return found[1]
 
     def source(self, expr: ast.expr) -> bool:
@@ -194,7 +191,7 @@ class _Reader:
 
     def number(self, expr: ast.expr) -> ast.expr:
         if not self.is_number(expr):
-            raise NotUnderstood
+            raise Refusal
         return expr
 
     def is_number(self, expr: ast.expr) -> bool:
