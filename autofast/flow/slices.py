@@ -112,3 +112,38 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
             if isinstance(call, ast.Call) and call.func is outer and isinstance(whole, ast.Expr):
                 return [*call.args, *(k.value for k in call.keywords)]
     return []
+
+
+def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether the value of ``expr`` ends in variables of which nothing else is made but such variables, so that nobody ever sees it."""
+    statement = statement_of(expr)
+    if id(statement) in seen:
+        return True
+    match statement:
+        case ast.Expr(value=value):
+            return value is expr
+        case ast.Assign(targets=[ast.Name() as name], value=value):
+            pass
+        case ast.AugAssign(target=ast.Name() as name, value=value):
+            pass
+        case _:
+            return False
+    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call) and n is not expr]
+    if not all(_asks_a_clock(script, call) for call in calls):
+        return expr is value  # what else is called there may show it
+    table = variables_of(name)
+    variable = table.of(name)
+    if variable is None or (isinstance(variable.scope, ast.Module) and len(script.sources) > 1):
+        return False  # another file may read it
+    return all(
+        is_unused(script, load, seen | {id(statement)})
+        for load in table.loads(variable)
+        if statement_of(load) is not statement
+    )
+
+
+def _asks_a_clock(script: Script, call: ast.Call) -> bool:
+    known = script.values(call.func)
+    return bool(known) and all(
+        isinstance(t, Ref) and t.name.startswith(("time.", "timeit.")) for t in known
+    )
