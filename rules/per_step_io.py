@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.facts.host_io import effect_of
-from autofast.facts.switches import in_every_iteration
-from autofast.model.events import LoopFrame, Site, inside
+from autofast.facts.switches import goes_by_batch, in_every_iteration
+from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext, const
@@ -69,10 +69,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Report files that are written, and pictures that are drawn, in every step."""
     said: set[tuple[int, Kind]] = set()
     saved = _saved(script)
+    mine = [s.loop for s in script.steps if goes_by_batch(script, s.loop)]
     for _, site in script.log.each():
         kind = _kind(script, site)
         found = in_every_iteration(script, site) if kind is not None else None
-        if kind is None or found is None or not _is_batch_loop(script, found[0]):
+        if kind is None or found is None or found[0] not in mine:
             continue
         loop = found[0]
         if site.kind == ".state_dict" and id(statement_of(site.node)) in saved:
@@ -103,15 +104,3 @@ def _saved(script: Script) -> set[int]:
     """The statements that write or load something."""
     sites = [*script.calls("torch.save", "copy.deepcopy"), *script.methods("load_state_dict")]
     return {id(statement_of(site.node)) for site in sites}
-
-
-def _is_batch_loop(script: Script, loop: ast.AST) -> bool:
-    """A loop that trains batch by batch: over a loader, or inside a loop over epochs."""
-    for step in script.steps:
-        if step.loop is loop:
-            for backward in step.backwards:
-                for o in backward.site:
-                    around = [f for f in o.stack if isinstance(f, LoopFrame)]
-                    if inside(o.stack, loop) and (len(around) > 1 or step.loaders):
-                        return True
-    return False

@@ -111,6 +111,22 @@ def batch_loops(script: Script) -> Iterator[ast.AST]:
     yield from (loop for key, loop in mine.items() if key not in outer)
 
 
+def goes_by_batch(script: Script, loop: ast.AST) -> bool:
+    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, or stands inside another loop."""
+    sites = [b.site for s in script.steps if s.loop is loop for b in s.backwards]
+    sites += [f for e in script.evaluations for f in e.forwards]
+    for o in (o for site in sites for o in site if inside(o.stack, loop)):
+        around = [f for f in o.stack if isinstance(f, LoopFrame)]
+        here = (
+            next(n for n, f in enumerate(around) if f.node is loop)
+            if any(f.node is loop for f in around)
+            else 0
+        )
+        if here > 0 or (around and around[here].loaders):
+            return True
+    return False
+
+
 def about_hardware(node: ast.AST) -> bool:
     """``if torch.cuda.is_available()``, ``if device.type == "cuda"``: true on every machine that this is about."""
     match getattr(node, "test", None):
