@@ -126,7 +126,7 @@ def test_lists(loops: dict[str, str], under: str, effect: Effect) -> None:
 
 
 def test_names() -> None:
-    loop = "for (n, p), (_, t) in zip(net.named_parameters(), target.named_parameters()):\n    t.data.lerp_(p, tau)"
+    loop = "for (n, p), (_, t) in zip(net.named_parameters(), target.named_parameters(), strict=True):\n    t.data.lerp_(p, tau)"
     assert " ".join(made(loop).text.split()).count("for p in net.parameters()") == 1
 
 

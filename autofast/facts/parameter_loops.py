@@ -79,14 +79,14 @@ def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
 
 def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Call]:
     """For each variable of ``target`` that is a parameter, the call that gives them; none where there is anything else in it."""
-    if not isinstance(over, ast.Call) or over.keywords:
+    if not isinstance(over, ast.Call) or any(k.arg != "strict" for k in over.keywords):
         return {}
     if script.values(over.func) == {Ref("builtins.zip")}:
         if not isinstance(target, ast.Tuple) or len(target.elts) != len(over.args):
             return {}
         each = [_lists(script, t, a) for t, a in zip(target.elts, over.args, strict=True)]
         return {k: v for found in each for k, v in found.items()} if all(each) else {}
-    if not isinstance(over.func, ast.Attribute) or over.func.attr not in GIVES or over.args:
+    if not isinstance(over.func, ast.Attribute) or over.func.attr not in GIVES or _given(over):
         return {}
     if not all(isinstance(t, Seq) and t.kind == "parameters" for t in script.values(over)):
         return {}
@@ -95,6 +95,10 @@ def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Ca
             return {}
         target = target.elts[1]
     return {target.id: over} if isinstance(target, ast.Name) else {}
+
+
+def _given(call: ast.Call) -> bool:
+    return bool(call.args or call.keywords)
 
 
 def modules(script: Script, call: ast.Call) -> list[Thing]:

@@ -26,7 +26,7 @@ for epoch in range(2):
         for p in net.parameters():
             p.grad.data.clamp_(-1, 1)
         optimizer.step()
-        for p, t in zip(net.parameters(), target.parameters()):
+        for p, t in zip(net.parameters(), target.parameters(), strict=True):
             t.data.copy_(tau * p.data + (1 - tau) * t.data)
         total_loss += loss
         print(f"step {step}", flush=True)
