@@ -110,7 +110,7 @@ def modules(script: Script, call: ast.Call) -> list[Thing]:
 
 def has_parameters(script: Script, call: ast.Call) -> bool:
     """Whether there certainly is one: an optimizer has them, or one is trained."""
-    owners = [m.thing for m in trained_models(script)]
+    owners: list[Thing] = [m.thing for m in trained_models(script)]
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in unwrapped(t)))
     found = modules(script, call)

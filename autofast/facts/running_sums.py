@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autofast.flow.callgraph import CallGraph
@@ -90,7 +90,10 @@ def _has_graph(script: Script, value: ast.expr) -> bool:
 
 
 def _outlives(
-    script: Script, kept: Kept, loop: ast.For | ast.While | ast.AsyncFor, functions: list[ast.AST]
+    script: Script,
+    kept: Kept,
+    loop: ast.For | ast.While | ast.AsyncFor,
+    functions: Sequence[ast.AST],
 ) -> bool:
     """Whether what is added is still there in the next step: no step sets the sum anew."""
     if isinstance(kept.target, ast.Attribute):

@@ -88,7 +88,8 @@ class Slices:
 
 def _put_into(place: ast.expr) -> list[ast.expr]:
     """What a statement puts into a variable or attribute at ``place``, or into the object that it holds: ``x = v``, ``x[0] = v``, ``x.append(v)``."""
-    outer, here = parent_of(place), place
+    here: ast.AST = place
+    outer = parent_of(place)
     while isinstance(outer, (ast.Subscript, *CONTAINERS)):
         outer, here = parent_of(outer), outer
     match outer:
