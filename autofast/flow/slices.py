@@ -91,7 +91,8 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
     here: ast.AST = place
     outer = parent_of(place)
     while isinstance(outer, (ast.Subscript, *CONTAINERS)):
-        outer, here = parent_of(outer), outer
+        here = outer
+        outer = parent_of(here)
     match outer:
         case ast.Assign(targets=targets, value=value) if any(t is here for t in targets):
             return [value]
