@@ -246,14 +246,15 @@ def _is_laid_out_anew(script: Script) -> bool:
             or (
                 n.attr == "data"
                 and isinstance(n.ctx, ast.Store)
-                and not _is_parameter(script, n.value)
+                and not _is_of_module(script, n.value)
             )
         )
         for n in nodes
     )
 
 
-def _is_parameter(script: Script, expr: ast.expr) -> bool:
+def _is_of_module(script: Script, expr: ast.expr) -> bool:
+    """A parameter of a model, in every way the script comes there."""
     found = script.values(expr)
     return bool(found) and all(isinstance(t, Tensor) and t.param == "param" for t in found)
 
