@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Remove
-from autofast.facts.switches import in_every_iteration, whole_statement
+from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
+from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.script import Script
 from autofast.model.source import block_of, line_of, statement_of
@@ -54,6 +55,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             "gives all unused GPU memory back in every step, only to ask for it again",
             "",
         )
+        if in_every_epoch(script, site):
+            yield Finding(
+                site.node,
+                "gives all unused GPU memory back in every epoch, only to ask for it again",
+                advice="leave it out, unless another program on the GPU needs the memory: the allocator does it by itself before it runs out",
+            )
     for site in script.calls(*WAIT):
         yield from _remove(
             script,
@@ -99,7 +106,9 @@ def _needed(script: Script, site: Site) -> str:
     """Why the program waits on purpose; empty where nothing shows that."""
     found = in_every_iteration(script, site)
     for clock in script.calls(*CLOCKS):
-        if found is not None and any(inside(o.stack, found[0]) for o in clock):
+        if found is None or (isinstance(clock.node, ast.Call) and is_unused(script, clock.node)):
+            continue
+        if any(inside(o.stack, found[0]) for o in clock):
             return f"the time is taken in the same loop (line {line_of(clock.node)}): without waiting it would be that of launching only"
     for other in script.calls(*OWN_ORDER):
         return f"line {line_of(other.node)} works with streams of its own, which this may keep in order"

@@ -14,8 +14,10 @@ from autofast.techniques.syncs.planned import (
     in_loops,
     in_moves,
     in_scripts_read_in_part,
+    in_texts,
 )
 from autofast.techniques.syncs.reads import reads
+from autofast.techniques.syncs.unspelled import findings
 from autofast.write.spelling import uses_gpu
 
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
@@ -51,3 +53,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             f"reads several results of `{text}` from the device one by one in every step",
             edits=tuple(edits),
         )
+    yield from in_texts(script)
+    yield from findings(script)

@@ -32,6 +32,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
     "parallel.py": "dataparallel-to-ddp",
     "table.py": "accumulation batched-dataset ddp loss-item-sync stepwise-scheduler",
+    "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",
     "workers.py": "persistent-workers prefetch-factor",
@@ -39,7 +40,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
 SCRIPT = {rule: script for script, rules in SHOWN.items() for rule in rules.split()}
 WITH = {"grad-scaler": "autocast grad-scaler"}  # which has nothing to do without the other
 ACCUMULATE = {"accumulation": 4}
-ADVICE = {"prefetch-factor"}  # what a person may write, as the rule does not
+ADVICE = {"per-step-io", "prefetch-factor"}  # what a person may write, as the rule does not
 ONE_PROCESS = {"ddp", "dataparallel-to-ddp"}  # what these change, they change under torchrun
 
 

@@ -181,10 +181,8 @@ def test_helpers_that_are_called_in_every_step() -> None:
         {"step": "if i % 100 == 0:\n    torch.cuda.empty_cache()"},
         {"step": "if debug:\n    torch.cuda.synchronize()"},
         {"setup": "torch.cuda.empty_cache()"},
-        {"epoch": "torch.cuda.empty_cache()"},
-        {
-            "epoch": "optimizer.zero_grad()\nmodel(x.to(device)).sum().backward()\noptimizer.step()\ntorch.cuda.empty_cache()"
-        },
+        {"epoch": "if epoch % 5 == 0:\n    torch.cuda.empty_cache()"},
+        {"epoch": "torch.cuda.synchronize()"},
         {
             "backward": "try:\n    loss.backward()\nexcept MemoryError:\n    torch.cuda.empty_cache()\n    continue"
         },
@@ -220,6 +218,29 @@ def test_calls_that_stay(parts: dict[str, str]) -> None:
 def test_waiting_that_is_needed(parts: dict[str, str], why: str) -> None:
     done = waiting(**parts)
     assert not done.fixes and why in done.refusals
+
+
+@pytest.mark.parametrize("more", ["", "\nmodel(x.to(device)).sum().backward()\noptimizer.step()"])
+def test_memory_that_is_given_back_in_every_epoch(more: str) -> None:
+    done = waiting(epoch="torch.cuda.empty_cache()" + more)
+    assert not done.fixes and "leave it out" in done.advice
+
+
+@pytest.mark.parametrize(
+    ("clock", "goes"),
+    [
+        ("begin = time.time()", True),
+        ("begin = time.time()\ntook = time.time() - begin", True),
+        ("begin = time.time()\ntook = time.time() - begin\nspent = 0\nspent += took", True),
+        ("begin = time.time()\nprint(time.time() - begin)", False),
+        ("begin = time.time()\nlosses.append(time.time() - begin)", False),
+        ("device.begin = time.time()", False),
+    ],
+)
+def test_times_that_nobody_sees(clock: str, goes: bool) -> None:
+    """What was left of timing the steps needs no waiting, if nothing is done with the times."""
+    done = waiting(step="torch.cuda.synchronize()\n" + clock)
+    assert bool(done.fixes) == goes and ("time is taken" in done.refusals) != goes
 
 
 def test_a_clock_outside_of_the_loop_does_not_mind() -> None:

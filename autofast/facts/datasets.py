@@ -236,14 +236,27 @@ def _first_value(name: ast.Name) -> ast.expr | None:
 
 
 def _is_laid_out_anew(script: Script) -> bool:
-    """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` does that to the parameters of a module alone, which no
-    data set may hold; of a tensor it makes another one."""
+    """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` and ``p.data = ...`` of a parameter do that to the
+    parameters of a module alone, which no data set may hold; of a tensor ``memory_format=`` makes another one."""
     nodes = (n for source in script.sources for n in ast.walk(source.tree))
     return any(
         isinstance(n, ast.Attribute)
-        and (reshapes(n.attr) or (n.attr == "data" and isinstance(n.ctx, ast.Store)))
+        and (
+            reshapes(n.attr)
+            or (
+                n.attr == "data"
+                and isinstance(n.ctx, ast.Store)
+                and not _is_of_module(script, n.value)
+            )
+        )
         for n in nodes
     )
+
+
+def _is_of_module(script: Script, expr: ast.expr) -> bool:
+    """A parameter of a model, in every way the script comes there."""
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.model.events import (
     BranchFrame,
+    Frame,
     LoopFrame,
     Occurrence,
     Site,
@@ -54,6 +55,35 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
     return None
 
 
+def in_every_epoch(script: Script, site: Site) -> bool:
+    """Whether each turn of a loop around one that trains comes to this place, in front of that loop or below it."""
+    if in_every_iteration(script, site) is not None:
+        return False
+    epochs = {
+        id(f.node): f.node
+        for step in script.steps
+        for b in step.backwards
+        for o in b.site
+        if inside(o.stack, step.loop)
+        for f in o.stack[: len(o.stack) - len(below(o.stack, step.loop))]
+        if isinstance(f, LoopFrame) and f.node is not step.loop
+    }
+    inner = {id(loop) for loop in batch_loops(script)}
+    for o in site:
+        around = [n for n, f in enumerate(o.stack) if id(f.node) in epochs]
+        rest = o.stack[around[-1] + 1 :] if around else ()
+        plain = not any(
+            isinstance(f, (BranchFrame, TryFrame, LoopFrame)) and not _is_sure(f) for f in rest
+        )
+        if around and plain and not any(id(f.node) in inner for f in o.stack):
+            return True
+    return False
+
+
+def _is_sure(frame: Frame) -> bool:
+    return isinstance(frame, BranchFrame) and (frame.known or about_hardware(frame.node))
+
+
 def batch_loops(script: Script) -> Iterator[ast.AST]:
     """The innermost loops that train or evaluate, batch by batch; not those over epochs or trials around them."""
     ways = [
@@ -79,6 +109,22 @@ def batch_loops(script: Script) -> Iterator[ast.AST]:
         if f.node is not loop
     }
     yield from (loop for key, loop in mine.items() if key not in outer)
+
+
+def goes_by_batch(script: Script, loop: ast.AST) -> bool:
+    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, or stands inside another loop."""
+    sites = [b.site for s in script.steps if s.loop is loop for b in s.backwards]
+    sites += [f for e in script.evaluations for f in e.forwards]
+    for o in (o for site in sites for o in site if inside(o.stack, loop)):
+        around = [f for f in o.stack if isinstance(f, LoopFrame)]
+        here = (
+            next(n for n, f in enumerate(around) if f.node is loop)
+            if any(f.node is loop for f in around)
+            else 0
+        )
+        if here > 0 or (around and around[here].loaders):
+            return True
+    return False
 
 
 def about_hardware(node: ast.AST) -> bool:

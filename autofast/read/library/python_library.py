@@ -380,6 +380,10 @@ def method(
     if isinstance(this, Seq):
         return seq_method(interp, this, name, args, node)
     if isinstance(this, Const) and isinstance(this.value, str) and name == "format":
+        for given in (*args.positional, *args.named.values()):
+            for thing in given.values:
+                if isinstance(thing, Tensor):
+                    interp.emit("format", node, thing, args)
         return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
     if isinstance(this, (Num, Const, Arg)):
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):

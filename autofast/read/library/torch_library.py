@@ -66,6 +66,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
+from autofast.ops import is_in_place
 from autofast.read.interpreter.containers import begun, dict_of, extend, revive, shuffle
 from autofast.read.interpreter.iteration import (
     batch_of,
@@ -396,6 +397,9 @@ def torch_function(
 ) -> Values:
     given = [g.values for g in (*args.positional, *args.named.values())]
     tensors = tensors_in(*given)
+    written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
+    for tensor in tensors_in(written) if name == f"torch.{short}" else ():
+        interp.emit("inplace", node, tensor, args, name=short)
     if short in FACTORIES and name == f"torch.{short}":
         return values(_factory(short, args, node))
     if short in names.LEGACY_TENSORS:

@@ -27,7 +27,7 @@ from autofast.techniques.syncs.delayed import (
     read_at_use,
 )
 from autofast.techniques.syncs.liveness import Needs, needs_of
-from autofast.techniques.syncs.reads import Read, by_statement
+from autofast.techniques.syncs.reads import Read, by_statement, on_device
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
@@ -102,6 +102,21 @@ def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
     for statement, mine in by_statement(every):
         if (move := moves(script).get(id(statement))) is not None:
             yield Finding(statement, said(mine), edits=move.edits), {id(r.node) for r in mine}
+
+
+def in_texts(script: Script) -> Iterator[Finding]:
+    """Texts that show a tensor, made in every step and used in few."""
+    made = [site for site in script.log.of("format") if any(on_device(o.this) for o in site)]
+    reads_of = {id(statement_of(site.node)) for site in script.log.of("sync")}
+    for move in moves(script).values():
+        if id(move.statement) not in reads_of and any(
+            within(site.node, move.statement) for site in made
+        ):
+            yield Finding(
+                move.statement,
+                "makes a text of a value on the device in every step, and waits for it, to show it in few",
+                edits=move.edits,
+            )
 
 
 def dict_of(read: Read) -> ast.Name | None:

@@ -61,9 +61,9 @@ def reads(script: Script) -> list[Read]:
             and not node.keywords
         ):
             core = _peeled(node.func.value)
-            if any(_on_device(t) for t in script.values(core)) and is_scalar(script, core):
+            if any(on_device(t) for t in script.values(core)) and is_scalar(script, core):
                 found.append(Read(node, core, how))
-        if not any(_on_device(o.this) for o in site):
+        if not any(on_device(o.this) for o in site):
             continue
         if isinstance(node, ast.Subscript):  # ``loss.data[0]``
             found.append(Read(node, _peeled(node.value), "item"))
@@ -82,7 +82,8 @@ def reads(script: Script) -> list[Read]:
     return [r for r in found if not is_spelled(r.node)]
 
 
-def _on_device(thing: object) -> bool:
+def on_device(thing: object) -> bool:
+    """Whether it is a tensor that may be on a device."""
     return isinstance(thing, Tensor) and thing.device != "cpu"
 
 

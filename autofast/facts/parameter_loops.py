@@ -1,0 +1,218 @@
+"""Loops over the parameters of one module, or of several side by side, and whether two modules have the same ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from autofast.facts.parts import held, parts_of, trained_models
+from autofast.flow.program import Flow
+from autofast.model.events import Occurrence
+from autofast.model.kinds import is_module
+from autofast.model.script import Script
+from autofast.model.source import source_of
+from autofast.model.values import (
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Given,
+    Inst,
+    Ref,
+    Seq,
+    Thing,
+    Values,
+    const,
+)
+from autofast.read.recover.build import unwrapped
+
+GIVES = ("parameters", "named_parameters")
+PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterLoop:
+    """``for p in net.parameters()``, ``for p, q in zip(net.parameters(), other.parameters())``, also of ``named_parameters()``.
+
+    ``lists`` has for each variable that is a parameter the call that gives them.
+    """
+
+    node: ast.For
+    lists: Mapping[str, ast.Call]
+
+    def element(self, expr: ast.expr) -> tuple[str, str] | None:
+        """The variable, and ``param`` or ``grad``, where ``expr`` is a parameter of the loop or its gradient, whole."""
+        kind = "param"
+        while not isinstance(expr, ast.Name):
+            if isinstance(expr, ast.Call) and not expr.args and not expr.keywords:
+                expr = expr.func
+                if not isinstance(expr, ast.Attribute) or expr.attr != "detach":
+                    return None
+            if not isinstance(expr, ast.Attribute) or expr.attr not in (*PLAIN, "grad"):
+                return None
+            if expr.attr == "grad":
+                if kind == "grad":
+                    return None
+                kind = "grad"
+            expr = expr.value
+        return (expr.id, kind) if expr.id in self.lists else None
+
+    def mentions(self, expr: ast.AST) -> bool:
+        """Whether a variable of the loop occurs in ``expr``."""
+        mine = {n.id for n in ast.walk(self.node.target) if isinstance(n, ast.Name)}
+        return any(isinstance(n, ast.Name) and n.id in mine for n in ast.walk(expr))
+
+
+def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
+    """All that the script comes to, and whose variables nothing reads below them."""
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
+                continue
+            lists = _lists(script, node.target, node.iter)
+            if lists and not lists.keys() & script.analysis(Flow).definitions(node).live_after(
+                node
+            ):
+                yield ParameterLoop(node, lists)
+
+
+def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Call]:
+    """For each variable of ``target`` that is a parameter, the call that gives them; none where there is anything else in it."""
+    if not isinstance(over, ast.Call) or any(k.arg != "strict" for k in over.keywords):
+        return {}
+    if script.values(over.func) == {Ref("builtins.zip")}:
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(over.args):
+            return {}
+        each = [_lists(script, t, a) for t, a in zip(target.elts, over.args, strict=True)]
+        return {k: v for found in each for k, v in found.items()} if all(each) else {}
+    if not isinstance(over.func, ast.Attribute) or over.func.attr not in GIVES or _given(over):
+        return {}
+    if not all(isinstance(t, Seq) and t.kind == "parameters" for t in script.values(over)):
+        return {}
+    if over.func.attr == "named_parameters":
+        if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
+            return {}
+        target = target.elts[1]
+    return {target.id: over} if isinstance(target, ast.Name) else {}
+
+
+def _given(call: ast.Call) -> bool:
+    return bool(call.args or call.keywords)
+
+
+def modules(script: Script, call: ast.Call) -> list[Thing]:
+    """The modules whose parameters ``call`` gives, without what is wrapped around them; none where some are not known."""
+    assert isinstance(call.func, ast.Attribute)
+    found = [t for given in script.values(call.func.value) for t in unwrapped(given)]
+    return found if all(is_module(t) for t in found) else []
+
+
+def has_parameters(script: Script, call: ast.Call) -> bool:
+    """Whether there certainly is one: an optimizer has them, or one is trained."""
+    owners: list[Thing] = [m.thing for m in trained_models(script)]
+    owners += [t for o in script.optimizers for t in o.params]
+    mine = parts_of(*(x for t in owners for x in unwrapped(t)))
+    found = modules(script, call)
+    return bool(found) and all(id(t) in mine for t in found)
+
+
+# ------------------------------------------------------------------------------------------------ the same parameters
+def are_alike(script: Script, a: ast.Call, b: ast.Call) -> bool:
+    """Whether the modules of two calls certainly have as many parameters, of the same shapes, in every way the script comes there."""
+    ways = [site for call in (a, b) if (site := _site(script, call))]
+    if len(ways) < 2:
+        return False
+    left, right = ways
+    pairs = (
+        list(zip(left, right, strict=True))
+        if len(left) == len(right)
+        else [(x, y) for x in left for y in right]
+    )
+    return all(
+        x is not None and y is not None and _alike(script, x, y)
+        for x, y in ((o.this, p.this) for o, p in pairs)
+    )
+
+
+def _site(script: Script, call: ast.Call) -> list[Occurrence]:
+    assert isinstance(call.func, ast.Attribute)
+    site = script.log.at(f".{call.func.attr}", call)
+    return site.occurrences if site is not None else []
+
+
+def _alike(script: Script, a: Thing, b: Thing) -> bool:
+    firsts, seconds = unwrapped(a), unwrapped(b)
+    return all(
+        x is y or _is_made_alike(x, y, 0) or (_is_kin(x, y) and _is_loaded(script, x, y))
+        for x in firsts
+        for y in seconds
+    )
+
+
+def _is_kin(a: Thing, b: Thing) -> bool:
+    if isinstance(a, Inst) and isinstance(b, Inst):
+        return a.cls is b.cls
+    return isinstance(a, Ext) and isinstance(b, Ext) and a.name == b.name
+
+
+def _is_loaded(script: Script, a: Thing, b: Thing) -> bool:
+    """One takes over all values of the other: ``b.load_state_dict(a.state_dict())``, which raises where they do not fit."""
+    for site in script.methods("load_state_dict"):
+        for o in site:
+            given = o.args.given(0, "state_dict") if o.args is not None else None
+            state = given.expr if given is not None else None
+            if (
+                o.args is not None
+                and const(o.args.get(1, "strict") or frozenset({Const(True)})) is True
+                and isinstance(state, ast.Call)
+                and isinstance(state.func, ast.Attribute)
+                and state.func.attr == "state_dict"
+            ):
+                to = [o.this] if o.this is not None else []
+                pair = {
+                    id(x) for t in (*to, *script.values(state.func.value)) for x in unwrapped(t)
+                }
+                if {id(a), id(b)} <= pair:
+                    return True
+    return False
+
+
+def _is_made_alike(a: Thing, b: Thing, depth: int) -> bool:
+    """Two modules of the same class, made with the same arguments."""
+    if a is b or (isinstance(a, Const) and a == b):
+        return True
+    if depth > 6:
+        return False
+    if isinstance(a, Seq) and isinstance(b, Seq):
+        if a.exact is None or b.exact is None or len(a.exact) != len(b.exact):
+            return False
+        return all(_same(x, y, depth) for x, y in zip(a.exact, b.exact, strict=True))
+    if not _is_kin(a, b):
+        return False
+    assert isinstance(a, (Inst, Ext)) and isinstance(b, (Inst, Ext))
+    return a.args is not None and b.args is not None and _same_arguments(a.args, b.args, depth)
+
+
+def _same_arguments(a: Arguments, b: Arguments, depth: int) -> bool:
+    if a.open or b.open or a.dicts or b.dicts or a.named.keys() != b.named.keys():
+        return False
+    if len(a.positional) != len(b.positional):
+        return False
+    pairs = [*zip(a.positional, b.positional, strict=True)]
+    pairs += [(given, b.named[name]) for name, given in a.named.items()]
+    return all(_same_given(x, y, depth) for x, y in pairs)
+
+
+def _same_given(a: Given, b: Given, depth: int) -> bool:
+    """The same constant or module, or the same words in one file."""
+    if _same(a.values, b.values, depth):
+        return True
+    if a.expr is None or b.expr is None or any(isinstance(t, Dict) for t in held(a.values)):
+        return False
+    words = ast.unparse(a.expr) == ast.unparse(b.expr)
+    return words and source_of(a.expr) is source_of(b.expr) and a.values == b.values
+
+
+def _same(a: Values, b: Values, depth: int) -> bool:
+    return len(a) == len(b) == 1 and _is_made_alike(next(iter(a)), next(iter(b)), depth + 1)

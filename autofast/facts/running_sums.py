@@ -1,0 +1,144 @@
+"""Running sums and lists of tensors that hold the graphs of the steps that they come from, though no backward goes through them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Frequency
+from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes, variables_of
+from autofast.flow.slices import Slice, Slices
+from autofast.model.script import Script
+from autofast.model.source import function_of, statement_of, within
+from autofast.model.values import Method, Tensor, Unknown
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
+HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
+    """append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format
+    update item detach cpu numpy tolist""".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """``total += value``, ``total = total + value`` or ``total.append(value)``; ``unknown``: why the graph may be needed."""
+
+    statement: ast.stmt
+    target: ast.expr
+    value: ast.expr
+    unknown: str = ""
+
+
+def kept_graphs(script: Script) -> Iterator[Kept]:
+    """The places in training loops that add a tensor with a graph to what outlives the step and no backward ever reaches."""
+    if not script.steps:
+        return
+    through: Slice | None = None
+    for loop in {id(s.loop): s.loop for s in script.steps}.values():
+        if not isinstance(loop, (ast.For, ast.While, ast.AsyncFor)):
+            continue
+        functions = script.analysis(CallGraph).run_in(loop)
+        for node in (n for code in (loop, *functions) for n in _statements(code)):
+            kept = _added(node)
+            if kept is None or not _has_graph(script, kept.value):
+                continue
+            if not _outlives(script, kept, loop, functions):
+                continue
+            through = through or script.analysis(Slices).of(_gone_through(script))
+            if not through.holds(kept.target):
+                yield Kept(kept.statement, kept.target, kept.value, script.unread)
+
+
+def _statements(code: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a loop, or of a function without those of functions in it."""
+    nodes = own_nodes(code) if isinstance(code, FUNCTIONS) else ast.walk(code)
+    yield from (n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.Expr)))
+
+
+def _added(node: ast.stmt) -> Kept | None:
+    match node:
+        case ast.AugAssign(
+            target=ast.Name() | ast.Attribute() as target, op=ast.Add(), value=value
+        ):
+            return Kept(node, target, value)
+        case ast.Assign(
+            targets=[ast.Name() | ast.Attribute() as target],
+            value=ast.BinOp(op=ast.Add(), left=left, right=right),
+        ):
+            for same, value in ((left, right), (right, left)):
+                if ast.unparse(same) == ast.unparse(target):
+                    return Kept(node, target, value)
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Name() | ast.Attribute() as target, attr="append"),
+                args=[value],
+                keywords=[],
+            )
+        ):
+            return Kept(node, target, value)
+    return None
+
+
+def _has_graph(script: Script, value: ast.expr) -> bool:
+    """Certainly a tensor, with a graph in every way the script comes there."""
+    found = script.values(value)
+    return bool(found) and all(isinstance(t, Tensor) and t.grad and t.passes for t in found)
+
+
+def _outlives(
+    script: Script,
+    kept: Kept,
+    loop: ast.For | ast.While | ast.AsyncFor,
+    functions: Sequence[ast.AST],
+) -> bool:
+    """Whether what is added is still there in the next step: no step sets the sum anew."""
+    if isinstance(kept.target, ast.Attribute):
+        codes: list[ast.AST] = [loop, *functions]
+        others = (
+            n
+            for code in codes
+            for n in ast.walk(code)
+            if isinstance(n, ast.Attribute)
+            and n.attr == kept.target.attr
+            and isinstance(n.ctx, ast.Store)
+        )
+        return all(statement_of(n) is kept.statement for n in others)
+    if not within(kept.statement, loop) or function_of(kept.statement) is not function_of(loop):
+        return False
+    flow = script.analysis(Flow)
+    table = variables_of(kept.target)
+    variable = table.of(kept.target)
+    if variable is None:
+        return False
+    for store in table.stores(variable):
+        statement = statement_of(store)
+        adds = isinstance(statement, (ast.Assign, ast.AugAssign)) and _added(statement) is not None
+        if not adds and within(store, loop):
+            if flow.graph(loop).frequency(store, loop) is Frequency.EVERY:
+                return False
+    return True
+
+
+def _gone_through(script: Script) -> list[ast.expr]:
+    """What backwards are called on, what is given to functions that differentiate, and to those of which nothing is known."""
+    found: list[ast.expr] = []
+    for source in script.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and _may_go_back(script, node):
+                found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+                found += [*node.args, *(k.value for k in node.keywords)]
+    return found
+
+
+def _may_go_back(script: Script, call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    if name in BACKWARDS:
+        return True
+    known = script.values(call.func)
+    return name not in HARMLESS and any(
+        isinstance(t.this if isinstance(t, Method) else t, Unknown) for t in known
+    )

@@ -1,0 +1,151 @@
+"""Backward slices: the variables and attributes that the value of an expression may be made of, in any order of statements."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.scopes import Variable, variables_of
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.values import Bound, Method, Ref
+
+CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
+
+
+@dataclass
+class Slice:
+    """What some expressions are made of: ``variables``, and the names of ``attributes`` of whatever object."""
+
+    variables: set[Variable] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+
+    def holds(self, target: ast.expr) -> bool:
+        """Whether the variable, or an attribute of this name, is in it."""
+        if isinstance(target, ast.Attribute):
+            return target.attr in self.attributes
+        return isinstance(target, ast.Name) and variables_of(target).of(target) in self.variables
+
+
+class Slices:
+    """``script.analysis(Slices)``"""
+
+    def __init__(self, script: Script):
+        self.script, self.calls = script, script.analysis(CallGraph)
+        self._given: dict[str, list[ast.expr]] = defaultdict(list)  # to attributes, by their names
+        for source in script.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Attribute):
+                    self._given[node.attr] += _put_into(node)
+
+    def of(self, exprs: Iterable[ast.expr]) -> Slice:
+        """The backward slice of ``exprs``."""
+        found, seen = Slice(), set[int]()
+        todo: list[ast.expr] = [*exprs]
+        while todo:
+            expr = todo.pop()
+            for node in ast.walk(expr):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    todo += self._below(node, found)
+        return found
+
+    def _below(self, node: ast.AST, found: Slice) -> Iterator[ast.expr]:
+        """What the value of a node is made of besides the nodes in it."""
+        if isinstance(node, ast.Name):
+            table = variables_of(node)
+            variable = table.of(node)
+            if variable is not None and variable not in found.variables:
+                found.variables.add(variable)
+                for place in (*table.stores(variable), *table.loads(variable)):
+                    yield from self._bound(place)
+        elif isinstance(node, ast.Attribute):
+            if node.attr not in found.attributes and not self._is_method(node):
+                found.attributes.add(node.attr)
+                yield from self._given[node.attr]
+        elif isinstance(node, ast.Call):
+            for callee in self.calls.callees(node):
+                yield from self.calls.results(callee.function)
+
+    def _bound(self, place: ast.AST) -> Iterator[ast.expr]:
+        if not isinstance(place, ast.arg):
+            yield from _put_into(place) if isinstance(place, ast.expr) else ()
+            return
+        function = function_of(place)
+        args = getattr(function, "args", None)
+        yield from (d for d in [*args.defaults, *args.kw_defaults] if d is not None) if args else ()
+        for entry in self.calls.entries(function) if not isinstance(function, ast.Module) else ():
+            if isinstance(entry, ast.Call):
+                yield from (*entry.args, *(k.value for k in entry.keywords))
+
+    def _is_method(self, node: ast.Attribute) -> bool:
+        known = self.script.values(node)
+        return bool(known) and all(isinstance(t, (Method, Bound, Ref)) for t in known)
+
+
+def _put_into(place: ast.expr) -> list[ast.expr]:
+    """What a statement puts into a variable or attribute at ``place``, or into the object that it holds: ``x = v``, ``x[0] = v``, ``x.append(v)``."""
+    here: ast.AST = place
+    outer = parent_of(place)
+    while isinstance(outer, (ast.Subscript, *CONTAINERS)):
+        here = outer
+        outer = parent_of(here)
+    match outer:
+        case ast.Assign(targets=targets, value=value) if any(t is here for t in targets):
+            return [value]
+        case ast.AugAssign(target=target, value=value) if target is here:
+            return [value]
+        case ast.AnnAssign(target=target, value=ast.expr() as value) if target is here:
+            return [value]
+        case ast.NamedExpr(target=target, value=value) if target is here:
+            return [value]
+        case ast.For(target=target, iter=over) | ast.comprehension(target=target, iter=over) if (
+            target is here
+        ):
+            return [over]
+        case ast.withitem(context_expr=value, optional_vars=target) if target is here:
+            return [value]
+        case ast.Attribute():
+            call = parent_of(outer)
+            whole = statement_of(place)
+            if isinstance(call, ast.Call) and call.func is outer and isinstance(whole, ast.Expr):
+                return [*call.args, *(k.value for k in call.keywords)]
+    return []
+
+
+def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether the value of ``expr`` ends in variables of which nothing else is made but such variables, so that nobody ever sees it."""
+    statement = statement_of(expr)
+    if id(statement) in seen:
+        return True
+    match statement:
+        case ast.Expr(value=value):
+            return value is expr
+        case ast.Assign(targets=[ast.Name() as name], value=value):
+            pass
+        case ast.AugAssign(target=ast.Name() as name, value=value):
+            pass
+        case _:
+            return False
+    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call) and n is not expr]
+    if not all(_asks_a_clock(script, call) for call in calls):
+        return expr is value  # what else is called there may show it
+    table = variables_of(name)
+    variable = table.of(name)
+    if variable is None or (isinstance(variable.scope, ast.Module) and len(script.sources) > 1):
+        return False  # another file may read it
+    return all(
+        is_unused(script, load, seen | {id(statement)})
+        for load in table.loads(variable)
+        if statement_of(load) is not statement
+    )
+
+
+def _asks_a_clock(script: Script, call: ast.Call) -> bool:
+    known = script.values(call.func)
+    return bool(known) and all(
+        isinstance(t, Ref) and t.name.startswith(("time.", "timeit.")) for t in known
+    )

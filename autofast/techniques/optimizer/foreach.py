@@ -1,0 +1,226 @@
+"""What a loop over parameters does to each of them, as operations that torch does to whole lists.
+
+An operation reads and writes the tensors at one place of the lists only, so that doing it to all of them before the next operation gives
+what the loop gives, also where the same parameter stands at the same place of both lists.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from autofast.facts.parameter_loops import ParameterLoop
+from autofast.model.script import Script
+from autofast.model.values import Ref, Seq, Tensor, const
+from autofast.rule import Refusal
+
+COUNTED = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript)
+PARTS = (ast.operator, ast.unaryop, ast.expr_context)
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """``name`` of ``torch._foreach_...`` on the list of ``target``, with the list of ``other`` and a number.
+
+    ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters new memory. ``low``: of ``clamp_``, whose
+    upper bound is the number.
+    """
+
+    name: str
+    target: ast.expr
+    other: ast.expr | None = None
+    number: ast.expr | None = None
+    negative: bool = False
+    exact: bool = True
+    new: bool = False
+    low: ast.expr | None = None
+
+
+def operations(script: Script, loop: ParameterLoop) -> list[Op]:
+    """What the body of the loop does; :class:`~autofast.rule.Refusal` without words where it does anything else."""
+    found: list[Op] = []
+    for stmt in _body(loop):
+        found += _Reader(script, loop).statement(stmt)
+    return found
+
+
+def _body(loop: ParameterLoop) -> list[ast.stmt]:
+    """The statements, without the question whether there is a gradient, where nothing else is done than to that gradient."""
+    match loop.node.body:
+        case [
+            ast.If(test=ast.Compare(left=held, ops=[ast.IsNot()]) as test, body=[only], orelse=[])
+        ]:
+            pass
+        case [
+            ast.If(
+                test=ast.Compare(left=held, ops=[ast.Is()]) as test,
+                body=[ast.Continue()],
+                orelse=[],
+            ),
+            only,
+        ]:
+            pass
+        case body:
+            return body
+    mine = loop.element(held)
+    nothing = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+    uses = {loop.element(n) for n in ast.walk(only) if isinstance(n, ast.expr)}
+    if mine is None or mine[1] != "grad" or not nothing or mine not in uses:
+        raise Refusal
+    return [only]
+
+
+@dataclass
+class _Reader:
+    script: Script
+    loop: ParameterLoop
+
+    def statement(self, stmt: ast.stmt) -> list[Op]:
+        match stmt:
+            case ast.Expr(value=ast.Call() as call):
+                return self.chain(call)[1]
+            case ast.AugAssign(target=target, op=op, value=value):
+                name = {ast.Mult: "mul_", ast.Add: "add_", ast.Sub: "sub_", ast.Div: "div_"}
+                if isinstance(target, ast.Attribute) and target.attr != "data":
+                    raise Refusal
+                return [self.operation(name.get(type(op), ""), target, [value], {})]
+            case ast.Assign(targets=[ast.Attribute(attr="data") as target], value=value):
+                self.written(target)
+                other, number = self.average(target, value)
+                return [Op("lerp_", target, other, number, exact=False, new=True)]
+        raise Refusal
+
+    def chain(self, call: ast.Call) -> tuple[ast.expr, list[Op]]:
+        """``t.mul_(a).add_(...)``: the tensor, and the operations in their order."""
+        named = {k.arg: k.value for k in call.keywords if k.arg is not None}
+        if len(named) < len(call.keywords) or not isinstance(call.func, ast.Attribute):
+            raise Refusal
+        receiver, name = call.func.value, call.func.attr
+        if self.script.values(call.func) == {Ref("torch.add")} and "out" in named and call.args:
+            out = named.pop("out")
+            if self.loop.element(call.args[0]) != self.loop.element(out):
+                raise Refusal
+            return out, [self.operation("add_", out, call.args[1:], named)]
+        before: list[Op] = []
+        if isinstance(receiver, ast.Call) and self.loop.element(receiver) is None:
+            receiver, before = self.chain(receiver)
+        return receiver, [*before, self.operation(name, receiver, call.args, named)]
+
+    def operation(
+        self,
+        name: str,
+        target: ast.expr,
+        args: list[ast.expr],
+        named: dict[str, ast.expr],
+    ) -> Op:
+        """One call of a method, or an operator in its place."""
+        kind = self.written(target)
+        if name in ("clamp_", "clip_"):
+            low, high = self.bounds(args, named)
+            return Op("clamp_", target, number=high, low=low)
+        if kind == "grad":
+            raise Refusal
+        match name, args:
+            case "mul_" | "div_", [number] if not named and self.is_number(number):
+                return Op(name, target, number=number)
+            case "lerp_", [other, number] if not named and self.source(other):
+                return Op(name, target, other, self.number(number))
+            case "copy_", [other] if not named and self.source(other):
+                return Op(name, target, other)
+            case "copy_", [value] if not named:
+                other, number = self.average(target, value)
+                return Op("lerp_", target, other, number, exact=False)
+            case "add_" | "sub_", [other] if self.source(other) and named.keys() <= {"alpha"}:
+                if (number_ := named.get("alpha")) is not None:
+                    self.number(number_)
+                return Op("add_", target, other, number_, negative=name == "sub_")
+            case "add_" | "sub_", [value] if not named:
+                return self.scaled(name, target, value)
+        raise Refusal
+
+    def scaled(self, name: str, target: ast.expr, value: ast.expr) -> Op:
+        """``t.add_(a * p)``, and ``t.add_(a * (p - t))``, which is an average."""
+        number, other = self.product(value)
+        if self.source(other):
+            return Op("add_", target, other, number, negative=name == "sub_", exact=False)
+        match other:
+            case ast.BinOp(op=ast.Sub(), left=left, right=right):
+                end, start = (left, right) if name == "add_" else (right, left)
+                if self.source(end) and self.is_same(start, target):
+                    return Op("lerp_", target, end, number, exact=False)
+        raise Refusal
+
+    # ------------------------------------------------------------------------------------------ parts of expressions
+    def average(self, target: ast.expr, value: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """The other parameter and its weight in ``(1 - w) * t + w * p``."""
+        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+            raise Refusal
+        (a, x), (b, y) = self.product(value.left), self.product(value.right)
+        if self.is_same(y, target):
+            (a, x), (b, y) = (b, y), (a, x)
+        if not self.is_same(x, target) or not self.source(y) or not _adds_to_one(self.script, a, b):
+            raise Refusal
+        return y, b
+
+    def product(self, value: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """A number, and what it is multiplied with."""
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+            for number, other in ((value.left, value.right), (value.right, value.left)):
+                if self.is_number(number):
+                    return number, other
+        raise Refusal
+
+    def bounds(self, args: list[ast.expr], named: dict[str, ast.expr]) -> tuple[ast.expr, ast.expr]:
+        given = [*args, *(named[n] for n in ("min", "max") if n in named)]
+        if len(given) != 2 or len(args) + len(named) != 2:
+            raise Refusal
+        return self.number(given[0]), self.number(given[1])
+
+    def written(self, target: ast.expr) -> str:
+        found = self.loop.element(target)
+        if found is None:
+            raise Refusal
+        return found[1]
+
+    def source(self, expr: ast.expr) -> bool:
+        found = self.loop.element(expr)
+        return found is not None and found[1] == "param"
+
+    def is_same(self, expr: ast.expr, target: ast.expr) -> bool:
+        return self.source(expr) and self.loop.element(expr) == self.loop.element(target)
+
+    def number(self, expr: ast.expr) -> ast.expr:
+        if not self.is_number(expr):
+            raise Refusal
+        return expr
+
+    def is_number(self, expr: ast.expr) -> bool:
+        """The same number in every turn: made of names and constants, and no tensor."""
+        return (
+            all(isinstance(n, (*COUNTED, *PARTS)) for n in ast.walk(expr))
+            and not self.loop.mentions(expr)
+            and not any(isinstance(t, (Tensor, Seq)) for t in self.script.values(expr))
+        )
+
+
+def _adds_to_one(script: Script, a: ast.expr, b: ast.expr) -> bool:
+    """``a`` is ``1 - b``, or the other way round; or both are constants."""
+    known = const(script.values(a)), const(script.values(b))
+    if all(isinstance(x, (int, float)) for x in known):
+        return abs(float(known[0]) + float(known[1]) - 1) < 1e-12
+    return _is_rest(a, b) or _is_rest(b, a)
+
+
+def _is_rest(a: ast.expr, b: ast.expr) -> bool:
+    match a:
+        case ast.BinOp(op=ast.Sub(), left=ast.Constant(value=1 | 1.0), right=right):
+            return ast.dump(right) == ast.dump(b)
+    return False
+
+
+def is_symmetric(op: Op) -> bool:
+    """``clamp_(-c, c)``"""
+    match op.low:
+        case ast.UnaryOp(op=ast.USub(), operand=inner) if op.number is not None:
+            return ast.dump(inner) == ast.dump(op.number)
+    return False

@@ -1,0 +1,223 @@
+"""Waiting for the device in every step that nothing spells out, or that only a person can take out: shown values, tests, copies, masks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.facts.parameter_loops import ParameterLoop, parameter_loops
+from autofast.facts.parts import held
+from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iteration
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.cfg import Frequency
+from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes
+from autofast.model.events import Site
+from autofast.model.script import Script
+from autofast.model.source import function_of, live
+from autofast.model.values import Num, Tensor, Thing, Values
+from autofast.rule import Finding
+from autofast.techniques.syncs.code_motion import moves
+from autofast.techniques.syncs.scalars import is_scalar
+
+FEW = "`if step % 100 == 0:`"
+SHOWS = frozenset(
+    """format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log""".split()
+)
+COPIES = frozenset({"tolist", "numpy"})
+PICKS = frozenset(
+    """.nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere""".split()
+)
+TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
+LOOKED_AT = (*TESTS, ast.Subscript)
+MASKS = frozenset(
+    "bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not".split()
+)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What makes the host wait, and what to write for that."""
+
+    message: str
+    advice: str
+
+
+SHOWN = Wait(
+    "shows values of the device in every step, and waits for them",
+    f"show them in few steps, below {FEW}; what is summed up for that can then be read there, too",
+)
+ASKED = Wait(
+    "decides something by values on the device in every step, and waits for them",
+    f"where the training allows it, ask in few steps only, below {FEW}, or compute both ways with torch.where",
+)
+COPIED = Wait(
+    "copies results to the host in every step, and waits for them",
+    "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there",
+)
+PICKED = Wait(
+    "picks elements by a mask in every step: how many there are is asked of the device",
+    "where only a sum or mean of them is needed, multiply by the mask, or take torch.where or masked_fill",
+)
+NORMS = Wait(
+    "reads the norm of each gradient by itself in every step",
+    'take torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf")), which gives the norm of all of them and clips nothing, and read it once',
+)
+COMPUTED = Wait(
+    "computes with Python's math on a value of the device in every step, and waits for it",
+    "take torch's function of that name, and read the result where it is shown",
+)
+
+
+def unspelled(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
+    """The first place of each kind in each loop over batches."""
+    said: set[tuple[int, Wait]] = set()
+    for loop, node, wait in (
+        *_by_calls(script),
+        *_by_code(script),
+        *_by_parameter(script),
+    ):
+        if (id(loop), wait) not in said:
+            said.add((id(loop), wait))
+            yield node, wait
+
+
+def findings(script: Script) -> Iterator[Finding]:
+    """What :func:`unspelled` finds, as advice."""
+    for node, wait in unspelled(script):
+        yield Finding(node, wait.message, advice=wait.advice)
+
+
+def _by_calls(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
+    moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
+    for kind, site in ((k, s) for (k, _), s in script.log.each()):
+        wait = _of_call(script, kind, site) if id(site.node) not in moved else None
+        found = in_every_iteration(script, site) if wait is not None else None
+        if wait is not None and found is not None and goes_by_batch(script, found[0]):
+            yield found[0], site.node, wait
+
+
+def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
+    if kind in SHOWS:
+        given = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
+        given += [v for o in site if o.args is not None for v in o.args.all()]
+        return SHOWN if any(_waits(v) for v in given) else None
+    if kind == "sync" and isinstance(site.node, ast.Call):
+        how = site.occurrences[-1].data.get("how", "item")
+        mine = any(_on_device(o.this) for o in site)
+        func = site.node.func
+        core = func.value if isinstance(func, ast.Attribute) else site.node
+        return COPIED if mine and how in COPIES and not is_scalar(script, core) else None
+    if kind in PICKS:
+        given = [v for o in site if o.args is not None for v in o.args.all()]
+        return (
+            PICKED
+            if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site)
+            else None
+        )
+    if kind.startswith("math."):
+        given = [v for o in site if o.args is not None for v in o.args.all()]
+        return COMPUTED if any(_on_device(t) for v in given for t in v) else None
+    return None
+
+
+def _waits(values: Values) -> bool:
+    """A tensor of the device, or a number that was just read from there."""
+    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in held(values))
+
+
+def _on_device(thing: Thing | None) -> bool:
+    """Certainly a tensor that the script moves to a device."""
+    return isinstance(thing, Tensor) and (
+        thing.device == "dev" or bool(thing.models or thing.param)
+    )
+
+
+def _by_code(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
+    """Tests and indices, which are no calls."""
+    flow, calls = script.analysis(Flow), script.analysis(CallGraph)
+    for loop in batch_loops(script):
+        if not isinstance(loop, (ast.For, ast.While, ast.AsyncFor)) or not goes_by_batch(
+            script, loop
+        ):
+            continue
+        here = [n for n in live(loop) if isinstance(n, LOOKED_AT) and n is not loop]
+        mine = [n for n in here if function_of(n) is function_of(loop)]
+        others = [n for f in calls.run_in(loop, often=True) for n in own_nodes(f)]
+        always = [n for n in mine if flow.graph(loop).frequency(n, loop) is Frequency.EVERY]
+        for node in (*always, *others):
+            if (wait := _of_code(script, node)) is not None:
+                yield loop, node, wait
+
+
+def _by_parameter(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
+    """``for p in net.parameters(): total += p.grad.norm().item() ** 2``"""
+    for loop in parameter_loops(script):
+        calls = [n for n in ast.walk(loop.node) if isinstance(n, ast.Call)]
+        norms = [n for n in calls if _norm_of(loop, n)]
+        if not norms or not any(_reads(script, n) for n in calls):
+            continue
+        for site in script.log.of(".norm", "torch.norm", "torch.linalg.vector_norm"):
+            found = in_every_iteration(script, site) if site.node in norms else None
+            if found is not None and goes_by_batch(script, found[0]):
+                yield found[0], site.node, NORMS
+
+
+def _norm_of(loop: ParameterLoop, call: ast.Call) -> bool:
+    """The norm of one gradient."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("norm", "vector_norm"):
+        return False
+    found = [loop.element(e) for e in (call.func.value, *call.args[:1])]
+    return any(e is not None and e[1] == "grad" for e in found)
+
+
+def _reads(script: Script, call: ast.Call) -> bool:
+    names = {getattr(t, "name", "") for t in script.values(call.func)}
+    return names <= {"item", "builtins.float", "math.pow", "math.sqrt"} and bool(names)
+
+
+def _of_code(script: Script, node: ast.AST) -> Wait | None:
+    if isinstance(node, TESTS):
+        return ASKED if any(_is_tensor(script, e) for e in _tests(node.test)) else None
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        picks = _is_tensor(script, node.value) and _is_mask(script, node.slice, 0)
+        return PICKED if picks else None
+    return None
+
+
+def _is_tensor(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return bool(found) and all(_on_device(t) for t in found)
+
+
+def _tests(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a condition that Python asks for their truth whenever it comes there."""
+    match test:
+        case ast.BoolOp(values=[first, *_]):
+            yield from _tests(first)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _tests(operand)
+        case ast.Call(func=ast.Name(id="bool"), args=[inner]):
+            yield from _tests(inner)
+        case _:
+            yield test
+
+
+def _is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
+    """Certainly made by a comparison of tensors."""
+    match expr:
+        case ast.Compare():
+            return _is_tensor(script, expr)
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left):
+            return _is_mask(script, left, depth)
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return _is_mask(script, operand, depth)
+        case ast.Call(func=ast.Attribute(attr=attr)):
+            return attr in MASKS and _is_tensor(script, expr)
+        case ast.Name() if depth < 4:
+            made = script.analysis(Flow).reaching(expr)
+            return bool(made) and all(
+                d.value is not None and _is_mask(script, d.value, depth + 1) for d in made
+            )
+    return False

@@ -1,0 +1,142 @@
+"""foreach-update: update all parameters at once, not one by one in a loop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Replace
+from autofast.facts.parameter_loops import (
+    ParameterLoop,
+    are_alike,
+    has_parameters,
+    modules,
+    parameter_loops,
+)
+from autofast.model.script import Script
+from autofast.model.source import line_of, parent_of, source_of
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Effect, Finding, Options, Refusal, rule
+from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
+from autofast.techniques.optimizer.foreach_text import Writer
+from autofast.write.requirements import rules_out
+from autofast.write.spelling import torch_in, uses_gpu
+
+SINCE = (2, 0)  # _foreach_lerp_, _foreach_clamp_min_
+SHARDED = (
+    "torch.distributed.fsdp.FullyShardedDataParallel",
+    "torch.distributed.fsdp.fully_shard",
+    "deepspeed.initialize",
+)
+
+
+TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
+
+
+@rule("foreach-update", Effect.EXACT, groups=("optimizer",), relieves={"optimizer": 3, "host": 7})
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Update all parameters at once, not one by one in a loop."""
+    if options.target == "cpu" or not script.steps or not uses_gpu(script):
+        return  # on the CPU, the lists are gone through one by one, too
+    for loop in parameter_loops(script):
+        try:
+            done = operations(script, loop)
+        except Refusal:
+            continue  # it does something else
+        clips = any(_is_gradient(loop, op) for op in done)
+        if clips and (len(done) > 1 or len(loop.lists) > 1 or not is_symmetric(done[0])):
+            continue
+        message = (
+            "clips the gradients of one parameter after the other"
+            if clips
+            else "updates one parameter after the other, each with kernels of its own"
+        )
+        try:
+            code, holes = _clipping(script, loop, done[0]) if clips else _update(script, loop, done)
+        except Refusal as why:
+            yield Finding(loop.node, message, refusal=str(why))
+            continue
+        torch, imports = torch_in(source_of(loop.node))
+        edit = Replace(loop.node, code.replace("TORCH", torch), holes)
+        effect = None if all(op.exact for op in done) else Effect.ROUNDING
+        yield Finding(loop.node, message, edits=(*imports, edit), effect=effect)
+
+
+def _is_gradient(loop: ParameterLoop, op: Op) -> bool:
+    found = loop.element(op.target)
+    return found is not None and found[1] == "grad"
+
+
+def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict[str, ast.expr]]:
+    """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all are."""
+    (call,) = loop.lists.values()
+    mine = {id(t) for t in modules(script, call)}
+    here = [o.order for s in script.log.of("iterate") if s.node is loop.node for o in s]
+    passes = {
+        id(site.node)
+        for site in script.log.of("forward")
+        if any(id(x) in mine for o in site if o.this is not None for x in unwrapped(o.this))
+    }
+    backwards = [
+        o.order
+        for step in script.steps
+        for b in step.backwards
+        if any(id(p) in passes for t in b.tensors for p in t.passes)
+        for o in b.site
+    ]
+    if not backwards or not here or min(backwards) > min(here):
+        raise Refusal("nothing shows that a backward gives these parameters gradients before")
+    assert isinstance(call.func, ast.Attribute) and clamp.number is not None
+    holes = {"model": call.func.value, "bound": clamp.number}
+    return "TORCH.nn.utils.clip_grad_value_({model}.parameters(), {bound})", holes
+
+
+def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, dict[str, ast.expr]]:
+    """The statements in the place of the loop, and the expressions that they quote."""
+    if pin := rules_out(script, SINCE):
+        raise Refusal(f"{pin}, and operations on lists are all there since 2.0")
+    for site in script.calls(*SHARDED):
+        raise Refusal(
+            f"line {line_of(site.node)} keeps parameters in parts, in processes of their own"
+        )
+    calls = list(loop.lists.values())
+    if not any(has_parameters(script, call) for call in calls):
+        raise Refusal("nothing shows that there is a parameter, and a list must not be empty")
+    for other in calls[1:]:
+        if not are_alike(script, calls[0], other):
+            raise Refusal("nothing shows that both models have the same parameters")
+    if any(op.name == "lerp_" and not op.exact for op in done):
+        if script.unread:
+            raise Refusal(f"the models may be cast to another dtype where {script.unread}")
+        if line := _cast(script, loop):
+            raise Refusal(f"line {line} casts a model, and both must have the same dtype here")
+    if any(op.new for op in done) and (line := _kept(script)):
+        raise Refusal(f"the loop gives parameters new memory, and line {line} may keep the old one")
+    return Writer(script, loop, done).text()
+
+
+def _cast(script: Script, loop: ParameterLoop) -> int:
+    """The line that changes the dtype of one of the models."""
+    mine = {id(t) for call in loop.lists.values() for t in modules(script, call)}
+    for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
+        for o in site:
+            cast = site.kind != "move_model" or o.data.get("dtype")
+            if cast and o.this is not None and any(id(t) in mine for t in unwrapped(o.this)):
+                return line_of(site.node)
+    return 0
+
+
+def _kept(script: Script) -> int:
+    """The line after which something else may hold the memory of parameters: a ``state_dict()`` that is not used up at once, ``p.data = q.data``."""
+    for site in script.methods("state_dict"):
+        outer = parent_of(site.node)
+        while isinstance(outer, (ast.Dict, ast.keyword)):
+            outer = parent_of(outer)
+        user = outer.func if isinstance(outer, ast.Call) else None
+        if not isinstance(user, ast.Attribute) or user.attr not in TAKES:
+            return line_of(site.node)
+    for site in script.log.of("tensor_write"):
+        stmt = parent_of(site.node)
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, (ast.Name, ast.Attribute)):
+            return line_of(site.node)
+    return 0

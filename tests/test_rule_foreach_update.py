@@ -1,0 +1,229 @@
+"""foreach-update: loops over parameters as operations on lists, with the same numbers, and where a loop stays."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import torch
+
+from autofast.rule import Effect
+from tests.onerule import Applied, apply, run
+
+RULE = "foreach-update"
+SCRIPT = """
+import copy
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, width), nn.BatchNorm1d(width), nn.ReLU())
+        self.head = nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = Net(8).to(device)
+{target}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+tau, losses = 0.05, []
+for step in range(5):
+    x, y = torch.randn(6, 4).to(device), torch.randn(6, 2).to(device)
+    loss = (net(x) - y - target(x).detach()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    {before}
+    optimizer.step()
+    {after}
+    losses.append(loss.item())
+end = [p.detach().clone() for p in target.parameters()]
+"""
+COPIED = "target = copy.deepcopy(net)"
+ZIP = "for p, t in zip(net.parameters(), target.parameters()):\n    "
+T, P = "[t.data for t in target.parameters()]", "[p.data for p in net.parameters()]"
+TT, PP = "list(target.parameters())", "list(net.parameters())"
+
+
+def script(after: str = "pass", before: str = "pass", target: str = COPIED) -> str:
+    parts = {"after": after.replace("\n", "\n    "), "before": before.replace("\n", "\n    ")}
+    return SCRIPT.format(target=target, **parts)
+
+
+def made(after: str = "pass", before: str = "pass", target: str = COPIED) -> Applied:
+    return apply(RULE, script(after, before, target))
+
+
+def same(found: Applied, exact: bool) -> None:
+    """Both scripts compute the same."""
+    old, new = run(found.before), run(found.text)
+    if exact:
+        assert old["losses"] == new["losses"]
+        assert all(map(torch.equal, old["end"], new["end"]))
+    else:
+        assert old["losses"] == pytest.approx(new["losses"], rel=1e-5)
+        assert all(map(torch.allclose, old["end"], new["end"]))
+
+
+LERP = f"torch._foreach_lerp_({T}, {P}, tau)"
+MUL_ADD = (
+    f"targets = {T}; torch._foreach_mul_(targets, 1 - tau); "
+    f"torch._foreach_add_(targets, {P}, alpha=tau)"
+)
+EXACT = {  # a loop -> what stands in its place
+    "t.data.mul_(1 - tau).add_(p.data, alpha=tau)": MUL_ADD,
+    "t.data.mul_(1 - tau); torch.add(t.data, p.data, alpha=tau, out=t.data)": MUL_ADD,
+    "t.data.lerp_(p.data, tau)": LERP,
+    "t.data.lerp_(p, tau)": LERP,
+    "t.data.copy_(p.data)": f"torch._foreach_copy_({T}, {P})",
+    "t.data += p.data; t.data /= 2": f"targets = {T}; torch._foreach_add_(targets, {P}); torch._foreach_div_(targets, 2)",
+    "t.data.clamp_(-0.1, 0.2)": f"targets = {T}; torch._foreach_clamp_min_(targets, -0.1); torch._foreach_clamp_max_(targets, 0.2)",
+}
+ROUNDING = {
+    "t.data *= 1 - tau; t.data += p.data * tau": MUL_ADD,
+    "t.data.copy_(tau * p.data + (1 - tau) * t.data)": LERP,
+    "t.data.copy_(t.data * (1.0 - tau) + p.data * tau)": LERP,
+    "t.data = t.data * (1.0 - tau) + p.data * tau": LERP,
+    "t.data.add_(tau * (p.data - t.data))": LERP,
+    "t.data -= tau * (t.data - p.data)": LERP,
+    "t.data.copy_(0.99 * t.data + 0.01 * p.data)": LERP.replace("tau", "0.01"),
+}
+PLAIN = {
+    "t.mul_(1 - tau).add_(p, alpha=tau)": f"targets = {TT}; torch._foreach_mul_(targets, 1 - tau); torch._foreach_add_(targets, {PP}, alpha=tau)",
+    "t.lerp_(p, tau)": f"torch._foreach_lerp_({TT}, {PP}, tau)",
+}
+
+
+@pytest.mark.parametrize(
+    ("loops", "under", "effect"),
+    [
+        (EXACT, "if True:", Effect.EXACT),
+        (ROUNDING, "if True:", Effect.ROUNDING),
+        (PLAIN, "with torch.no_grad():", Effect.EXACT),
+    ],
+)
+def test_lists(loops: dict[str, str], under: str, effect: Effect) -> None:
+    """Each loop in a function of its own, which all run in each step."""
+    functions = [
+        f"def f{n}(net, target):\n    {under}\n        for p, t in zip(net.parameters(), target.parameters()):\n            {loop}\n"
+        for n, loop in enumerate(loops)
+    ]
+    calls = "\n".join(f"f{n}(net, target)" for n in range(len(loops)))
+    found = made(calls, target=COPIED + "\n" + "\n".join(functions))
+    written = [ast.unparse(f) for f in ast.parse(found.text).body if isinstance(f, ast.FunctionDef)]
+    expected = [
+        f"def f{n}(net, target):\n    {under}\n        " + text.replace("; ", "\n        ")
+        for n, text in enumerate(loops.values())
+    ]
+    assert written == expected
+    assert {fix.effect or Effect.EXACT for fix in found.fixes} == {effect}
+    same(found, effect == Effect.EXACT)
+
+
+def test_names() -> None:
+    loop = "for (n, p), (_, t) in zip(net.named_parameters(), target.named_parameters(), strict=True):\n    t.data.lerp_(p, tau)"
+    assert " ".join(made(loop).text.split()).count("for p in net.parameters()") == 1
+
+
+CLIP = "torch.nn.utils.clip_grad_value_(net.parameters(), 0.1)"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "for p in net.parameters():\n    p.grad.data.clamp_(-0.1, 0.1)",
+        "for p in net.parameters():\n    if p.grad is not None:\n        p.grad.clamp_(min=-0.1, max=0.1)",
+        "for name, p in net.named_parameters():\n    if p.grad is None:\n        continue\n    p.grad.data.clamp_(-0.1, 0.1)",
+    ],
+)
+def test_gradients(before: str) -> None:
+    found = made(before=before)
+    assert CLIP in found.lines
+    same(found, exact=True)
+
+
+SAME = (
+    "target = Net(8).to(device)",
+    "target = Net(8).to(device)\ntarget.load_state_dict(net.state_dict())",
+)
+
+
+@pytest.mark.parametrize("target", SAME)
+def test_models_that_are_made_alike(target: str) -> None:
+    found = made(ZIP + "t.data.lerp_(p.data, tau)", target=target)
+    assert found.fixes
+    same(found, exact=True)
+
+
+def test_a_shared_layer_keeps_its_values() -> None:
+    """What is in both models stands at the same place of both lists: its average with itself is itself."""
+    shared = COPIED + "\ntarget.body = net.body"
+    same(made(ZIP + "t.data.copy_(tau * p.data + (1 - tau) * t.data)", target=shared), exact=False)
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "target", "reason"),
+    [
+        (
+            ZIP + "t.data.lerp_(p.data, tau)",
+            "pass",
+            "target = Net(9).to(device)",
+            "same parameters",
+        ),
+        (
+            ZIP + "t.data.copy_(tau * p.data + (1 - tau) * t.data)",
+            "pass",
+            COPIED + ".half().float()",
+            "casts a model",
+        ),
+        (
+            ZIP + "t.data = tau * p.data + (1 - tau) * t.data",
+            "pass",
+            COPIED + "\nbest = target.state_dict()",
+            "may keep the old one",
+        ),
+        (
+            ZIP + "t.data = tau * p.data + (1 - tau) * t.data",
+            "pass",
+            COPIED
+            + "\nfor p, t in zip(net.parameters(), target.parameters()):\n    t.data = p.data",
+            "may keep the old one",
+        ),
+        (
+            "pass",
+            "for p in target.parameters():\n    p.grad.clamp_(-1, 1)",
+            COPIED.replace("copy.deepcopy(net)", "Net(8).to(device)"),
+            "gives these parameters gradients",
+        ),
+    ],
+)
+def test_left_alone(after: str, before: str, target: str, reason: str) -> None:
+    found = made(after, before, target)
+    assert not found.fixes and reason in found.refusals, found.findings
+
+
+OTHER = [
+    "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.mul_(p.data.mean()).add_(p.data)",
+    "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.copy_(tau * p.data + tau * t.data)",
+    "for p, t in zip(net.parameters(), target.buffers()):\n    t.data.copy_(p.data)",
+    "for p in net.parameters():\n    p.data.sub_(0.1 * p.grad)",
+    "for p in net.parameters():\n    p.grad.data.clamp_(-1, 2)",
+    "for p in net.parameters():\n    p.data.clamp_(-1, 1)\nprint(p)",
+    "for p in net.parameters():\n    tau *= 0.9\n    p.data.mul_(tau)",
+    "for i, p in enumerate(net.parameters()):\n    p.data.mul_(1 - i)",
+]
+
+
+def test_other_loops() -> None:
+    """What is done to each parameter is none of the operations on lists, or is not known."""
+    assert not made("\n".join(OTHER)).findings
+
+
+def test_not_on_the_cpu() -> None:
+    text = script(ZIP + "t.data.lerp_(p.data, tau)")
+    assert not apply(RULE, text, target="cpu").findings

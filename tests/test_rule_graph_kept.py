@@ -1,0 +1,129 @@
+"""graph-kept: sums and lists of losses that no backward goes through are made of detached tensors, with the same numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.onerule import Applied, apply, run
+
+RULE = "graph-kept"
+SCRIPT = """
+import torch
+from torch import nn
+
+
+class Meter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.val, self.whole, self.count = 0, 0, 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.whole += val * n
+        self.count += n
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+meter, rates, k = Meter(), [], 3
+for epoch in range(2):
+    total, losses, weight = 0, [], 1.0
+    meter.reset()
+    for i in range(6):
+        x, y = torch.randn(6, 4), torch.randn(6, 2)
+        loss = (model(x) - y).pow(2).mean()
+        {body}
+        optimizer.step()
+        optimizer.zero_grad()
+    rates.append(float(loss))
+"""
+STEP = "loss.backward()\n"
+
+
+def made(body: str, rule: str = RULE) -> Applied:
+    return apply(rule, SCRIPT.format(body=body.replace("\n", "\n        ")))
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (STEP + "total += loss", "total += loss.detach()"),
+        (STEP + "total = total + loss * x.size(0)", "total = total + loss.detach() * x.size(0)"),
+        ("total = loss / 2 + total\n" + STEP, "total = loss.detach() / 2 + total"),
+        (STEP + "total += loss + loss", "total += (loss + loss).detach()"),
+        (STEP + "losses.append(loss)", "losses.append(loss.detach())"),
+        (STEP + "meter.update(loss, x.size(0))", "self.whole += val.detach() * n"),
+        (
+            STEP + "total += loss\nif i % 4 == 3:\n    print(total / 4)\n    total = 0",
+            "total += loss.detach()",
+        ),
+    ],
+)
+def test_what_is_detached(body: str, line: str) -> None:
+    found = made(body)
+    assert line in found.lines
+    old, new = run(found.before), run(found.text)
+    assert old["rates"] == new["rates"]
+    for a, b in zip(held(old), held(new), strict=True):
+        assert torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+    assert any(graph(v) for v in held(old)) and not any(graph(v) for v in held(new))
+
+
+def held(scope: dict[str, object]) -> list[object]:
+    losses = scope["losses"]
+    assert isinstance(losses, list)
+    return [scope["total"], getattr(scope["meter"], "whole"), *losses]  # noqa: B009
+
+
+def graph(value: object) -> bool:
+    return getattr(value, "grad_fn", None) is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "total += loss\nif i % 3 == 2:\n    total.backward()\n    total = 0",
+        "losses.append(loss)\nif i % 3 == 2:\n    torch.stack(losses).mean().backward()\n    losses = []",
+        "losses.append(loss)\nif i % 3 == 2:\n    mean(losses).backward()\n    losses.clear()",
+        "total = 0\ntotal += loss\n" + STEP,
+        "parts = []\nparts.append(loss)\n" + STEP,
+        "loss = loss * weight\nloss.backward(retain_graph=True)\nlosses.append(loss)\nweight = losses[0] / loss",
+        STEP + "total += loss.detach()",
+        STEP + "total += loss.item()",
+    ],
+)
+def test_what_stays(body: str) -> None:
+    """A backward goes through it, or it does not outlive the step."""
+    assert not made(body).findings
+
+
+BOTH = """
+import torch
+from torch import nn
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total, seen = 0, 0.0
+    for i in range(6):
+        x, y = torch.randn(6, 4).cuda(), torch.randn(6, 2).cuda()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        total += loss
+        seen += loss.item()
+    print(total, seen)
+"""
+
+
+def test_with_the_sums_that_are_read_in_each_step() -> None:
+    lines = apply(RULE + " loss-item-sync", BOTH).lines
+    assert "total += loss.detach()" in lines and "seen += value.item()" in lines

@@ -1,0 +1,151 @@
+"""loss-item-sync and per-step-io: waiting in every step that nothing spells out, moved where that is safe, else reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+SCRIPT = """
+import math
+import sys
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+import matplotlib.pyplot as plt
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+loader = DataLoader(data, batch_size=8)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+writer = SummaryWriter()
+found, shown = [], []
+for epoch in range(2):
+    bar = tqdm(loader, disable=True)
+    for i, (x, y) in enumerate(bar):
+        x, y = x.to(device), y.to(device)
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        {body}
+        optimizer.step()
+    {end}
+"""
+ITEM, IO = "loss-item-sync", "per-step-io"
+
+
+def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
+    parts = {"body": body.replace("\n", "\n        "), "end": end.replace("\n", "\n    ")}
+    return apply(rule, SCRIPT.format(**parts))
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        ("if (out < 0).any():\n    found.append(i)", "in few steps only"),
+        ("if torch.isnan(loss) and epoch:\n    raise ValueError", "in few steps only"),
+        ("assert not torch.isnan(out).any()", "in few steps only"),
+        ("found.append(1 if loss > 2 else 0)", "in few steps only"),
+        ("print('%.3f' % loss)", "show them in few steps"),
+        ("print(f'{i}: {loss:.3f}')", "show them in few steps"),
+        ("print('loss {:.3f}'.format(loss))", "show them in few steps"),
+        ("bar.set_postfix(loss=loss)", "show them in few steps"),
+        ("bar.set_postfix({'loss': loss.item()})", "show them in few steps"),
+        ("bar.set_description(f'loss {loss:.3f}')", "show them in few steps"),
+        ("writer.add_scalar('loss', loss, i)", "show them in few steps"),
+        ("found.append(math.exp(loss))", "torch's function"),
+        ("found.extend(out.argmax(1).tolist())", "copy them once after the loop"),
+        ("found.append((out > 0).cpu().numpy().sum())", "copy them once after the loop"),
+        ("mask = y > 0\nfound.append(out[mask].detach().mean())", "multiply by the mask"),
+        ("found.append((out > 0).nonzero().size(0))", "multiply by the mask"),
+        (
+            "norm = 0\nfor p in model.parameters():\n    norm += math.pow(p.grad.norm(), 2)\nfound.append(norm)",
+            "clip_grad_norm_",
+        ),
+        (
+            "norm = 0\nfor p in model.parameters():\n    norm += p.grad.data.norm(2).item() ** 2\nfound.append(norm)",
+            "clip_grad_norm_",
+        ),
+    ],
+)
+def test_waiting_that_is_reported(body: str, advice: str) -> None:
+    found = made(ITEM, body)
+    assert not found.fixes and advice in found.advice
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        ("if i % 4 == 0:\n    print(f'{loss:.3f}')", "pass"),
+        ("if i % 4 == 0 and (out < 0).any():\n    print(i)", "pass"),
+        ("pass", "print(f'{loss:.3f}', out.tolist())"),
+        ("if epoch > 1:\n    print(i)", "pass"),
+        ("found.append(out[y].detach().mean())", "pass"),
+        ("found.append(data.tensors[0][data.tensors[1] > 0].mean())", "pass"),
+        ("print(f'{i}: {x.size(0)}')", "pass"),
+    ],
+)
+def test_what_costs_little(body: str, end: str) -> None:
+    assert not made(ITEM, body, end).findings
+
+
+def without_libraries(text: str) -> str:
+    lines = [
+        t for t in text.splitlines() if not any(n in t for n in ("import tqdm", "plt", "Writer"))
+    ]
+    return "\n".join(lines).replace("tqdm(loader, disable=True)", "loader")
+
+
+TEXTS = ("f'{loss:.3f}'", "'%.3f' % loss", "'loss {:.3f}'.format(loss)", "str(loss)")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_move_to_where_they_are_shown(text: str) -> None:
+    found = made(ITEM, f"note = {text}\nif i % 4 == 0:\n    shown.append(note)")
+    assert found.fixes and found.text.index("i % 4") < found.text.index("note = ")
+    old, new = (run(without_libraries(t)) for t in (found.before, found.text))
+    assert old["shown"] == new["shown"] and len(old["shown"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        ("sys.stdout.flush()", "flush once an epoch"),
+        ("print(i, flush=True)", "flush once an epoch"),
+        ("writer.flush()", "flush once an epoch"),
+        ("writer.add_histogram('weight', model.weight, i)", "do it in few steps"),
+        ("plt.plot(found)\nplt.savefig('loss.png')", "draw after the epoch"),
+        ("torch.save({'model': model.state_dict()}, 'last.pt')", "save once an epoch"),
+        ("with open('log.txt', 'a') as file:\n    file.write(str(i))", "in front of the loop"),
+        ("state = model.state_dict()", "where it is saved or loaded"),
+    ],
+)
+def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:
+    found = made(IO, body)
+    assert [f.status for f in found.findings] == ["advice"] and advice in found.advice
+    few = "if i % 100 == 0:\n    " + body.replace("\n", "\n    ")
+    assert not made(IO, few, end=body).findings
+
+
+def test_epochs_are_no_steps() -> None:
+    """A loop over epochs that takes all data at once may show and save in each."""
+    text = """
+    import torch
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(8, 4).cuda()
+    for epoch in range(100):
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"{epoch}: {loss:.4f}", flush=True)
+        torch.save(model.state_dict(), "last.pt")
+    """
+    assert not apply(f"{ITEM} {IO}", text).findings
