@@ -16,10 +16,10 @@ from autofast.facts.parameter_loops import (
 from autofast.model.script import Script
 from autofast.model.source import line_of, parent_of, source_of
 from autofast.read.recover.build import unwrapped
+from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
 from autofast.techniques.optimizer.foreach_text import Writer
-from autofast.write.requirements import rules_out
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_, _foreach_clamp_min_
