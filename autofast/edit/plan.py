@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autofast.edit import postcheck, shadowing
+from autofast.edit.amend import Amendment, Key, amendments, key_of
 from autofast.edit.attribution import hunks_of
 from autofast.edit.edits import Edit, EditConflict
 from autofast.edit.hunks import Hunk
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
-from autofast.edit.postcheck import PostConditionError
+from autofast.edit.postcheck import Amendable, PostConditionError
 from autofast.edit.running import LeftOut, run
 from autofast.model.source import Source, source_of
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
@@ -37,6 +38,7 @@ class Plan:
         findings: all of them, in the order of the code. Those with status ``fix`` are applied.
         unused_ignores: ``# autofast: ignore`` comments that kept nothing from being changed.
         left_out: rules that were to take part and do not, as they raised or as their changes did not stand up.
+        amendments: what the second reading has made of findings.
     """
 
     script: Script
@@ -47,6 +49,7 @@ class Plan:
     findings: tuple[Finding, ...]
     unused_ignores: tuple[UnusedIgnore, ...]
     left_out: tuple[LeftOut, ...]
+    amendments: Mapping[Key, Amendment]
     _edits: Mapping[Edit, frozenset[str]]
     _documents: dict[
         Source, Document
@@ -63,7 +66,7 @@ class Plan:
         line_length: int | None = None,
     ) -> Plan:
         """The plan of ``rules``, whose order does not matter, for changes up to ``effect``."""
-        return cls._make(script, options, rules, effect, line_length, {}, ())
+        return cls._make(script, options, rules, effect, line_length, {}, (), {})
 
     @classmethod
     def _make(
@@ -75,6 +78,7 @@ class Plan:
         line_length: int | None,
         documents: dict[Source, Document],
         left_out: Sequence[LeftOut],
+        amended: Mapping[Key, Amendment],
     ) -> Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
@@ -83,7 +87,7 @@ class Plan:
         if failed:  # the others may have counted on them
             rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
             return cls._make(
-                script, options, rest, effect, line_length, documents, (*left_out, *failed)
+                script, options, rest, effect, line_length, documents, (*left_out, *failed), amended
             )
         ignores = Ignores()
         deciding = {
@@ -103,6 +107,7 @@ class Plan:
             _refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f
             for f in found
         ]
+        found = [amended[k].of(f) if (k := key_of(f)) in amended else f for f in found]
         settled, pool = _settled(
             sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f)))
         )
@@ -115,6 +120,7 @@ class Plan:
             tuple(sorted([*settled, *(f for x in left_out for f in x.findings)], key=_place)),
             tuple(ignores.unused(script.sources, names)),
             tuple(left_out),
+            amended,
             {edit: frozenset(who) for edit, who in pool.edits.items()},
             documents,
         )
@@ -132,7 +138,16 @@ class Plan:
             [r for r in self.rules if r.name != rule], [*self.left_out, LeftOut(rule, why, kept)]
         )
 
-    def _of(self, rules: Iterable[Rule], left_out: Sequence[LeftOut]) -> Plan:
+    def amended(self, amendments: Mapping[Key, Amendment]) -> Plan:
+        """The plan with some findings refused, or carried out with more edits."""
+        return self._of(self.rules, self.left_out, {**self.amendments, **amendments})
+
+    def _of(
+        self,
+        rules: Iterable[Rule],
+        left_out: Sequence[LeftOut],
+        amended: Mapping[Key, Amendment] | None = None,
+    ) -> Plan:
         return self._make(
             self.script,
             self.options,
@@ -141,6 +156,7 @@ class Plan:
             self.line_length,
             self._documents,
             left_out,
+            self.amendments if amended is None else amended,
         )
 
     # ------------------------------------------------------------------------------------------------ results
@@ -174,9 +190,10 @@ class Plan:
             postcheck.keeps_other_lines(source, text, self._hunks[source])
         if reread is None or not self._texts:
             return
-        again = Plan.make(
-            reread(self.texts()), self.options, self.rules, self.effect, self.line_length
-        )
+        new = reread(self.texts())
+        if found := amendments(self.script, new, self._hunks, self.amendments):
+            raise Amendable(next((a.why for a in found.values() if a.why), "a name"), found)
+        again = Plan.make(new, self.options, self.rules, self.effect, self.line_length)
         for broken in again.left_out:
             if broken.rule in self.applied:
                 raise PostConditionError(

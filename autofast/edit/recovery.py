@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from autofast.edit.plan import Plan, PostConditionError, Reread
+from autofast.edit.postcheck import Amendable
 
 
 def standing(plan: Plan, reread: Reread) -> Plan:
-    """``plan``, or what is left of it without the rules that keep it from fulfilling all post-conditions.
+    """``plan``, or what is left of it without the findings and rules that keep it from fulfilling all post-conditions.
 
     Raises :class:`PostConditionError` where no single rule is to blame.
     """
     while True:
         try:
             plan.check(reread)
+        except Amendable as error:
+            plan = plan.amended(error.amendments)
         except PostConditionError as error:
             plan = _without_culprit(
                 plan, error
