@@ -83,31 +83,23 @@ class Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
         options = replace(options, selected=names, asked=options.asked - {x.rule for x in left_out})
-        every, failed = run(chosen, script, options)
-        if failed:  # the others may have counted on them
-            rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
-            return cls._make(
-                script, options, rest, effect, line_length, documents, (*left_out, *failed), amended
-            )
-        ignores = Ignores()
-        deciding = {
-            r.decides: r.name for r in (*REGISTRY.values(), *chosen) if r.decides is not None
-        }
-        found = [ignores.apply(_stamped(f, r.name, deciding)) for r, f in every]
-        effects = {rule.name: rule.effect for rule in chosen}
-        found = [
-            _limited(
-                f,
-                effects[f.rule],
-                max(effect, effects[f.rule]) if f.rule in options.asked else effect,
-            )
-            for f in found
-        ]
-        found = [
-            _refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f
-            for f in found
-        ]
-        found = [amended[k].of(f) if (k := key_of(f)) in amended else f for f in found]
+        ignores, idle, kept = Ignores(), frozenset[str](), list[Finding]()
+        while True:
+            active = [rule for rule in chosen if rule.name not in idle]
+            of_active = replace(options, selected=names - idle, asked=options.asked - idle)
+            every, failed = run(active, script, of_active)
+            if failed:  # the others may have counted on them
+                rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
+                left = (*left_out, *failed)
+                return cls._make(
+                    script, options, rest, effect, line_length, documents, left, amended
+                )
+            found = _allowed(script, every, options, effect, ignores, amended)
+            without = _without_effect(every, found)
+            if not without:
+                break
+            idle |= without  # nothing of what they decide is done: the others must not count on it
+            kept += [f for f in found if f.rule in without]
         settled, pool = _settled(
             sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f)))
         )
@@ -117,7 +109,9 @@ class Plan:
             chosen,
             effect,
             line_length,
-            tuple(sorted([*settled, *(f for x in left_out for f in x.findings)], key=_place)),
+            tuple(
+                sorted([*settled, *kept, *(f for x in left_out for f in x.findings)], key=_place)
+            ),
             tuple(ignores.unused(script.sources, names)),
             tuple(left_out),
             amended,
@@ -253,6 +247,40 @@ class Plan:
 
 
 # ------------------------------------------------------------------------------------------------ from findings to fixes
+def _allowed(
+    script: Script,
+    every: Sequence[tuple[Rule, Finding]],
+    options: Options,
+    effect: Effect,
+    ignores: Ignores,
+    amended: Mapping[Key, Amendment],
+) -> list[Finding]:
+    """The findings of rules, each by itself: ignored, or refused, where the user, the level of effect or the text is against it."""
+    deciding = {
+        r.decides: r.name
+        for r in (*REGISTRY.values(), *(r for r, _ in every))
+        if r.decides is not None
+    }
+    found = []
+    for rule, finding in every:
+        finding = ignores.apply(_stamped(finding, rule.name, deciding))
+        limit = max(effect, rule.effect) if rule.name in options.asked else effect
+        finding = _limited(finding, rule.effect, limit)
+        if why := shadowing.against(finding.edits, script.sources):
+            finding = _refused(finding, why)
+        key = key_of(finding)
+        found.append(amended[key].of(finding) if key in amended else finding)
+    return found
+
+
+def _without_effect(
+    every: Iterable[tuple[Rule, Finding]], allowed: Iterable[Finding]
+) -> frozenset[str]:
+    """The rules that decide something others may use, and of whose fixes none is allowed."""
+    deciding = {rule.name for rule, f in every if rule.decides is not None and f.edits}
+    return frozenset(deciding - {f.rule for f in allowed if f.edits})
+
+
 def _stamped(finding: Finding, rule: str, deciding: Mapping[type, str]) -> Finding:
     """The finding of ``rule``, with what it needs as pairs of a rule and a key."""
 
