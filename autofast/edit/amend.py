@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from autofast.edit.cells import displaced
 from autofast.edit.edits import TEXTS, Edit, Import
 from autofast.edit.hunks import Hunk
 from autofast.edit.interfaces import changed_interfaces
@@ -58,6 +59,9 @@ def amendments(
             why = f"{changed.user} uses {changed.function.name}(), which {changed.what}"
             for finding in (f for h in changed.hunks for f in h.findings):
                 found[key_of(finding)] = Amendment(why)
+        for hunk, line in displaced(new, source, here):
+            why = f"the notebook shows the expression on line {source.shown(line)}, which would no longer end its cell"
+            found.update((key_of(finding), Amendment(why)) for finding in hunk.findings)
         for unbound in unbound_reads(old, new, source, here):
             for finding in _to_blame(source, unbound):
                 key = key_of(finding)

@@ -12,12 +12,12 @@ from autofast.edit import postcheck, shadowing
 from autofast.edit.amend import Amendment, Key, amendments, key_of
 from autofast.edit.attribution import hunks_of
 from autofast.edit.edits import Edit, EditConflict
-from autofast.edit.hunks import Hunk
+from autofast.edit.hunks import Hunk, old_lines
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.postcheck import Amendable, PostConditionError
 from autofast.edit.running import LeftOut, run
-from autofast.model.source import Source, source_of
+from autofast.model.source import Source, line_of, source_of
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
 
 if TYPE_CHECKING:
@@ -194,12 +194,25 @@ class Plan:
                     f"{broken.rule} cannot read its own output: {broken.why}", broken.rule
                 )
         for finding in again.fixes:
-            if finding.rule in self.applied:
+            if finding.rule in self.applied and not self._is_amended(finding):
                 where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"
                 raise PostConditionError(
                     f"{where}: {finding.rule} would change its own output again: {finding.message}",
                     finding.rule,
                 )
+
+    def _is_amended(self, again: Finding) -> bool:
+        """Whether a finding in the new text is one that was refused here for what its own text would have been."""
+        source = next((s for s in self._texts if s.path == source_of(again.node).path), None)
+        span = old_lines(self._hunks.get(source, ()) if source else (), line_of(again.node) - 1)
+        return any(
+            f.rule == again.rule
+            and f.message == again.message
+            and source_of(f.node).path == source_of(again.node).path
+            and span[0] <= line_of(f.node) - 1 < max(span[1], span[0] + 1)
+            for f in self.findings
+            if key_of(f) in self.amendments and not f.edits
+        )
 
     # ------------------------------------------------------------------------------------------------ composing
     @cached_property
