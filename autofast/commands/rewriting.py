@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autofast.config import Config
 from autofast.edit.edits import Edit
+from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
-from autofast.edit.recovery import standing
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, source_of
 from autofast.read import read_script
@@ -41,7 +41,7 @@ class Rewritten:
     script: Script
     root: Path
     config: Config
-    plan: Plan
+    plan: Passes
     texts: dict[Source, str]
     records: list[Record]
     elsewhere: list[Record]
@@ -89,7 +89,7 @@ def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record]
     ), warnings
 
 
-def findings(plan: Plan) -> list[Record]:
+def findings(plan: Plan | Passes) -> list[Record]:
     """All findings of a plan but those that a comment in the script keeps away."""
     rules = all_rules()
     return merged(
@@ -136,27 +136,29 @@ def rewrite(
             },
         )
 
-    chosen = standing(chosen, reread)
-    if not narrowed:
-        whole = chosen
-    elif chosen.left_out:
-        whole = whole.subset(rule.name for rule in chosen.rules)
-    done = findings(chosen)
+    passes = fixed_point(chosen, reread)
+    if alone:
+        passes = passes.while_true(lambda f: not _reaches_beyond(script.entry, f))
+    if narrowed and passes.first.left_out:
+        whole = whole.subset(rule.name for rule in passes.rules)
+    done = findings(passes)
     places = {record.place for record in done if record.status == "fix"}
     elsewhere = (
-        [r for r in findings(whole) if r.status == "fix" and r.place not in places] if alone else []
+        [r for r in findings(whole) if r.status == "fix" and r.place not in places]
+        if narrowed
+        else []
     )
     withheld = {record.place for record in elsewhere}
     return Rewritten(
         script=script,
         root=root,
         config=config,
-        plan=chosen,
-        texts=chosen.texts(),
+        plan=passes,
+        texts=passes.texts(),
         records=[record for record in done if record.place not in withheld],
         elsewhere=elsewhere,
-        notes=[*script.notes, *_loops_elsewhere(script), *map(str, chosen.unused_ignores)],
-        warnings=[left.warning for left in chosen.left_out],
+        notes=[*script.notes, *_loops_elsewhere(script), *map(str, passes.first.unused_ignores)],
+        warnings=[left.warning for plan in passes.plans for left in plan.left_out],
         stdin=raw is not None,
     )
 

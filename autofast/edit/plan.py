@@ -172,18 +172,19 @@ class Plan:
         """All changes in order, file by file, each with the rules it comes from."""
         return [hunk for hunks in self._hunks.values() for hunk in hunks]
 
-    def check(self, reread: Reread | None = None) -> None:
+    def check(self, reread: Reread | None = None, settled: bool = True) -> Plan | None:
         """Raise :class:`PostConditionError` unless the new texts may be written.
 
         They must compile, use no undefined name, and differ from the old ones only in hunks that belong to rules. With ``reread``, which
-        reads the script from texts that replace those of some files, the applied rules must find nothing to do in their own output.
+        reads the script from texts that replace those of some files, the applied rules must find nothing to do in their own output; unless
+        it is to be ``settled``, only not the same again. The plan for that output is returned.
         """
         for source, text in self._texts.items():
             postcheck.parses(source, text)
             postcheck.defines_its_names(source, text)
             postcheck.keeps_other_lines(source, text, self._hunks[source])
         if reread is None or not self._texts:
-            return
+            return None
         new = reread(self.texts())
         if found := amendments(self.script, new, self._hunks, self.amendments):
             raise Amendable(next((a.why for a in found.values() if a.why), "a name"), found)
@@ -193,26 +194,35 @@ class Plan:
                 raise PostConditionError(
                     f"{broken.rule} cannot read its own output: {broken.why}", broken.rule
                 )
+        refused: dict[Key, Amendment] = {}
+        spared: set[Key] = set()  # the refusals that are found to be fixes now
         for finding in again.fixes:
-            if finding.rule in self.applied and not self._is_amended(finding):
-                where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"
+            same = self._like(finding)
+            if amended := next((f for f in same if key_of(f) in self.amendments), None):
+                refused[key_of(finding)] = Amendment(amended.refusal)
+                continue
+            before = next((f for f in same if not f.edits and key_of(f) not in spared), None)
+            if before is not None:
+                spared.add(key_of(before))
+            if finding.rule in self.applied and (settled or (same and before is None)):
+                where = f"{source_of(finding.node).rel}:{line_of(finding.node)}"
                 raise PostConditionError(
                     f"{where}: {finding.rule} would change its own output again: {finding.message}",
                     finding.rule,
                 )
+        return again.amended(refused) if refused else again
 
-    def _is_amended(self, again: Finding) -> bool:
-        """Whether a finding in the new text is one that was refused here for what its own text would have been."""
+    def _like(self, again: Finding) -> list[Finding]:
+        """The findings that say the same of the lines that a finding in the new text comes from."""
         source = next((s for s in self._texts if s.path == source_of(again.node).path), None)
         span = old_lines(self._hunks.get(source, ()) if source else (), line_of(again.node) - 1)
-        return any(
-            f.rule == again.rule
-            and f.message == again.message
+        return [
+            f
+            for f in self.findings
+            if (f.rule, f.message) == (again.rule, again.message)
             and source_of(f.node).path == source_of(again.node).path
             and span[0] <= line_of(f.node) - 1 < max(span[1], span[0] + 1)
-            for f in self.findings
-            if key_of(f) in self.amendments and not f.edits
-        )
+        ]
 
     # ------------------------------------------------------------------------------------------------ composing
     @cached_property

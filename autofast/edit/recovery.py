@@ -11,9 +11,14 @@ def standing(plan: Plan, reread: Reread) -> Plan:
 
     Raises :class:`PostConditionError` where no single rule is to blame.
     """
+    return stand(plan, reread)[0]
+
+
+def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
+    """What stands of ``plan`` (see :func:`standing`), and the plan for what comes of it; ``settled`` as of :meth:`Plan.check`."""
     while True:
         try:
-            plan.check(reread)
+            again = plan.check(reread, settled)
         except Amendable as error:
             plan = plan.amended(error.amendments)
         except PostConditionError as error:
@@ -21,7 +26,7 @@ def standing(plan: Plan, reread: Reread) -> Plan:
                 plan, error
             )  # made again: what the other rules found may have rested on this one
         else:
-            return plan
+            return plan, again
 
 
 def _without_culprit(plan: Plan, error: PostConditionError) -> Plan:
