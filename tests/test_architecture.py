@@ -21,6 +21,7 @@ LAYERS: dict[str, set[str]] = {
     "read": {"model", "flow", "ops"},
     "edit": {"model", "flow", "rule", "faults"},
     "faults": set(),
+    "depth": set(),
     "rule": {"model", "edit"},
     "facts": {"model", "flow", "ops", "read", "rule"},
     "write": {"model", "flow", "ops", "read", "rule", "edit", "facts"},
@@ -30,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "config": {"rule", "model", "registry"},
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
     "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
-    "commands": {"faults", "model", "read", "config", "registry", "edit", "rule", "report"},
+    "commands": {"depth", "faults", "model", "read", "config", "registry", "edit", "rule", "report"},
     "cli": {
         "faults",
         "model",

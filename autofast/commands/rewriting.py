@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from autofast.config import Config
+from autofast.depth import deeply
 from autofast.edit.edits import Edit
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
@@ -104,6 +105,7 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
     return not (script.steps or script.frameworks or plan.findings)
 
 
+@deeply
 def rewrite(
     entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False
 ) -> Rewritten:
@@ -116,8 +118,9 @@ def rewrite(
     rules = select(config.select, config.ignore, config.given)
     whole = chosen = _plan(script, config, rules)
     if trains_nothing(script, whole) and not script.unread:
+        unread = "".join(f"; {note}" for note in script.notes if note.startswith("not read"))
         raise BadInput(
-            f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains"
+            f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains{unread}"
         )
     narrowed = alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes)
     if narrowed:

@@ -30,15 +30,29 @@ def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan 
 
 
 def _without_culprit(plan: Plan, error: PostConditionError) -> Plan:
-    """``plan`` without the rule that ``error`` names, or else without the first rule whose absence mends the texts."""
+    """``plan`` without the rule that ``error`` names; or else without the first rule whose absence mends the texts, or all that do not
+    stand together."""
     why = f"left out: {error}"
     if error.rule in plan.applied:
         return plan.without(error.rule, why)
     for rule in sorted(plan.applied):
-        fewer = plan.without(rule, why)
-        try:
-            fewer.check()
-        except PostConditionError:
-            continue
-        return fewer
-    raise error
+        if _is_fit(fewer := plan.without(rule, why)):
+            return fewer
+    kept = [rule.name for rule in plan.rules if rule.name not in plan.applied]
+    rest = plan
+    for rule in sorted(plan.applied):
+        if _is_fit(plan.subset([*kept, rule])):
+            kept.append(rule)
+        else:
+            rest = rest.without(rule, why)
+    if rest is plan:
+        raise error
+    return rest
+
+
+def _is_fit(plan: Plan) -> bool:
+    try:
+        plan.check()
+    except PostConditionError:
+        return False
+    return True

@@ -146,10 +146,15 @@ def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[
                 ):
                     modules.add(alias.asname or alias.name)
     for node in ast.walk(file.tree) if names or modules else ():
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names or (
-            isinstance(node, ast.Attribute)
-            and node.attr == name
-            and ast.unparse(node.value) in modules
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in names
+            or (
+                isinstance(node, ast.Attribute)
+                and node.attr == name
+                and ast.unparse(node.value) in modules
+            )
         ):
             yield node
 
