@@ -38,16 +38,20 @@ class _File:
         self.old, self.new, self.source, self.fresh = old, new, source, fresh
         self.hunks, self.flow = hunks, new.analysis(Flow)
         self.table = variables_of(fresh.tree)
-        self.loads = [n for n in ast.walk(fresh.tree) if _is_read(n)]
+        self.loads = _reads(fresh.tree)
         self.written = {id(n): h for n in self.loads for h in hunks if _on(n, h.new)}
         # A read that was there before finds a value, or the script fails as it did.
         self.trusted = frozenset(id(n) for n in self.loads if id(n) not in self.written)
 
     def found(self) -> Iterator[Unbound]:
-        before = {id(h): _read_at(self.source, h.old) for h in self.hunks}
+        before: dict[int, frozenset[str]] = {}
         for load in self.loads:
             hunk = self.written.get(id(load))
-            if hunk is None or load.id in before[id(hunk)]:
+            if hunk is None:
+                continue
+            if id(hunk) not in before:
+                before[id(hunk)] = _read_at(self.source, hunk.old)
+            if load.id in before[id(hunk)]:
                 continue
             if self._may_fail(load):
                 yield Unbound(load.id, hunk, load)
@@ -125,7 +129,7 @@ class _File:
     def _failed_before(self, load: ast.Name) -> bool:
         """Whether a read of this name may already have found no value in the old text."""
         flow, table = self.old.analysis(Flow), variables_of(self.source.tree)
-        same = [n for n in ast.walk(self.source.tree) if _is_read(n) and n.id == load.id]
+        same = [n for n in _reads(self.source.tree) if n.id == load.id]
         pairs = [(n, v) for n in same if (v := table.of(n)) is not None]
         return any(
             flow.definitions(n).may_come_unbound(v, n)
@@ -134,8 +138,8 @@ class _File:
         )
 
 
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+def _reads(tree: ast.AST) -> list[ast.Name]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
 
 
 def _on(node: ast.expr, span: Span) -> bool:
@@ -145,11 +149,10 @@ def _on(node: ast.expr, span: Span) -> bool:
 def _read_at(source: Source, span: Span) -> frozenset[str]:
     """The names that statements read which stand, with some of their lines, in a span of lines."""
     found = set()
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            first, last = own_lines(statement_of(node))
-            if first - 1 < span[1] and last > span[0]:
-                found.add(node.id)
+    for node in _reads(source.tree):
+        first, last = own_lines(statement_of(node))
+        if first - 1 < span[1] and last > span[0]:
+            found.add(node.id)
     return frozenset(found)
 
 
