@@ -106,9 +106,7 @@ class _File:
 
     def _was_read_in(self, function: Function, name: str) -> bool:
         """Whether the function reads the variable of another scope in the old text, too."""
-        return any(
-            n.id == name and id(n) in self.trusted for n in ast.walk(function) if _is_read(n)
-        )
+        return any(n.id == name and id(n) in self.trusted for n in _reads(function))
 
     def _robbed(self) -> Iterator[Unbound]:
         """Reads that are as they were, but whose value a hunk no longer writes."""
