@@ -28,8 +28,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     found = amp(script, options)
     for node, why in found.refused:
         yield Finding(node, TRAINS, refusal=why)
-    needs = (Scaling,) if found.scaling is not None else ()
+    scaler = ((Scaling, KEY),) if found.scaling is not None else ()
+    training = tuple(
+        (None, key) for block in found.blocks if block.region.trains for key in block.keys
+    )
     for block in found.blocks:
+        together = (*scaler, *training, *((None, key) for key in block.keys))
         for n, call in enumerate(block.region.forwards):
             message = BESIDE if n else TRAINS if block.region.trains else MEASURES
-            yield Finding(call, message, edits=block.edits, key=KEY, needs=needs)
+            yield Finding(call, message, edits=block.edits, key=block.keys[n], needs=together)

@@ -33,10 +33,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         return
     edits = [e for made in found.makes.values() for e in made] + found.scaling.edits
+    needs = tuple((Amp, key) for b in found.blocks if b.region.trains for key in b.keys)
     files = {source_of(place): place for place in found.makes}
     for place in files.values():
-        yield Finding(place, MESSAGE, edits=tuple(edits), key=KEY, needs=(Amp,))
+        yield Finding(place, MESSAGE, edits=tuple(edits), key=KEY, needs=needs)
     for call in found.scaling.backwards:
         if source_of(call) not in files:
             files[source_of(call)] = call  # type: ignore[assignment]
-            yield Finding(call, MESSAGE, edits=tuple(edits), key=KEY, needs=(Amp,))
+            yield Finding(call, MESSAGE, edits=tuple(edits), key=KEY, needs=needs)

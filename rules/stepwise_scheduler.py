@@ -75,10 +75,10 @@ def _edits(
     if function_of(cadence.anchor) is function_of(name):
         text = source_of(name).segment(name)
     else:
-        way = Reach(script, "scheduler", name, tick.things, cadence.stacks)
+        way = Reach(script, "scheduler", name, tick.things, cadence.stacks, plain="None")
         text = way.to(function_of(cadence.anchor))
         edits += way.edits
-    edits.append(_followed(cadence, text))
+    edits.append(_followed(cadence, text, cadence.guard or len(edits) > 1))
     made, smooth = _horizons(script, cadence, flat, windows)
     if not smooth:
         names = ", ".join(dict.fromkeys(s.name for s in schedulers))
@@ -192,9 +192,9 @@ def _first_of(changes: list[Conversion]) -> ast.stmt:
     raise Refusal(f"the schedulers are made in different places ({at(statements[0])})")
 
 
-def _followed(cadence: Cadence, scheduler: str) -> Edit:
-    """The scheduler's step in its new place; ``scheduler`` is its name there."""
+def _followed(cadence: Cadence, scheduler: str, guarded: bool) -> Edit:
+    """The scheduler's step in its new place; ``scheduler`` is its name there, which may be None where it is ``guarded``."""
     code = f"{scheduler}.step()"
-    if cadence.guard:
+    if guarded:
         code = f"if {scheduler} is not None:\n    {code}"
     return After(cadence.anchor, code, rank=Rank.SCHEDULE)

@@ -22,7 +22,11 @@ def source(text: str | bytes, name: str = "train.py") -> Source:
 
 def script(*sources: Source) -> Any:
     """As much of a script as a plan looks at."""
-    return SimpleNamespace(entry=sources[0], sources=list(sources))
+    log = SimpleNamespace(each=lambda: ())
+    made = SimpleNamespace(entry=sources[0], sources=list(sources), log=log, unread="")
+    made.values = lambda node: frozenset()
+    made.analysis = lambda kind: kind(made)
+    return made
 
 
 def expr(file: Source, spelling: str, nth: int = 0) -> Any:

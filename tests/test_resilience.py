@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autofast import registry
-from autofast.edit.edits import Edit, Keyword, Rewrite
+from autofast.edit.edits import Before, Edit, Keyword, Rewrite
 from autofast.edit.plan import Plan, PostConditionError
 from autofast.edit.recovery import standing
 from autofast.model.source import BadInput, Source
@@ -150,17 +150,21 @@ def test_the_rule_that_makes_no_sense_of_a_file_is_found_by_leaving_out() -> Non
     ] and "undefined name missing" in made.left_out[0].why
 
 
-def test_a_fault_of_two_rules_is_one_of_the_whole() -> None:
+def test_a_fault_of_two_rules_takes_both_out_and_no_third() -> None:
+    def second(node: ast.Call) -> bool:
+        return ast.unparse(node.args[0]) == "2"
+
     def undefined(nth: int) -> Rule:
         return rule(
             f"undefined-{nth}",
-            lambda file: [
-                (call(file, "load", nth), [Rewrite(call(file, "load", nth), "load(missing)")])
-            ],
+            lambda file: [(call(file, "load"), [Before(file.tree.body[nth], "load(missing)")])],
         )
 
-    with pytest.raises(PostConditionError, match="undefined name missing"):
-        standing(plan(undefined(0), undefined(1), text="load = print\n" + TWO), reread)
+    made = standing(
+        plan(undefined(0), undefined(1), keyword("n", second), text="load = print\n" + TWO), reread
+    )
+    assert [x.rule for x in made.left_out] == ["undefined-0", "undefined-1"]
+    assert text_of(made) == "load = print\nload(1)\nload(2, n=1)\n"
 
 
 # ------------------------------------------------------------------------------------------------ rules that raise

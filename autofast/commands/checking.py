@@ -9,6 +9,7 @@ from pathlib import Path
 from autofast.commands import rewriting
 from autofast.commands.discover import scripts
 from autofast.config import Config
+from autofast.depth import deeply
 from autofast.faults import internal
 from autofast.model.source import BadInput
 from autofast.report.record import Record, merged
@@ -26,6 +27,7 @@ class Checked:
     failed: bool = False
 
 
+@deeply
 def check(
     paths: Iterable[Path], root: Path, config: Config, stdin: Mapping[Path, bytes | None]
 ) -> Checked:

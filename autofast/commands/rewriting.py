@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from autofast.config import Config
+from autofast.depth import deeply
 from autofast.edit.edits import Edit
+from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
-from autofast.edit.recovery import standing
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, source_of
 from autofast.read import read_script
@@ -42,7 +43,7 @@ class Rewritten:
     script: Script
     root: Path
     config: Config
-    plan: Plan
+    plan: Passes
     texts: dict[Source, str]
     records: list[Record]
     elsewhere: list[Record]
@@ -90,7 +91,7 @@ def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record]
     ), warnings
 
 
-def findings(plan: Plan) -> list[Record]:
+def findings(plan: Plan | Passes) -> list[Record]:
     """All findings of a plan but those that a comment in the script keeps away."""
     rules = all_rules()
     return merged(
@@ -105,6 +106,7 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
     return not (script.steps or script.frameworks or plan.findings)
 
 
+@deeply
 def rewrite(
     entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False
 ) -> Rewritten:
@@ -117,8 +119,9 @@ def rewrite(
     rules = select(config.select, config.ignore, config.given)
     whole = chosen = _plan(script, config, rules)
     if trains_nothing(script, whole) and not script.unread:
+        unread = "".join(f"; {note}" for note in script.notes if note.startswith("not read"))
         raise BadInput(
-            f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains"
+            f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains{unread}"
         )
     narrowed = alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes)
     if narrowed:
@@ -137,37 +140,39 @@ def rewrite(
             },
         )
 
-    chosen = standing(chosen, reread)
-    if not narrowed:
-        whole = chosen
-    elif chosen.left_out:
-        whole = whole.subset(rule.name for rule in chosen.rules)
-    done = findings(chosen)
+    passes = fixed_point(chosen, reread)
+    if alone:
+        passes = passes.while_true(lambda f: not _reaches_beyond(script.entry, f))
+    if narrowed and passes.first.left_out:
+        whole = whole.subset(rule.name for rule in passes.rules)
+    done = findings(passes)
     places = {record.place for record in done if record.status == "fix"}
     elsewhere = (
-        [r for r in findings(whole) if r.status == "fix" and r.place not in places] if alone else []
+        [r for r in findings(whole) if r.status == "fix" and r.place not in places]
+        if narrowed
+        else []
     )
     withheld = {record.place for record in elsewhere}
     return Rewritten(
         script=script,
         root=root,
         config=config,
-        plan=chosen,
-        texts=chosen.texts(),
+        plan=passes,
+        texts=passes.texts(),
         records=[record for record in done if record.place not in withheld],
         elsewhere=elsewhere,
         notes=[
             *script.notes,
             *_loops_elsewhere(script),
-            *_torch_assumed(script, chosen),
-            *map(str, chosen.unused_ignores),
+            *_torch_assumed(script, passes),
+            *map(str, passes.first.unused_ignores),
         ],
-        warnings=[left.warning for left in chosen.left_out],
+        warnings=[left.warning for plan in passes.plans for left in plan.left_out],
         stdin=raw is not None,
     )
 
 
-def _torch_assumed(script: Script, plan: Plan) -> Iterator[str]:
+def _torch_assumed(script: Script, plan: Passes) -> Iterator[str]:
     """The version of torch that the rewritten script needs, where the project does not say that it has it."""
     needed = max((rule.torch for rule in plan.rules if rule.name in plan.applied), default=(0, 0))
     if needed > (2, 0) and not at_least(script, needed):

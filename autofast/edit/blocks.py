@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from autofast.model.notebook import HIDDEN
+
 Lines = list[cst.EmptyLine]
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 Small = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -161,9 +163,14 @@ def _units(
 
 
 def _split(lead: Lines) -> tuple[Lines, Lines]:
-    """The lines above a statement that stay where they are, and the comments directly above it that belong to it."""
+    """The lines above a statement that stay where they are, and the comments directly above it that belong to it.
+
+    Marks of cells (``# %%``) and the magics of a notebook, which are hidden in comments, belong to no statement.
+    """
     n = len(lead)
-    while n and lead[n - 1].comment is not None:
+    while n and (comment := lead[n - 1].comment) is not None:
+        if comment.value.startswith(("# %%", HIDDEN)):
+            break
         n -= 1
     return lead[:n], lead[n:]
 

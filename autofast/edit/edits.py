@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from autofast.edit.order import Rank
 from autofast.model.source import Source
 
+# the attributes of edits that hold new code
+TEXTS = ("code", "template", "value", "header", "default")
+
 
 @dataclass(frozen=True, eq=False)
 class Edit:
@@ -153,10 +156,14 @@ class Parameter(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Import(Edit):
-    """A module-level import (``import os`` / ``from torch import nn``); nothing happens where the name is bound by it already."""
+    """A module-level import (``import os`` / ``from torch import nn``); nothing happens where the name is bound by it already.
+
+    With ``above`` only what binds it above that statement of the module counts.
+    """
 
     source: Source
     code: str
+    above: ast.stmt | None = None
 
 
 @dataclass(frozen=True, eq=False)

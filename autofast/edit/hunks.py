@@ -52,6 +52,17 @@ class Hunk:
         return tuple(dict.fromkeys(f"{f.rule}: {f.message}" for f in self.findings))
 
 
+def old_lines(hunks: Iterable[Hunk], line: int) -> Span:
+    """The lines of the old text that a line of the new one comes from, all counted from 0."""
+    moved = 0
+    for hunk in hunks:
+        if hunk.new[1] <= line:
+            moved = hunk.old[1] - hunk.new[1]
+        elif hunk.new[0] <= line:
+            return hunk.old
+    return line + moved, line + moved + 1
+
+
 def lines_of(text: str) -> list[str]:
     """The lines of a text with their ends: a last line without an end differs from the same line with one."""
     lines = [line + "\n" for line in text.split("\n")]

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from autofast.edit.merge import anchors
 from autofast.edit.spans import own_lines
 from autofast.model.source import Source, ancestors, source_of
 from autofast.rule import Finding
@@ -31,14 +32,18 @@ class Ignores:
         self._used: set[tuple[Source, int, str]] = set()
 
     def apply(self, finding: Finding) -> Finding:
-        """The finding; marked as ignored where a comment on its statement, or on the head of a block around it, says so."""
-        source = source_of(finding.node)
+        """The finding; marked as ignored where a comment on its statement, or on the head of a block around it, says so.
+
+        So does a comment at any other place that it would change: its edits are made together or not at all.
+        """
         hit = False
-        for line in _lines(finding.node):
-            names = source.ignores.get(line)
-            if names is not None and (not names or finding.rule in names):
-                self._used.add((source, line, finding.rule if names else ""))
-                hit = True
+        for node in (finding.node, *(n for edit in finding.edits for n in anchors(edit))):
+            source = source_of(node)
+            for line in _lines(node) if source.ignores else ():
+                names = source.ignores.get(line)
+                if names is not None and (not names or finding.rule in names):
+                    self._used.add((source, line, finding.rule if names else ""))
+                    hit = True
         return replace(finding, edits=(), ignored=True) if hit else finding
 
     def unused(self, sources: Iterable[Source], rules: frozenset[str]) -> Iterator[UnusedIgnore]:

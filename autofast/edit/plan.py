@@ -9,14 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autofast.edit import postcheck, shadowing
+from autofast.edit.amend import Amendment, Key, amendments, key_of
 from autofast.edit.attribution import hunks_of
 from autofast.edit.edits import Edit, EditConflict
-from autofast.edit.hunks import Hunk
+from autofast.edit.hunks import Hunk, old_lines
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
-from autofast.edit.postcheck import PostConditionError
+from autofast.edit.postcheck import Amendable, PostConditionError
 from autofast.edit.running import LeftOut, run
-from autofast.model.source import Source, source_of
+from autofast.model.source import Source, line_of, source_of
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Plan:
         findings: all of them, in the order of the code. Those with status ``fix`` are applied.
         unused_ignores: ``# autofast: ignore`` comments that kept nothing from being changed.
         left_out: rules that were to take part and do not, as they raised or as their changes did not stand up.
+        amendments: what the second reading has made of findings.
     """
 
     script: Script
@@ -47,6 +49,7 @@ class Plan:
     findings: tuple[Finding, ...]
     unused_ignores: tuple[UnusedIgnore, ...]
     left_out: tuple[LeftOut, ...]
+    amendments: Mapping[Key, Amendment]
     _edits: Mapping[Edit, frozenset[str]]
     _documents: dict[
         Source, Document
@@ -63,7 +66,7 @@ class Plan:
         line_length: int | None = None,
     ) -> Plan:
         """The plan of ``rules``, whose order does not matter, for changes up to ``effect``."""
-        return cls._make(script, options, rules, effect, line_length, {}, ())
+        return cls._make(script, options, rules, effect, line_length, {}, (), {})
 
     @classmethod
     def _make(
@@ -75,34 +78,28 @@ class Plan:
         line_length: int | None,
         documents: dict[Source, Document],
         left_out: Sequence[LeftOut],
+        amended: Mapping[Key, Amendment],
     ) -> Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
         options = replace(options, selected=names, asked=options.asked - {x.rule for x in left_out})
-        every, failed = run(chosen, script, options)
-        if failed:  # the others may have counted on them
-            rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
-            return cls._make(
-                script, options, rest, effect, line_length, documents, (*left_out, *failed)
-            )
-        ignores = Ignores()
-        deciding = {
-            r.decides: r.name for r in (*REGISTRY.values(), *chosen) if r.decides is not None
-        }
-        found = [ignores.apply(_stamped(f, r.name, deciding)) for r, f in every]
-        effects = {rule.name: rule.effect for rule in chosen}
-        found = [
-            _limited(
-                f,
-                effects[f.rule],
-                max(effect, effects[f.rule]) if f.rule in options.asked else effect,
-            )
-            for f in found
-        ]
-        found = [
-            _refused(f, why) if (why := shadowing.against(f.edits, script.sources)) else f
-            for f in found
-        ]
+        ignores, idle, kept = Ignores(), frozenset[str](), list[Finding]()
+        while True:
+            active = [rule for rule in chosen if rule.name not in idle]
+            of_active = replace(options, selected=names - idle, asked=options.asked - idle)
+            every, failed = run(active, script, of_active)
+            if failed:  # the others may have counted on them
+                rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
+                left = (*left_out, *failed)
+                return cls._make(
+                    script, options, rest, effect, line_length, documents, left, amended
+                )
+            found = _allowed(script, every, options, effect, ignores, amended)
+            without = _without_effect(every, found)
+            if not without:
+                break
+            idle |= without  # nothing of what they decide is done: the others must not count on it
+            kept += [f for f in found if f.rule in without]
         settled, pool = _settled(
             sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f)))
         )
@@ -112,9 +109,12 @@ class Plan:
             chosen,
             effect,
             line_length,
-            tuple(sorted([*settled, *(f for x in left_out for f in x.findings)], key=_place)),
+            tuple(
+                sorted([*settled, *kept, *(f for x in left_out for f in x.findings)], key=_place)
+            ),
             tuple(ignores.unused(script.sources, names)),
             tuple(left_out),
+            amended,
             {edit: frozenset(who) for edit, who in pool.edits.items()},
             documents,
         )
@@ -132,7 +132,16 @@ class Plan:
             [r for r in self.rules if r.name != rule], [*self.left_out, LeftOut(rule, why, kept)]
         )
 
-    def _of(self, rules: Iterable[Rule], left_out: Sequence[LeftOut]) -> Plan:
+    def amended(self, amendments: Mapping[Key, Amendment]) -> Plan:
+        """The plan with some findings refused, or carried out with more edits."""
+        return self._of(self.rules, self.left_out, {**self.amendments, **amendments})
+
+    def _of(
+        self,
+        rules: Iterable[Rule],
+        left_out: Sequence[LeftOut],
+        amended: Mapping[Key, Amendment] | None = None,
+    ) -> Plan:
         return self._make(
             self.script,
             self.options,
@@ -141,6 +150,7 @@ class Plan:
             self.line_length,
             self._documents,
             left_out,
+            self.amendments if amended is None else amended,
         )
 
     # ------------------------------------------------------------------------------------------------ results
@@ -162,33 +172,57 @@ class Plan:
         """All changes in order, file by file, each with the rules it comes from."""
         return [hunk for hunks in self._hunks.values() for hunk in hunks]
 
-    def check(self, reread: Reread | None = None) -> None:
+    def check(self, reread: Reread | None = None, settled: bool = True) -> Plan | None:
         """Raise :class:`PostConditionError` unless the new texts may be written.
 
         They must compile, use no undefined name, and differ from the old ones only in hunks that belong to rules. With ``reread``, which
-        reads the script from texts that replace those of some files, the applied rules must find nothing to do in their own output.
+        reads the script from texts that replace those of some files, the applied rules must find nothing to do in their own output; unless
+        it is to be ``settled``, only not the same again. The plan for that output is returned.
         """
         for source, text in self._texts.items():
             postcheck.parses(source, text)
             postcheck.defines_its_names(source, text)
             postcheck.keeps_other_lines(source, text, self._hunks[source])
         if reread is None or not self._texts:
-            return
-        again = Plan.make(
-            reread(self.texts()), self.options, self.rules, self.effect, self.line_length
-        )
+            return None
+        new = reread(self.texts())
+        if found := amendments(self.script, new, self._hunks, self.amendments):
+            raise Amendable(next((a.why for a in found.values() if a.why), "a name"), found)
+        again = Plan.make(new, self.options, self.rules, self.effect, self.line_length)
         for broken in again.left_out:
             if broken.rule in self.applied:
                 raise PostConditionError(
                     f"{broken.rule} cannot read its own output: {broken.why}", broken.rule
                 )
+        refused: dict[Key, Amendment] = {}
+        spared: set[Key] = set()  # the refusals that are found to be fixes now
         for finding in again.fixes:
-            if finding.rule in self.applied:
-                where = f"{source_of(finding.node).rel}:{getattr(finding.node, 'lineno', 1)}"
+            same = self._like(finding)
+            if amended := next((f for f in same if key_of(f) in self.amendments), None):
+                refused[key_of(finding)] = Amendment(amended.refusal)
+                continue
+            before = next((f for f in same if not f.edits and key_of(f) not in spared), None)
+            if before is not None:
+                spared.add(key_of(before))
+            if finding.rule in self.applied and (settled or (same and before is None)):
+                where = f"{source_of(finding.node).rel}:{line_of(finding.node)}"
                 raise PostConditionError(
                     f"{where}: {finding.rule} would change its own output again: {finding.message}",
                     finding.rule,
                 )
+        return again.amended(refused) if refused else again
+
+    def _like(self, again: Finding) -> list[Finding]:
+        """The findings that say the same of the lines that a finding in the new text comes from."""
+        source = next((s for s in self._texts if s.path == source_of(again.node).path), None)
+        span = old_lines(self._hunks.get(source, ()) if source else (), line_of(again.node) - 1)
+        return [
+            f
+            for f in self.findings
+            if (f.rule, f.message) == (again.rule, again.message)
+            and source_of(f.node).path == source_of(again.node).path
+            and span[0] <= line_of(f.node) - 1 < max(span[1], span[0] + 1)
+        ]
 
     # ------------------------------------------------------------------------------------------------ composing
     @cached_property
@@ -236,6 +270,40 @@ class Plan:
 
 
 # ------------------------------------------------------------------------------------------------ from findings to fixes
+def _allowed(
+    script: Script,
+    every: Sequence[tuple[Rule, Finding]],
+    options: Options,
+    effect: Effect,
+    ignores: Ignores,
+    amended: Mapping[Key, Amendment],
+) -> list[Finding]:
+    """The findings of rules, each by itself: ignored, or refused, where the user, the level of effect or the text is against it."""
+    deciding = {
+        r.decides: r.name
+        for r in (*REGISTRY.values(), *(r for r, _ in every))
+        if r.decides is not None
+    }
+    found = []
+    for rule, finding in every:
+        finding = ignores.apply(_stamped(finding, rule.name, deciding))
+        limit = max(effect, rule.effect) if rule.name in options.asked else effect
+        finding = _limited(finding, rule.effect, limit)
+        if why := shadowing.against(finding.edits, script.sources):
+            finding = _refused(finding, why)
+        key = key_of(finding)
+        found.append(amended[key].of(finding) if key in amended else finding)
+    return found
+
+
+def _without_effect(
+    every: Iterable[tuple[Rule, Finding]], allowed: Iterable[Finding]
+) -> frozenset[str]:
+    """The rules that decide something others may use, and of whose fixes none is allowed."""
+    deciding = {rule.name for rule, f in every if rule.decides is not None and f.edits}
+    return frozenset(deciding - {f.rule for f in allowed if f.edits})
+
+
 def _stamped(finding: Finding, rule: str, deciding: Mapping[type, str]) -> Finding:
     """The finding of ``rule``, with what it needs as pairs of a rule and a key."""
 

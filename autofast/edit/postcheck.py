@@ -6,7 +6,8 @@ import ast
 import builtins
 import symtable
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from autofast.edit.hunks import Hunk, lines_of
 from autofast.model.source import Source
@@ -40,6 +41,14 @@ class PostConditionError(Exception):
     def __init__(self, message: str, rule: str = ""):
         super().__init__(message)
         self.rule = rule
+
+
+class Amendable(PostConditionError):
+    """The output is fit to be written once some findings are refused, or carried out otherwise (:mod:`autofast.edit.amend`)."""
+
+    def __init__(self, message: str, amendments: Mapping[Any, Any]):
+        super().__init__(message)
+        self.amendments = amendments
 
 
 def parses(source: Source, text: str) -> None:

@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 from autofast.edit.plan import Plan, PostConditionError, Reread
+from autofast.edit.postcheck import Amendable
 
 
 def standing(plan: Plan, reread: Reread) -> Plan:
-    """``plan``, or what is left of it without the rules that keep it from fulfilling all post-conditions.
+    """``plan``, or what is left of it without the findings and rules that keep it from fulfilling all post-conditions.
 
     Raises :class:`PostConditionError` where no single rule is to blame.
     """
+    return stand(plan, reread)[0]
+
+
+def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
+    """What stands of ``plan`` (see :func:`standing`), and the plan for what comes of it; ``settled`` as of :meth:`Plan.check`."""
     while True:
         try:
-            plan.check(reread)
+            again = plan.check(reread, settled)
+        except Amendable as error:
+            plan = plan.amended(error.amendments)
         except PostConditionError as error:
             plan = _without_culprit(
                 plan, error
             )  # made again: what the other rules found may have rested on this one
         else:
-            return plan
+            return plan, again
 
 
 def _without_culprit(plan: Plan, error: PostConditionError) -> Plan:
-    """``plan`` without the rule that ``error`` names, or else without the first rule whose absence mends the texts."""
+    """``plan`` without the rule that ``error`` names; or else without the first rule whose absence mends the texts, or all that do not
+    stand together."""
     why = f"left out: {error}"
     if error.rule in plan.applied:
         return plan.without(error.rule, why)
     for rule in sorted(plan.applied):
-        fewer = plan.without(rule, why)
-        try:
-            fewer.check()
-        except PostConditionError:
-            continue
-        return fewer
-    raise error
+        if _is_fit(fewer := plan.without(rule, why)):
+            return fewer
+    kept = [rule.name for rule in plan.rules if rule.name not in plan.applied]
+    rest = plan
+    for rule in sorted(plan.applied):
+        if _is_fit(plan.subset([*kept, rule])):
+            kept.append(rule)
+        else:
+            rest = rest.without(rule, why)
+    if rest is plan:
+        raise error
+    return rest
+
+
+def _is_fit(plan: Plan) -> bool:
+    try:
+        plan.check()
+    except PostConditionError:
+        return False
+    return True

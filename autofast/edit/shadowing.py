@@ -7,17 +7,10 @@ import builtins
 import re
 from collections.abc import Iterable, Iterator
 
-from autofast.edit.edits import Edit, Helper, Import
+from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors, file_of
 from autofast.model.source import Source, ancestors
 
-TEXTS = (
-    "code",
-    "template",
-    "value",
-    "header",
-    "default",
-)  # the attributes of edits that hold new code
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
 BUILTIN = re.compile(

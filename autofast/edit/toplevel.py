@@ -27,9 +27,10 @@ def additions(
     source: Source, imports: Iterable[Import], helpers: Iterable[Helper]
 ) -> Iterator[Addition]:
     """Where the text of each new import and helper goes; in the order in which they are to stand below one statement."""
-    present = set(_present(source.tree))
-    new = sorted({b for edit in imports for b in parsed(edit.code) if not _is_bound(b, present)})
-    places = {binding: _place_of_import(source.tree, binding) for binding in new}
+    above = _needed_above(source.tree, imports)
+    present = {n: set(_present(source.tree.body[:n])) for n in set(above.values())}
+    new = sorted(b for b, n in above.items() if not _is_bound(b, present[n]))
+    places = {b: min(_place_of_import(source.tree, b), above[b] - 1) for b in new}
     for statement, members in _together(new, places):
         yield Addition(places[members[0]], statement)
     for helper in sorted(helpers, key=lambda h: (_is_definition(h), h.rank, h.name)):
@@ -38,6 +39,16 @@ def additions(
         needs = _names(helper.code)
         wanted = [place for binding, place in places.items() if binding.bound in needs]
         yield Addition(max([_place_of_helper(source.tree, needs), *wanted]), helper.code)
+
+
+def _needed_above(tree: ast.Module, imports: Iterable[Import]) -> dict[Binding, int]:
+    """What is to be imported, and the statement of the module above which it is needed: its index, or the end."""
+    found: dict[Binding, int] = {}
+    for edit in imports:
+        end = len(tree.body) if edit.above is None else tree.body.index(edit.above)
+        for binding in parsed(edit.code):
+            found[binding] = min(end, found.get(binding, end))
+    return found
 
 
 def _together(
@@ -55,9 +66,9 @@ def _together(
         yield ", ".join([first, *rest]), members
 
 
-def _present(tree: ast.Module) -> Iterator[Binding]:
-    """What imports at module level bind, also those that are tried (``try: import apex``)."""
-    for statement in tree.body:
+def _present(body: list[ast.stmt]) -> Iterator[Binding]:
+    """What imports among these statements of a module bind, also those that are tried (``try: import apex``)."""
+    for statement in body:
         yield from bindings(statement)
         if isinstance(statement, ast.Try):
             for tried in statement.body:

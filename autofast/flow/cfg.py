@@ -138,10 +138,11 @@ class Graph:
     def starts(self, node: ast.AST) -> list[Node]:
         """The nodes with which the statement of ``node`` begins, one for each way it is copied on."""
         place = self.place(node)
-        return [n for n in self.copies.get(id(place), ()) if not n.part and n in self._alive]
+        return [n for n in self.copies.get(id(place), ()) if not n.part and n in self.live]
 
     @cached_property
-    def _alive(self) -> frozenset[Node]:
+    def live(self) -> frozenset[Node]:
+        """:attr:`nodes`, as a set."""
         return frozenset(self.nodes)
 
     # ------------------------------------------------------------------------------------------ order
@@ -154,7 +155,7 @@ class Graph:
     def one_dominates(self, several: Iterable[ast.AST], b: ast.AST | None) -> bool:
         """Whether one of ``several`` has run before ``b``, on every way to it; where ``b`` is None, on every way to the function's return."""
         wanted = {n for a in several for n in self.starts(a)}
-        ends = {self.exit} & self._alive if b is None else set(self.starts(b))
+        ends = {self.exit} & self.live if b is None else set(self.starts(b))
         todo, seen = [self.entry], {self.entry}
         while todo:
             node = todo.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,6 +136,52 @@ class DefUse:
             )
         states = [self._states.get(n, 0) for n in self.graph.starts(place)]
         return bool(states) and not any(s & self._unbound[variable] for s in states)
+
+    def may_come_unbound(
+        self, variable: Variable, place: ast.AST, trusted: Collection[int] = frozenset()
+    ) -> bool:
+        """Whether some way leads to a read of the variable, or to the beginning of a statement, on which nothing has given it a value.
+
+        Ways count only where they pass none of the reads in ``trusted`` (by id), which are known to have found a value. Unlike
+        :meth:`may_be_unbound`, this also answers for a variable that other functions set; what they do is not looked at.
+        """
+        ends = set() if self._reads_here(place) else set(self.graph.starts(place))
+        removed = [
+            n
+            for n, found in self._accesses.items()
+            if any(v == variable and a.kind is Kind.REMOVE for a, v in found)
+        ]
+        todo = [
+            self.graph.entry,
+            *(n for node in removed if node in self.graph.live for n in self.graph.out(node)),
+        ]
+        seen: set[Node] = set()
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node in ends:
+                return True
+            through = True
+            for access, other in self._accesses.get(node, ()):
+                if access.node is place and other == variable:
+                    return True
+                star = access.name == STAR and variable.scope is self.function
+                if star or (other == variable and access.sure):
+                    if access.kind is Kind.USE and id(access.node) in trusted:
+                        through = False
+                        break
+                    if access.kind is Kind.DEFINE:
+                        todo += self.graph.raises.get(node, ())
+                        through = False
+                        break
+            if through:
+                todo += self.graph.out(node)
+        return False
+
+    def _reads_here(self, place: ast.AST) -> bool:
+        return isinstance(place, ast.Name) and id(place) in self._inline
 
     def all(self, variable: Variable) -> frozenset[Definition]:
         """All definitions of a variable, wherever they are."""

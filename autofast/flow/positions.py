@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from autofast.flow.scopes import loaded_in
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -14,7 +15,7 @@ from autofast.model.events import (
     Stack,
     TryFrame,
 )
-from autofast.model.source import ancestors, block_of, statement_of
+from autofast.model.source import ancestors, block_of, function_of, statement_of, within
 
 SHARED = (
     ast.expr_context,
@@ -100,3 +101,15 @@ def follows(node: ast.AST, statement: ast.stmt) -> bool:
 def position(node: ast.AST) -> tuple[int, int]:
     """The line and column where a node begins."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def in_main_guard(node: ast.AST) -> bool:
+    """Whether ``node`` runs only where its file is the script: it stands at module level below ``if __name__ == "__main__"``."""
+    return any(
+        isinstance(outer, ast.If)
+        and isinstance(outer.test, ast.Compare)
+        and isinstance(outer.test.ops[0], ast.Eq)
+        and "__name__" in loaded_in(outer.test)
+        and not any(within(node, s) for s in outer.orelse)
+        for outer in ancestors(node)
+    ) and isinstance(function_of(node), ast.Module)

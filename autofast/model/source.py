@@ -257,20 +257,20 @@ def _link(tree: ast.Module, source: Source) -> None:
             todo.append(child)
 
 
-def nested_too_deeply(sources: Iterable[Source]) -> BadInput:
-    """What is said where code is nested more deeply than Python's own stack is deep: where, and what helps."""
-    deepest: tuple[int, str, int] = (0, "", 1)
+def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInput]:
+    """The file whose code is nested most deeply, and what is said where that is more than Python's own stack is: where, and what helps."""
+    deepest: tuple[int, Source | None, int] = (0, None, 1)
     for source in sources:
         todo: list[tuple[ast.AST, int, int]] = [(source.tree, 0, 1)]
         while todo:
             node, depth, line = todo.pop()
             line = getattr(node, "lineno", line)
             if depth > deepest[0]:
-                deepest = depth, source.rel, line
+                deepest = depth, source, line
             todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
-    depth, rel, line = deepest
-    return BadInput(
-        f"{rel}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+    depth, found, line = deepest
+    return found, BadInput(
+        f"{found.rel if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
         "split it, or put a part of it into a function"
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
-from autofast.edit.plan import Plan
+from autofast.edit.passes import Passes
 from autofast.edit.postcheck import PostConditionError
 from autofast.model.source import BadInput
 from autofast.report import diff
@@ -94,7 +94,7 @@ class _Pair:
     effect: str
     rules: tuple[str, ...]
     diff: Mapping[str, str]
-    plan: Plan | None = None
+    plan: Passes | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -266,7 +266,7 @@ def _variants(pair: _Pair) -> Iterator[tuple[str, Program | None, Program | None
         )
 
 
-def _program(pair: _Pair, plan: Plan, name: str) -> Program | None:
+def _program(pair: _Pair, plan: Passes, name: str) -> Program | None:
     """None where the subset changes nothing, as the rule has nothing to do without another one."""
     texts = plan.texts()
     if not texts:

@@ -9,22 +9,28 @@ parameter of that function, and every call of the function passes it on, which m
     way.refusal                                      # or why it cannot get there
     way.edits                                        # the parameters and arguments that bring it there
 
-All calls must be known: a function that is also handed around as a value (a callback, the target of a process) is refused.
+All calls must be known: a function that is also handed around as a value (a callback, the target of a process) is refused. Other scripts, tests
+and notebooks of the project, which call it as it was, go on to: the new parameter has a default. Where the function can do nothing without the
+value, it is not changed when one of them uses it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from autofast.edit.edits import Edit, Keyword, Parameter
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.cfg import Function
 from autofast.flow.definition_sites import Attribute
-from autofast.flow.scopes import Variable
+from autofast.flow.importers import Importers
+from autofast.flow.positions import in_main_guard
+from autofast.flow.scopes import FUNCTIONS, Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of
+from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
 from autofast.model.values import Cls, Inst
+
+Plain = Callable[[Source], tuple[str, tuple[Edit, ...]]]
 
 
 class Way:
@@ -36,11 +42,18 @@ class Way:
         origin: Variable | Attribute,
         known: Mapping[int, str] | None = None,
         parameter: str = "",
+        plain: Plain | str = "",
+        made: Iterable[ast.AST] = (),
     ):
         """``known`` names the value in functions (by the id of their node) that have it already, as a parameter; ``parameter`` is the name
-        of new ones, where it is another than that of the value."""
+        of new ones, where it is another than that of the value. ``plain`` is the default of a new parameter, with which the function does
+        what it did before: an expression, or what gives one for a file, with the edits that it needs there; empty where there is none. ``made`` is where the
+        value is made: where that is below the main guard, its name means nothing to those who import a function that reads it."""
         self.script, self.origin = script, origin
         self.parameter = parameter or origin.name
+        self.plain = plain
+        places = list(made)
+        self._guarded = bool(places) and all(map(in_main_guard, places))
         self.graph = script.analysis(CallGraph)
         self.refusal = ""
         self._names: dict[int, str] = dict(known or {})
@@ -56,7 +69,9 @@ class Way:
         if id(scope) in self._names:
             return self._names[id(scope)]
         seen = self._seen_in(scope)
-        if seen is None and not self.refusal:
+        if seen is not None and self._is_hidden(scope):
+            seen = self._rather_through(scope, seen)
+        elif seen is None and not self.refusal:
             seen = self._through(scope)
         if seen is not None:
             self._names[id(scope)] = seen
@@ -97,6 +112,27 @@ class Way:
             else ""
         )
 
+    def _is_hidden(self, scope: Function) -> bool:
+        """Whether a function that reads the value by the name of a module's variable can no longer be imported and called."""
+        here = isinstance(self.origin, Variable) and isinstance(self.origin.scope, ast.Module)
+        if not (self._guarded and here) or isinstance(scope, ast.Module):
+            return False
+        outermost = [a for a in (scope, *ancestors(scope)) if isinstance(a, FUNCTIONS)][-1]
+        table = variables_of(scope)
+        reads = (n for n in ast.walk(outermost) if isinstance(n, ast.Name))
+        module = (v for n in reads if (v := table.of(n)) is not None and v.scope is table.tree)
+        return not any(all(map(in_main_guard, table.stores(v))) for v in module if table.stores(v))
+
+    def _rather_through(self, scope: Function, seen: str) -> str | None:
+        """The value as a parameter; where that cannot be, the name ``seen``, unless someone imports the function."""
+        names, edits = dict(self._names), dict(self._edits)
+        if (name := self._through(scope)) is not None:
+            return name
+        self._names, self._edits = names, edits
+        user = self.script.analysis(Importers).user(scope)
+        self.refusal = f"{user} imports what would read it, and {self.refusal}" if user else ""
+        return None if user else seen
+
     # ------------------------------------------------------------------------------------------------ through a parameter
     def _through(self, scope: Function) -> str | None:
         name = self.parameter
@@ -105,7 +141,9 @@ class Way:
             return None
         assert isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
         self._names[id(scope)] = name  # before the callers: a function may call itself
-        self._edits[(id(scope),)] = Parameter(scope, name)
+        default, needed = self.plain(source_of(scope)) if callable(self.plain) else (self.plain, ())
+        self._edits[(id(scope),)] = Parameter(scope, name, default or "None")
+        self._edits.update(((id(scope), -n), edit) for n, edit in enumerate(needed, 1))
         for call in self.graph.sites(scope):
             for callee in self.graph.callees(call):
                 if self.to(callee.function) is None:
@@ -126,9 +164,10 @@ class Way:
         if why := self.graph.complete(scope):
             return why.replace(f"{scope.name}()", where, 1)
         other = next((c for c in self.graph.sites(scope) if self.graph.may_run_others(c)), None)
-        return (
-            f"line {other.lineno} may call something else than {where}" if other is not None else ""
-        )
+        if other is not None:
+            return f"line {other.lineno} may call something else than {where}"
+        user = None if self.plain else self.script.analysis(Importers).user(scope)
+        return f"{user} calls {where}, too" if user is not None else ""
 
 
 def _instances(script: Script) -> Iterator[Inst]:

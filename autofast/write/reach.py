@@ -39,7 +39,10 @@ class Reach:
         expr: ast.expr,
         objects: Iterable[Thing],
         stacks: Iterable[Stack],
+        plain: str = "",
     ):
+        """``plain``: see :class:`Way`."""
+        self.plain = plain
         self.script, self.what, self.expr = script, what, expr
         self.objects = list(objects)
         self.stacks = list(stacks)
@@ -87,7 +90,7 @@ class Reach:
         if id(scope) in self.known:
             return self.known[id(scope)] + self.suffix
         if self._way is None:
-            self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known)
+            self._way = self._new_way("")
         name = self._name(self._way, scope)
         self._scopes.append(scope)
         if any(binds(e.function, e.name) for e in self._way.edits if isinstance(e, Parameter)):
@@ -101,7 +104,7 @@ class Reach:
                 )
                 if n not in taken
             )
-            self._way = Way(self.script, self.home.beside(self.home.names[0]), self.known, free)
+            self._way = self._new_way(free)
             name = [self._name(self._way, s) for s in self._scopes][-1]
         if isinstance(self._way.origin, Variable) and not any(
             isinstance(e, Parameter) and e.function is scope for e in self._way.edits
@@ -112,6 +115,10 @@ class Reach:
                 if binds(inner, name):
                     raise Refusal(f"`{name}` is something else on {at(inner)}")
         return name + self.suffix
+
+    def _new_way(self, parameter: str) -> Way:
+        origin = self.home.beside(self.home.names[0])
+        return Way(self.script, origin, self.known, parameter, self.plain, self.home.stores)
 
     def _name(self, way: Way, scope: Scope) -> str:
         name = way.to(scope)

@@ -72,18 +72,30 @@ FRAMEWORKS = {
 
 def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = None) -> Script:
     """Read ``entry`` and what it uses of the project below ``root``; raises :class:`BadInput`."""
-    restart()
-    project = Project(entry, root, overlay)
-    source = project.read(entry)
-    interp = Interpreter(project)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, NESTING))
     try:
-        return _read(interp, project, source)
-    except RecursionError:
-        raise nested_too_deeply(interp.modules) from None
+        return _read_around(entry, root, overlay)
     finally:
         sys.setrecursionlimit(deep)
+
+
+def _read_around(entry: Path, root: Path, overlay: dict[Path, bytes] | None) -> Script:
+    """The script, read without the files of the project that are nested too deeply."""
+    broken: dict[Path, str] = {}
+    while True:
+        restart()
+        project = Project(entry, root, overlay)
+        project.broken.update(broken)
+        source = project.read(entry)
+        interp = Interpreter(project)
+        try:
+            return _read(interp, project, source)
+        except RecursionError:
+            deepest, why = nested_too_deeply(interp.modules)
+            if deepest is None or deepest is source:
+                raise why from None
+            broken[deepest.path.resolve()] = str(why)  # what depends on it is not known
 
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:

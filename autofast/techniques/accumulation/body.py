@@ -33,6 +33,9 @@ from autofast.techniques.accumulation.statements import (
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 
+# what brings nothing to a function is every batch an update of its own, of its whole loss
+PLAIN = {"is_update": "True", "share": "1.0"}
+
 
 class Body:
     """``kinds`` tells of each backward what its loss is of the samples."""
@@ -338,7 +341,8 @@ class Body:
                 else next(f"{name}_{k}" for k in range(2, 99) if f"{name}_{k}" not in taken)
             )
             assert isinstance(self.home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))
-            self._carried[name] = Way(self.script, Variable(self._names[name], self.home))
+            origin = Variable(self._names[name], self.home)
+            self._carried[name] = Way(self.script, origin, plain=PLAIN[name], made=[self.loop])
         way = self._carried[name]
         found = way.to(function_of(node))
         if found is None:

@@ -311,7 +311,7 @@ def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str])
     mine.name = ranks.fresh(f"ddp_{mine.raw.lstrip('_')}")
     if home.scope is not None:
         _beside_variable(script, mine, home.scope, home.stores)
-        way = Way(script, Variable(mine.name, home.scope))
+        way = Way(script, Variable(mine.name, home.scope), made=home.stores)
         name = mine.name
     else:
         this = _beside_attribute(script, mine, home.owners, home.stores)

@@ -36,15 +36,22 @@ from autofast.write.spelling import torch_in, uses_gpu
 
 SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
 PART = "part"  # of a tuple that a model returns
-KEY = "amp"  # autocast in a form that needs the scaler, and the scaler, stand and fall together
+KEY = "amp"  # of the scaler
 
 
 @dataclass(eq=False)
 class Block:
-    """A region that autocast goes around, with the edits for it."""
+    """A region that autocast goes around, with the edits for it.
+
+    ``keys`` name its forwards in findings: where one part of the training stays in fp32, all of it does, and no evaluation is other than it.
+    """
 
     region: Region
     edits: tuple[Edit, ...]
+
+    @property
+    def keys(self) -> list[object]:
+        return [(KEY, id(call)) for call in self.region.forwards]
 
 
 @dataclass(eq=False)

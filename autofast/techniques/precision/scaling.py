@@ -20,13 +20,21 @@ from autofast.flow.positions import block, index, is_sure, nodes_of, shared, sta
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    Source,
+    ancestors,
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Thing, const
 from autofast.read.recover.build import unwrapped
 from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal, at
 from autofast.write.plumbing import Way
+from autofast.write.spelling import torch_in
 
 NAMES = ("scaler", "grad_scaler", "amp_scaler")
 
@@ -73,6 +81,12 @@ def scaling(script: Script, leaves: str = "") -> Scaling | str:
         return str(why)
 
 
+def _disabled(source: Source) -> tuple[str, tuple[Edit, ...]]:
+    """A scaler that leaves everything as it is, for those who call a function without one."""
+    torch, edits = torch_in(source)
+    return f"{torch}.amp.GradScaler(enabled=False)", edits
+
+
 class _Builder:
     def __init__(self, script: Script, leaves: str = ""):
         self.script, self.leaves = script, leaves
@@ -92,7 +106,7 @@ class _Builder:
             raise Refusal(f"the optimizer is set through `global` ({at(home.stores[0])})")
         places, early = self._makes(home)
         made = Scaling(_free_name(self.script), home, places, early)
-        self.way = Way(self.script, home.beside(made.name))
+        self.way = Way(self.script, home.beside(made.name), plain=_disabled, made=home.stores)
         for backward in self.backwards:
             receiver = backward.node.func
             assert isinstance(receiver, ast.Attribute)

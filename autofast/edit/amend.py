@@ -1,0 +1,132 @@
+"""Findings that must be put otherwise once the new text is read: refused, or with an import that stands early enough."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autofast.edit.cells import displaced
+from autofast.edit.edits import TEXTS, Edit, Import
+from autofast.edit.hunks import Hunk
+from autofast.edit.interfaces import changed_interfaces
+from autofast.edit.merge import anchors, file_of
+from autofast.edit.unbound import Unbound, unbound_reads
+from autofast.flow.imports import Binding, bindings
+from autofast.flow.scopes import bound_by
+from autofast.model.script import Script
+from autofast.model.source import Source, ancestors, function_of, statement_of
+from autofast.rule import Finding
+
+Key = tuple[str, int, str]
+
+
+@dataclass(frozen=True)
+class Amendment:
+    """What becomes of a finding: refused for the reason ``why``, or carried out with ``edits`` besides."""
+
+    why: str = ""
+    edits: tuple[Edit, ...] = ()
+
+    def of(self, finding: Finding) -> Finding:
+        """The finding as it stands now; one that is no fix stays as it is."""
+        if not finding.edits:
+            return finding
+        if self.why:
+            return replace(finding, edits=(), refusal=self.why)
+        return replace(
+            finding,
+            edits=(*finding.edits, *(replace(edit, rule=finding.rule) for edit in self.edits)),
+        )
+
+
+def key_of(finding: Finding) -> Key:
+    """What names a finding in every plan for one script."""
+    return finding.rule, id(finding.node), finding.message
+
+
+def amendments(
+    old: Script, new: Script, hunks: Mapping[Source, Sequence[Hunk]], known: Mapping[Key, Amendment]
+) -> dict[Key, Amendment]:
+    """What must become of the findings whose text reads a variable where it may have no value, or that change what others call.
+
+    ``known`` is what did not help.
+    """
+    found: dict[Key, Amendment] = {}
+    for source, here in hunks.items():
+        for changed in changed_interfaces(old, new, source, here):
+            why = f"{changed.user} uses {changed.function.name}(), which {changed.what}"
+            for finding in (f for h in changed.hunks for f in h.findings):
+                found[key_of(finding)] = Amendment(why)
+        for hunk, line in displaced(new, source, here):
+            why = f"the notebook shows the expression on line {source.shown(line)}, which would no longer end its cell"
+            found.update((key_of(finding), Amendment(why)) for finding in hunk.findings)
+        for unbound in unbound_reads(old, new, source, here):
+            for finding in _to_blame(source, unbound):
+                key = key_of(finding)
+                early = () if key in known else tuple(_early_import(source, unbound, finding))
+                why = "" if early else _words(source, unbound, finding)
+                merged = found.get(key, Amendment())
+                found[key] = Amendment(merged.why or why, (*merged.edits, *early))
+    return found
+
+
+def _to_blame(source: Source, unbound: Unbound) -> list[Finding]:
+    """The findings of the hunk that write the name; all of them where none does (the name was moved, or lost its value)."""
+    word = re.compile(rf"(?<![\w.]){re.escape(unbound.name)}\b")
+    writing = [
+        f
+        for f in unbound.hunk.findings
+        if any(
+            word.search(text)
+            for e in f.edits
+            if file_of(e) is source
+            for name in TEXTS
+            if isinstance(text := getattr(e, name, None), str)
+        )
+    ]
+    return writing or list(unbound.hunk.findings)
+
+
+def _words(source: Source, unbound: Unbound, finding: Finding) -> str:
+    line = next(
+        (n.lineno for e in finding.edits if file_of(e) is source for n in anchors(e)),
+        unbound.hunk.old[0] + 1,
+    )
+    stores = sorted(
+        getattr(n, "lineno", 1) for n in ast.walk(source.tree) if unbound.name in bound_by(n)
+    )
+    gets = f" (it gets one on line {source.shown(stores[0])})" if stores else ""
+    return f"`{unbound.name}` may have no value yet on line {source.shown(line)}{gets}"
+
+
+# ------------------------------------------------------------------------------------------------ an import further up
+def _early_import(source: Source, unbound: Unbound, finding: Finding) -> Iterator[Import]:
+    """The import of the name, for a place above it, where that runs no code of the package earlier than the file itself does."""
+    places = [statement_of(n) for e in finding.edits if file_of(e) is source for n in anchors(e)]
+    every = [n for n in ast.walk(source.tree) if unbound.name in bound_by(n)]
+    meant = {b for s in source.tree.body for b in bindings(s) if b.bound == unbound.name}
+    if not places or len(meant) != 1 or not all(isinstance(n, ast.alias) for n in every):
+        return
+    (binding,) = meant
+    place = min((_at_top(p) for p in places), key=lambda s: s.lineno)
+    if all(isinstance(function_of(n), ast.Module) for n in every) and _is_loaded(
+        source, binding, place
+    ):
+        yield Import(source, binding.code, above=place)
+
+
+def _at_top(statement: ast.stmt) -> ast.stmt:
+    return next(
+        n
+        for n in (statement, *ancestors(statement))
+        if isinstance(n, ast.stmt) and n in n._af_source.tree.body  # type: ignore[attr-defined]
+    )
+
+
+def _is_loaded(source: Source, binding: Binding, place: ast.stmt) -> bool:
+    """Whether the package is imported above ``place`` already, so that another import of it runs nothing."""
+    root = binding.module.split(".")[0]
+    above = source.tree.body[: source.tree.body.index(place)]
+    return bool(root) and any(b.module.split(".")[0] == root for s in above for b in bindings(s))

@@ -1,0 +1,168 @@
+"""Who else uses a function of the script: other scripts, tests and notebooks of the project, which the script itself never reads."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from autofast.model.script import Script
+from autofast.model.source import BadInput, Source, ancestors, open_source, parent_of, source_of
+
+# folders that hold other people's code or no code at all
+NEVER = frozenset(
+    "__pycache__ __pypackages__ build dist env node_modules site-packages venv".split()
+)
+MOST = 5_000  # files that are looked at
+
+
+@dataclass(frozen=True)
+class User:
+    """A place outside of the script that uses one of its functions: the file, as it is shown, and the line."""
+
+    rel: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.rel}:{self.line}"
+
+
+class Importers:
+    """``script.analysis(Importers)``: the files of the project that the script does not read, by what they import."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        entry = script.entry
+        inside = entry.path.as_posix().endswith("/" + entry.rel)
+        self.root = Path(str(entry.path)[: -len(entry.rel) - 1]) if inside else entry.path.parent
+        self._read: dict[Path, Source | None] = {s.path: s for s in script.sources}
+        self._mine = frozenset(self._read)
+        self._found: dict[int, User | None] = {}
+
+    def user(self, function: ast.AST) -> User | None:
+        """A use of a function (or of a method, or a class) in a file that is not part of the script; None where there is none."""
+        if id(function) not in self._found:
+            self._found[id(function)] = next(self._users(function), None)
+        return self._found[id(function)]
+
+    def _users(self, function: ast.AST) -> Iterator[User]:
+        outer = [n for n in ancestors(function) if isinstance(n, ast.stmt)]
+        owner = outer[-1] if outer and isinstance(outer[-1], ast.ClassDef) else function
+        name, method = getattr(owner, "name", ""), getattr(function, "name", "")
+        if not name or not isinstance(parent_of(owner), ast.Module) or len(outer) > 1:
+            return
+        targets, seen = [(source_of(function).path, name)], set()
+        while targets:
+            path, name = targets.pop()
+            if (path, name) in seen:
+                continue
+            seen.add((path, name))
+            for file in self._mentioning(name):
+                uses = list(_uses_of(self, file, path, name))
+                targets += [(file.path, again) for again in _exported(self, file, path, name)]
+                if method != getattr(owner, "name", "") and uses:
+                    uses = [
+                        n
+                        for n in ast.walk(file.tree)
+                        if isinstance(n, ast.Attribute) and n.attr == method
+                    ]
+                if file.path not in self._mine:
+                    yield from (User(file.rel, file.shown(n.lineno)) for n in uses)
+
+    # ------------------------------------------------------------------------------------------------ files
+    @cached_property
+    def _files(self) -> list[Path]:
+        found: list[Path] = []
+        for folder, below, names in os.walk(self.root):
+            below[:] = sorted(d for d in below if d not in NEVER and not d.startswith("."))
+            found += [Path(folder) / n for n in sorted(names) if n.endswith((".py", ".ipynb"))]
+            if len(found) > MOST:
+                break
+        return found
+
+    @cached_property
+    def _raw(self) -> dict[Path, bytes]:
+        found = {}
+        for path in self._files:
+            try:
+                found[path] = path.read_bytes()
+            except OSError:
+                continue  # what nobody can read imports nothing
+        return found
+
+    def _mentioning(self, name: str) -> Iterator[Source]:
+        word = name.encode()
+        for path, raw in self._raw.items():
+            if word in raw and (source := self._source(path, raw)) is not None:
+                yield source
+
+    def _source(self, path: Path, raw: bytes) -> Source | None:
+        key = path.resolve()
+        if key not in self._read:
+            try:
+                self._read[key] = open_source(key, path.relative_to(self.root).as_posix(), raw)
+            except (BadInput, RecursionError):
+                self._read[key] = None  # it cannot be run either
+        return self._read[key]
+
+    def module(self, importer: Source, name: str, level: int = 0) -> Path | None:
+        """The file that an import of a module in ``importer`` means, where it is one of the project."""
+        parts = name.split(".") if name else []
+        here = importer.path.parent
+        if level:
+            bases = [[here, *here.parents][level - 1]]
+        else:
+            inside = [p for p in here.parents if p == self.root or self.root in p.parents]
+            bases = [here, *inside, self.root / "src", self.root / "lib"]
+        for base in bases:
+            target = base.joinpath(*parts)
+            for path in (target / "__init__.py", target.with_name(target.name + ".py")):
+                if path.is_file():
+                    return path.resolve()
+        return None
+
+
+def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[ast.expr]:
+    """The places in ``file`` that use ``name`` of the module at ``path``."""
+    names, modules = set(), set()
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if files.module(file, alias.name) == path:
+                    modules.add(alias.asname or alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            whole = files.module(file, node.module or "", node.level)
+            for alias in node.names:
+                if whole == path and alias.name in (name, "*"):
+                    names.add(alias.asname or name)
+                elif (
+                    files.module(
+                        file, ".".join(filter(None, (node.module, alias.name))), node.level
+                    )
+                    == path
+                ):
+                    modules.add(alias.asname or alias.name)
+    for node in ast.walk(file.tree) if names or modules else ():
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in names
+            or (
+                isinstance(node, ast.Attribute)
+                and node.attr == name
+                and ast.unparse(node.value) in modules
+            )
+        ):
+            yield node
+
+
+def _exported(files: Importers, file: Source, path: Path, name: str) -> Iterator[str]:
+    """The names under which ``file`` hands on ``name`` of the module at ``path``."""
+    for node in file.tree.body:
+        if isinstance(node, ast.ImportFrom) and (
+            files.module(file, node.module or "", node.level) == path and path != file.path
+        ):
+            yield from (a.asname or name for a in node.names if a.name in (name, "*"))
