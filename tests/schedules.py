@@ -9,12 +9,14 @@ import json
 import math
 import runpy
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+if __name__ != "__main__":
+    from tests.zygote import PROGRAM, QUIET, ZYGOTE
 
 Rates = list[list[list[float]]]  # optimizer, update, parameter group
 
@@ -66,15 +68,17 @@ def rates_in(
         shutil.copytree(folder, copy)
         for name, content in files.items():
             (copy / name).write_bytes(content)
-        out = Path(temporary) / "rates.json"
-        done = subprocess.run(
-            [sys.executable, __file__, out, entry, *args],
+        out, said = Path(temporary) / "rates.json", Path(temporary) / "said"
+        code = ZYGOTE.run(
+            PROGRAM,
+            [__file__, str(out), entry, *args],
+            limit=120,
             cwd=copy,
-            capture_output=True,
-            text=True,
-            timeout=120,
+            environment=QUIET,
+            stdout=said,
+            stderr=said,
         )
-        assert done.returncode == 0, done.stderr
+        assert code == 0, said.read_text()
         found: Rates = json.loads(out.read_text())
         return found
 

@@ -372,15 +372,22 @@ def difference(at_once: Mapping[str, bytes], staged: Mapping[str, bytes]) -> str
     return "\n".join(lines)
 
 
+def _sort_parameters(args: ast.arguments) -> None:
+    """Those that rules add are given by name. (What has no default comes first here: no rule changes whether one has.)"""
+    first = len(args.args) - len(args.defaults)
+    plain = sorted(args.args[:first], key=lambda param: param.arg)
+    optional = sorted(zip(args.args[first:], args.defaults, strict=True), key=lambda p: p[0].arg)
+    args.args = [*plain, *(param for param, _ in optional)]
+    args.defaults = [default for _, default in optional]
+
+
 def _without_layout(raw: bytes) -> list[str]:
     tree = ast.parse(raw)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             node.keywords.sort(key=lambda keyword: keyword.arg or "")
         elif isinstance(node, ast.FunctionDef):
-            node.args.args.sort(
-                key=lambda param: param.arg
-            )  # those that rules add are given by name
+            _sort_parameters(node.args)
     helpers = [
         stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from autofast.verify.result import Check, Sameness
 from tests.verify_runs import record, run, step
 from tests.verify_training import Script, faulty, train, verification
 
+SEEDS = int(os.environ.get("PARITY_SEEDS", "4"))  # sets of seeds of each sound pair; 30 by hand
 GOOD = {Sameness.IDENTICAL, Sameness.EQUIVALENT}
 BASE = Script()
 ADAM = replace(BASE, optimizer="adam", lr=0.03)
@@ -112,17 +114,16 @@ def test_sound_pairs_pass(
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("effect, original, changes, rules", SOUND)
 def test_sound_pairs_pass_under_many_seeds(
     effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None
 ) -> None:
     found = [
         verification(effect, original, replace(original, **changes), rules, base)[0]
-        for base in range(10, 40)
+        for base in range(10, 10 + SEEDS)
     ]
     assert not [f.summary for f in found if f.verdict not in GOOD | {Sameness.UNCLEAR}]
-    assert sum(f.verdict is Sameness.UNCLEAR for f in found) <= 2
+    assert sum(f.verdict is Sameness.UNCLEAR for f in found) <= 1
 
 
 @pytest.mark.parametrize("fault, original", FAULTS)
