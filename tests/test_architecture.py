@@ -31,7 +31,17 @@ LAYERS: dict[str, set[str]] = {
     "config": {"rule", "model", "registry"},
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
     "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
-    "commands": {"depth", "faults", "model", "read", "config", "registry", "edit", "rule", "report"},
+    "commands": {
+        "depth",
+        "faults",
+        "model",
+        "read",
+        "config",
+        "registry",
+        "edit",
+        "rule",
+        "report",
+    },
     "cli": {
         "faults",
         "model",

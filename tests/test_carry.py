@@ -149,7 +149,9 @@ def test_another_file_gets_a_parameter():
     )
     made = carried(script)
     assert isinstance(made, dict)
-    assert "def step(x, value=None):" in made["lib.py"] and "step(1, value=value)" in made["train.py"]
+    assert (
+        "def step(x, value=None):" in made["lib.py"] and "step(1, value=value)" in made["train.py"]
+    )
 
 
 def test_a_module_of_another_file_would_have_to_import_it():

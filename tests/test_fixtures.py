@@ -379,9 +379,11 @@ def _without_layout(raw: bytes) -> list[str]:
         if isinstance(node, ast.Call):
             node.keywords.sort(key=lambda keyword: keyword.arg or "")
         elif isinstance(node, ast.FunctionDef):
-            node.args.args.sort(
-                key=lambda param: param.arg
-            )  # those that rules add are given by name
+            bare = len(node.args.args) - len(node.args.defaults)
+            given = [None] * bare + [ast.unparse(d) for d in node.args.defaults]
+            pairs = sorted((p.arg, str(d)) for p, d in zip(node.args.args, given, strict=True))
+            node.args.args = [ast.arg(f"{name}__{default}") for name, default in pairs]
+            node.args.defaults = []  # those that rules add are given by name, and have defaults
     helpers = [
         stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS
     ]

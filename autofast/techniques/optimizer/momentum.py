@@ -16,10 +16,11 @@ from autofast.edit.order import Rank
 from autofast.facts.gradients import comes_late
 from autofast.facts.parts import held_by
 from autofast.flow.positions import index
+from autofast.model.events import Occurrence
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import block_of, line_of, parent_of, source_of, statement_of
-from autofast.model.values import Const
+from autofast.model.values import Const, const
 from autofast.rule import Options
 from autofast.write.half_dtype import only_without_bf16
 from autofast.write.spelling import torch_in
@@ -70,10 +71,15 @@ def starts(
 
 
 # ------------------------------------------------------------------------------------------------ what it cannot do by itself
+def _is_off(made: Occurrence) -> bool:
+    """A scaler that is made to do nothing, such as the default of a parameter."""
+    return made.args is not None and const(made.args.get(-1, "enabled")) is False
+
+
 def _trouble(script: Script, optimizer: Optimizer, options: Options) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
-        scalers = [o for o in site if o.this is not None and is_scaler(o.this)]
+        scalers = [o for o in site if o.this is not None and is_scaler(o.this) and not _is_off(o)]
         portable = (
             options.target == "cuda"
             and options.precision == "auto"
