@@ -540,7 +540,7 @@ train(EPOCHS)
 
 def test_a_function_that_makes_the_step():
     text = done(STEP)
-    assert "def train_step(x, y, is_update, share):" in text
+    assert "def train_step(x, y, is_update=True, share=1.0):" in text
     assert "print(train_step(x, y, is_update=is_update, share=share))" in text
     assert (
         "    (loss * share).backward()\n    if is_update:\n        optimizer.step()\n        optimizer.zero_grad()\n    return loss.item()"
@@ -604,7 +604,7 @@ def test_a_method_that_does_the_update_and_something_else():
         "        self.optim.zero_grad()\n        self.seen += 1\n",
     ).replace("        self.optim = torch", "        self.seen = 0\n        self.optim = torch")
     made = done(text + "seen = 0\n")
-    assert "def update(self, is_update):" in made and "\n        self.seen += 1" in made
+    assert "def update(self, is_update=True):" in made and "\n        self.seen += 1" in made
 
 
 def test_several_files():

@@ -334,9 +334,9 @@ main(EPOCHS)
 
 def test_through_functions():
     text = done(script("", FUNCTIONS)).text
-    assert "def train(model, batches, optimizer, sched):" in text
+    assert "def train(model, batches, optimizer, sched=None):" in text
     assert (
-        "def update(loss, optimizer, sched):\n    loss.backward()\n    optimizer.step()\n    sched.step()\n"
+        "def update(loss, optimizer, sched=None):\n    loss.backward()\n    optimizer.step()\n    if sched is not None:\n        sched.step()\n"
         in text
     )
     assert "update(F.cross_entropy(model(x), y), optimizer, sched=sched)" in text
@@ -368,7 +368,7 @@ def test_made_in_a_function_that_has_no_loader():
     )
     text = done(script("", text)).text
     assert (
-        "def schedule(optimizer, epochs, train_loader):" in text
+        "def schedule(optimizer, epochs, train_loader=None):" in text
         and "sched = schedule(opt, epochs, train_loader=train_loader)" in text
     )
     assert "CosineAnnealingLR(optimizer, T_max=epochs * len(train_loader))" in text
@@ -551,7 +551,7 @@ def test_a_choice_of_schedulers_alone_or_after_a_warm_up(kind: str, warm: int):
         for t in (made.before, made.text)
     )
     assert (
-        made.fixes and "def train(model, optimizer, lr_schedule=None, *, scheduler):" in made.text
+        made.fixes and "def train(model, optimizer, lr_schedule=None, scheduler=None):" in made.text
     )
     before, after = rates_of(old), rates_of(new)
     assert difference(before, after, 6) == "" and before != after
@@ -584,9 +584,9 @@ def main(epochs):
 main(EPOCHS)
 """
     made = done(script("", text))
-    assert "def train(net, loader, a, b, first, second):" in made.text
+    assert "def train(net, loader, a, b, first=None, second=None):" in made.text
     assert (
-        "        a.step()\n        first.step()\n        b.step()\n        second.step()\n"
+        "        a.step()\n        if first is not None:\n            first.step()\n        b.step()\n        if second is not None:\n            second.step()\n"
         in made.text
     )
 
@@ -654,7 +654,7 @@ def test_in_other_files():
         engine=engine,
         build=build,
     )
-    assert "def train(model, loader, optimizer, scheduler):" in made.texts["engine.py"]
+    assert "def train(model, loader, optimizer, scheduler=None):" in made.texts["engine.py"]
     assert "scheduler.step()" in made.texts["engine.py"] and "scheduler.step()" not in made.text
     assert (
         "T_max=epochs * len(loader)" in made.texts["build.py"]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from autofast.facts.gradients import comes_late
 from autofast.facts.optimizers import has_momentum
+from autofast.model.events import Occurrence
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import line_of
+from autofast.model.values import const
 from autofast.rule import Options
 
 FRAMEWORKS = ("accelerate", "lightning", "fabric", "hf-trainer", "apex")
@@ -27,10 +29,15 @@ def against_momentum(
     return _skipped(script, options, scaled) or _late(script, optimizer)
 
 
+def _is_off(made: Occurrence) -> bool:
+    """A scaler that is made to do nothing, such as the default of a parameter."""
+    return made.args is not None and const(made.args.get(-1, "enabled")) is False
+
+
 def _skipped(script: Script, options: Options, scaled: bool) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
-        if any(o.this is not None and is_scaler(o.this) for o in site):
+        if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
             return f"in steps that the GradScaler of line {line_of(site.node)} skips, fused SGD spoils its momentum"
     if framework := next((f for f in script.frameworks if f in FRAMEWORKS), ""):
         return f"{framework} may scale the loss, and {SPOILT}"
