@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -34,7 +35,7 @@ def deeply(function: Callable[P, T]) -> Callable[P, T]:
         before = sys.getrecursionlimit(), threading.stack_size()
         try:
             threading.stack_size(BYTES)
-            thread = threading.Thread(target=work, daemon=True)
+            thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
             sys.setrecursionlimit(LEVELS)
             thread.start()
         except (ValueError, RuntimeError, MemoryError):  # no such stack is to be had here

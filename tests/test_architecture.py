@@ -18,7 +18,7 @@ LAYERS: dict[str, set[str]] = {
     "model": set(),
     "ops": set(),
     "flow": {"model", "ops"},
-    "read": {"model", "flow", "ops"},
+    "read": {"model", "flow", "ops", "depth"},
     "edit": {"model", "flow", "rule", "faults"},
     "faults": set(),
     "depth": set(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
+from autofast.depth import deeply
 from autofast.model import names
 from autofast.model.events import (
     BranchFrame,
@@ -50,7 +50,6 @@ from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
 
-NESTING = 4_000  # of Python's stack while a script is read: 24 calls of its functions, each within loops and conditions
 FRAMEWORKS = {
     "accelerate.Accelerator": "accelerate",
     "transformers.Trainer": "hf-trainer",
@@ -70,18 +69,9 @@ FRAMEWORKS = {
 }
 
 
+@deeply
 def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = None) -> Script:
-    """Read ``entry`` and what it uses of the project below ``root``; raises :class:`BadInput`."""
-    deep = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(deep, NESTING))
-    try:
-        return _read_around(entry, root, overlay)
-    finally:
-        sys.setrecursionlimit(deep)
-
-
-def _read_around(entry: Path, root: Path, overlay: dict[Path, bytes] | None) -> Script:
-    """The script, read without the files of the project that are nested too deeply."""
+    """Read ``entry`` and what it uses of the project below ``root``, but for files that are nested too deeply; raises :class:`BadInput`."""
     broken: dict[Path, str] = {}
     while True:
         restart()
