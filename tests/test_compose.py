@@ -675,7 +675,7 @@ if True:
     ("code", "line"),
     [
         ("import json", 6),
-        ("from torch import amp", 10),
+        ("from json import load", 6),
         ("import os", 0),
         ("import torch", 0),
         ("from torch import nn", 0),

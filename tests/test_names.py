@@ -316,7 +316,7 @@ def test_a_second_rewrite_finds_nothing_more(
     ("odd", "why"),
     [
         ("def f(:\n", "syntax error"),
-        ("def f(x):\n    return x" + ".add(1)" * 330 + "\n", "nested too deeply"),
+        ("def f(x):\n    return x" + ".add(1)" * 1_500 + "\n", "nested too deeply"),
     ],
     ids=["syntax", "deep"],
 )
@@ -326,7 +326,7 @@ def test_a_file_that_cannot_be_read_costs_what_depends_on_it(
     main = IMPORTS + "import odd\nloader = DataLoader(make(), batch_size=4)\n" + LOOP
     for name, text in {"data": DATA, "odd": odd, "train": main + "    odd.f(loss)\n"}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    script = read_script(tmp_path / "train.py", tmp_path)  # with the stack that Python has
+    script = read_script(tmp_path / "train.py", tmp_path)
     assert len(script.steps) == len(script.loaders) == 1
     assert any(note.startswith("not read: odd.py:") and why in note for note in script.notes)
 

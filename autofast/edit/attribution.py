@@ -71,9 +71,13 @@ def reach(edit: Edit) -> Span:
 
 def _reach_of_addition(source: Source, edit: Import | Helper) -> Span:
     imports, helpers = ([edit], []) if isinstance(edit, Import) else ([], [edit])
-    places = [addition.after for addition in additions(source, imports, helpers)]
-    lines = [source.tree.body[place].end_lineno or 0 if place >= 0 else 0 for place in places]
-    return _with_idle_lines(source, min(lines) + 1, max(lines)) if lines else (-1, -1)
+    added = list(additions(source, imports, helpers))
+    body = source.tree.body
+    last = [body[a.after].end_lineno or 0 if a.after >= 0 else 0 for a in added]
+    first = [
+        body[a.after].lineno if a.names else end + 1 for a, end in zip(added, last, strict=True)
+    ]
+    return _with_idle_lines(source, min(first), max(last)) if added else (-1, -1)
 
 
 def _is_elif(node: ast.If) -> bool:

@@ -44,6 +44,7 @@ from autofast.edit.edits import (
     Rewrite,
     Wrap,
 )
+from autofast.edit.import_names import with_names
 from autofast.edit.items import Room, drop_keyword, set_item, set_keyword
 from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
@@ -90,6 +91,7 @@ class EditPass(cst.CSTTransformer):
         for edit in edits:
             self._enter_statement(edit)
         self.first: list[cst.BaseStatement] = []
+        self.joined: dict[int, tuple[str, ...]] = defaultdict(tuple)
         imports = [edit for edit in edits if isinstance(edit, Import)]
         helpers = [edit for edit in edits if isinstance(edit, Helper)]
         for addition in additions(self.places.source, imports, helpers):
@@ -149,6 +151,11 @@ class EditPass(cst.CSTTransformer):
             self._open(node, self._token(edit))
 
     def _enter_addition(self, addition: Addition) -> None:
+        if addition.names:
+            there = self.places.statement(self.places.source.tree.body[addition.after])
+            self.joined[id(there)] += addition.names
+            self._open(there, self.ground.token(addition))
+            return
         body = snippet.block(addition.code, self.style)
         tree, token = self.places.source.tree, self.ground.token(addition)
         if addition.after == BEFORE_ALL:
@@ -241,6 +248,8 @@ class EditPass(cst.CSTTransformer):
                 return _indented(new, rebuilt(old.body, new.body, self.work))
             case cst.SimpleStatementSuite() as old, cst.SimpleStatementSuite() as new:
                 return self._one_line_body(old, new)
+            case cst.ImportFrom(), cst.ImportFrom() as new if id(original_node) in self.joined:
+                return with_names(new, self.joined[id(original_node)])
             case _, cst.FormattedString() as new:
                 return snippet.without_own_quotes(new)
             case cst.If() as old, cst.If() as new:

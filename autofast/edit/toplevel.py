@@ -13,14 +13,19 @@ from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model.source import Source, block_of, parent_of
 
 BEFORE_ALL = -1
+WIDTH = 88  # of a line of imports, where the file does not say
 
 
 @dataclass(frozen=True)
 class Addition:
-    """New code that goes directly below ``body[after]`` of the module, or to its beginning (``BEFORE_ALL``)."""
+    """New code that goes directly below ``body[after]`` of the module, or to its beginning (``BEFORE_ALL``).
+
+    With ``names`` there is no new statement: ``body[after]``, a ``from m import ...``, imports these, too.
+    """
 
     after: int
     code: str
+    names: tuple[str, ...] = ()
 
 
 def additions(
@@ -32,7 +37,12 @@ def additions(
     new = sorted(b for b, n in above.items() if not _is_bound(b, present[n]))
     places = {b: min(_place_of_import(source.tree, b), above[b] - 1) for b in new}
     for statement, members in _together(new, places):
-        yield Addition(places[members[0]], statement)
+        there = _from_same(source, members, min(above[b] for b in members))
+        if there is None:
+            yield Addition(places[members[0]], statement)
+        else:
+            names = tuple(b.code.split(" import ", 1)[1] for b in members)
+            yield Addition(there, statement, names)
     for helper in sorted(helpers, key=lambda h: (_is_definition(h), h.rank, h.name)):
         if _is_defined(helper, source.tree):
             continue
@@ -64,6 +74,23 @@ def _together(
         first = members[0].code
         rest = [member.code.split(" import ", 1)[1] for member in members[1:]]
         yield ", ".join([first, *rest]), members
+
+
+def _from_same(source: Source, members: list[Binding], end: int) -> int | None:
+    """The statement above ``end`` that imports from the same module already, where it can take these names and still fit its line."""
+    for n in range(end - 1, -1, -1):
+        statement = source.tree.body[n]
+        if not isinstance(statement, ast.ImportFrom) or {b.module for b in bindings(statement)} != {
+            members[0].module
+        }:
+            continue
+        line = source.lines[statement.lineno - 1]
+        more = sum(len(b.code.split(" import ", 1)[1]) + 2 for b in members)
+        alone = statement.lineno == statement.end_lineno and ";" not in line and "#" not in line
+        fits = len(line.rstrip()) + more <= WIDTH or statement.lineno != statement.end_lineno
+        if members[0].is_from and statement.names[0].name != "*" and fits:
+            return n if alone or statement.lineno != statement.end_lineno else None
+    return None
 
 
 def _present(body: list[ast.stmt]) -> Iterator[Binding]:
