@@ -12,8 +12,8 @@ from autofast.config import Config
 from tests.amp import AMP, HEAD, LOOP, amp, close, script, trained
 from tests.onerule import Applied, apply
 
-AUTO = 'with torch.autocast("cuda", dtype=amp_dtype(), enabled=torch.cuda.is_available()):'
-NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16()):'
+AUTO = 'with torch.autocast("cuda", dtype=amp_dtype, enabled=device.type == "cuda"):'
+NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16):'
 CPU = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
 
 
@@ -41,13 +41,13 @@ def same(text: str, tolerance: float = 0.02) -> Applied:
             "autocast",
             "cuda",
             "bf16",
-            'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):',
+            'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.type == "cuda"):',
         ),
         (
             "autocast grad-scaler",
             "cuda",
             "fp16",
-            'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):',
+            'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):',
         ),
         ("autocast grad-scaler", "cpu", "auto", CPU),
         ("autocast", "cpu", "bf16", CPU),
@@ -74,19 +74,25 @@ def test_it_trains_the_same():
     ]
 
 
-def test_the_dtype_is_asked_when_it_runs(monkeypatch: pytest.MonkeyPatch):
-    scope = trained(amp(script()).text)
-    assert scope["amp_dtype"]() == torch.bfloat16 and not scope["scaler"].is_enabled()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for major, dtype in ((7, torch.float16), (8, torch.bfloat16), (9, torch.bfloat16)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda major=major: (major, 0))
-        assert scope["amp_dtype"]() == dtype
+@pytest.mark.parametrize(("major", "dtype"), [(7, "float16"), (8, "bfloat16"), (9, "bfloat16")])
+def test_the_dtype_is_asked_when_it_runs(
+    monkeypatch: pytest.MonkeyPatch, major: int, dtype: str
+) -> None:
+    done = amp(script())
+    assert not trained(done.text)["scaler"].is_enabled()
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: including_emulation or major >= 8,
+    )
+    assert trained(done.text)["amp_dtype"] == getattr(torch, dtype)
+    assert "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)" in alone(script()).lines
 
 
 def test_existing_names_are_kept():
     text = script(head=HEAD.replace("losses = []", "losses = []\namp_dtype = scaler = None"))
     done = amp(text)
-    assert "dtype=amp_dtype_2()" in done.text and "grad_scaler.scale(loss).backward()" in done.text
+    assert "dtype=amp_dtype_2," in done.text and "grad_scaler.scale(loss).backward()" in done.text
 
 
 def test_torch_under_another_name():
@@ -725,14 +731,14 @@ def test_already_there(form: str):
 def test_data_parallel_is_fp16_with_a_scaler():
     done = amp(changed("Net().to(device)", "nn.DataParallel(Net().to(device))"))
     assert (
-        'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):'
         in done.lines
     )
-    assert 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())' in done.lines
+    assert 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")' in done.lines
 
 
-FP16 = 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'
-ALWAYS_SCALED = 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())'
+FP16 = 'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):'
+ALWAYS_SCALED = 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")'
 
 
 def with_recurrent(layer: str) -> str:

@@ -14,7 +14,7 @@ from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import Source, function_of, source_of
+from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.read.requirements import rules_out
 from autofast.write.spelling import VISIBLE, torch_in
 
@@ -171,7 +171,8 @@ class Shared:
             return mine
         files = {id(s): s for s in map(source_of, self.places)}
         for other in files.values():
-            if other is source or not (module := _module(self.script, source, other)):
+            first = min(_in_body(source, p) for p in self.places if source_of(p) is source)
+            if other is source or not (module := _module(self.script, source, other, first)):
                 continue
             theirs = self.at(next(p for p in self.places if source_of(p) is other))
             name = source.fresh(self.choice.name)
@@ -182,40 +183,49 @@ class Shared:
         return mine
 
 
-def _module(script: Script, importer: Source, imported: Source) -> str:
-    """As what a file imports names from another, which does not come back to it; empty where it does not."""
-    found = next((name for name, path in _imports(script, importer) if path is imported), "")
-    return "" if not found or _reaches(script, imported, importer) else found
+def _in_body(source: Source, place: ast.AST) -> int:
+    """Which of the module's statements a place is in."""
+    outer = [place, *ancestors(place)]
+    return next(n for n, s in enumerate(source.tree.body) if any(s is o for o in outer))
+
+
+def _module(script: Script, importer: Source, imported: Source, first: int) -> str:
+    """As what a file imports names, above its statement ``first``, from another that does not come back to it; else empty."""
+    for stmt in importer.tree.body[:first]:
+        if isinstance(stmt, ast.ImportFrom):
+            for name, source in _imported(script, importer, stmt):
+                if source is imported and not _reaches(script, imported, importer):
+                    return name
+    return ""
 
 
 def _reaches(script: Script, start: Source, wanted: Source) -> bool:
     todo, seen = [start], {id(start)}
     while todo:
-        for _, source in _imports(script, todo.pop(), everywhere=True):
-            if source is wanted:
-                return True
-            if id(source) not in seen:
-                seen.add(id(source))
-                todo.append(source)
+        here = todo.pop()
+        for stmt in ast.walk(here.tree):
+            for _, source in _imported(script, here, stmt):
+                if source is wanted:
+                    return True
+                if id(source) not in seen:
+                    seen.add(id(source))
+                    todo.append(source)
     return False
 
 
-def _imports(
-    script: Script, source: Source, *, everywhere: bool = False
-) -> Iterator[tuple[str, Source]]:
-    """The modules of the script that a file imports; names from which it imports at module level, or all ``everywhere``."""
+def _imported(script: Script, importer: Source, stmt: ast.AST) -> Iterator[tuple[str, Source]]:
+    """The files of the script that an import loads, as it names them."""
     files, known = script.analysis(Importers), {s.path: s for s in script.sources}
-    for stmt in ast.walk(source.tree) if everywhere else source.tree.body:
-        if isinstance(stmt, ast.ImportFrom):
-            module = stmt.module or ""
-            names = [module]
-            if everywhere:
-                names += [".".join(filter(None, (module, a.name))) for a in stmt.names]
-            for name in names:
-                path = files.module(source, name, stmt.level)
-                if path in known:
-                    yield "." * stmt.level + module, known[path]
-        elif isinstance(stmt, ast.Import) and everywhere:
-            for alias in stmt.names:
-                if (path := files.module(source, alias.name)) in known:
-                    yield alias.name, known[path]
+    for name, level in _modules(stmt):
+        if (path := files.module(importer, name, level)) in known:
+            yield "." * level + name, known[path]
+
+
+def _modules(stmt: ast.AST) -> Iterator[tuple[str, int]]:
+    if isinstance(stmt, ast.Import):
+        yield from ((alias.name, 0) for alias in stmt.names)
+    elif isinstance(stmt, ast.ImportFrom):
+        names = [stmt.module, *(f"{stmt.module or ''}.{a.name}".strip(".") for a in stmt.names)]
+        yield from ((name, stmt.level) for name in names if name)
+        if stmt.level and not stmt.module:
+            yield "", stmt.level

@@ -31,8 +31,9 @@ from autofast.model.source import source_of, statement_of
 from autofast.model.values import Seq, Tensor, Thing
 from autofast.rule import Options, at
 from autofast.techniques.precision.scaling import Scaling, scaling
+from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared
-from autofast.write.spelling import cuda_test, requires_cuda, torch_in, uses_gpu
+from autofast.write.spelling import torch_in, uses_gpu
 
 SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
 PART = "part"  # of a tuple that a model returns
@@ -228,7 +229,7 @@ class Precision:
         """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
         torch, edits = torch_in(source_of(place))
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
-        enabled, imports = _cuda(script, place) if self.device == "cuda" else ("", ())
+        enabled, imports = enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
         if self.shared is not None:
             chosen = self.shared.at(place)
             edits = *edits, *chosen.edits
@@ -242,7 +243,7 @@ class Precision:
     def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
         """The edits that make the scaler."""
         torch, edits = torch_in(source_of(place))
-        enabled, imports = _cuda(script, place) if self.device == "cuda" else ("", ())
+        enabled, imports = enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
         before = ""
         if self.shared is not None:
             chosen, before = self.shared.at(place), self.shared.local
@@ -253,11 +254,6 @@ class Precision:
         given = f'"{self.device}"' + (f", enabled={enabled}" if enabled else "")
         code = f"{before}{scaling.target} = {torch}.amp.GradScaler({given})"
         return ((Before if scaling.early else After)(place, code), *edits, *imports)
-
-
-def _cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-    """An expression that is true where training runs on CUDA; empty where it always does."""
-    return ("", ()) if requires_cuda(script) else cuda_test(script, place)
 
 
 def _shared(
