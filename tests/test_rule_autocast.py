@@ -1032,16 +1032,11 @@ def test_the_constant_is_below_the_imports_where_functions_need_it() -> None:
     assert trained(done.text)["losses"] == trained(done.before)["losses"] and not faked(done)
 
 
-def test_an_evaluation_before_the_optimizer_is_made() -> None:
-    check = """
-right = 0
-with torch.no_grad():
-    for i in range(2):
-        out = model(X[i].to(device))
-        right += (out.argmax(1) == Y[i].to(device)).sum().item()
-"""
-    done = alone(script().replace("optimizer = ", f"{check}optimizer = ", 1))
-    assert f"functional as F\n\n{ASKED}\n" in done.text and NATIVE in done.lines[1]
+def test_an_optimizer_that_is_made_under_a_condition() -> None:
+    made = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    choice = f"if len(X) > 3:\n    {made}\nelse:\n    {made.replace('SGD', 'Adam')}"
+    done = alone(script().replace(made, choice, 1))
+    assert f"functional as F\n\n{ASKED}\n" in done.text and NATIVE in done.lines
 
 
 @pytest.mark.parametrize(

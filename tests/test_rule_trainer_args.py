@@ -523,9 +523,7 @@ def test_fabric_is_told_what_to_do() -> None:
 # ------------------------------------------------------------------------------------------------ Hugging Face
 def test_the_trainer_of_hugging_face() -> None:
     done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')")
-    assert "bf16=has_bf16" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(
-        done
-    )
+    assert "bf16=has_bf16" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(done)
     assert (
         'optim="adamw_torch_fused"' in one_line(done)
         and "from transformers.utils import is_torch_tf32_available" in done.lines
@@ -906,7 +904,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, major: int) -> None:
     """A GPU of this generation; 0 for none."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: major > 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *device: (major, 0))
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: major >= 8)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: major >= 8
+    )
 
 
 @pytest.mark.parametrize(
