@@ -1179,3 +1179,25 @@ def test_two_constants_where_the_files_import_each_other() -> None:
     guarded = f'if __name__ == "__main__":\n{indent(BY_ENGINE, "    ")}'
     done = amp(script(guarded, head), files={"engine.py": back})
     assert CONSTANT in done.texts["engine.py"] and CONSTANT in done.text
+
+
+@pytest.mark.parametrize(
+    ("other", "enabled"),
+    [
+        ("", 'device.type == "cuda"'),
+        (
+            "from engine import train_one\ntrain_one(None, None, None, None, 'cpu')\n",
+            "torch.cuda.is_available()",
+        ),
+    ],
+)
+def test_a_device_that_another_script_may_pass_as_a_string(other: str, enabled: str) -> None:
+    engine = ENGINE.replace("x, y)", "x, y, device)", 1).replace(
+        "(x), y)", "(x.to(device)), y.to(device))"
+    )
+    loop = BY_ENGINE.replace("X[i].to(device), Y[i].to(device)", "X[i], Y[i], device")
+    head = HEAD.replace(
+        "from torch import nn", "from torch import nn\nfrom engine import train_one"
+    )
+    done = amp(script(loop, head), files={"engine.py": engine, "other.py": other})
+    assert f"dtype=amp_dtype, enabled={enabled}):" in done.texts["engine.py"]

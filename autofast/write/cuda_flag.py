@@ -6,19 +6,26 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Import
+from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
-from autofast.flow.scopes import own_nodes
+from autofast.flow.scopes import is_parameter, own_nodes
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, statement_of
-from autofast.write.spelling import cuda_test, requires_cuda
+from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
 def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Import, ...]]:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where it always does."""
     if requires_cuda(script):
         return "", ()
-    flag = flag_before(script, place)
-    return (flag, ()) if flag else cuda_test(script, place)
+    if flag := flag_before(script, place):
+        return flag, ()
+    function = function_of(place)
+    device = device_before(script, place) or ""
+    if is_parameter(function, device) and script.analysis(Importers).user(function) is not None:
+        torch, imports = torch_in(source_of(place))  # others may pass a string
+        return f"{torch}.cuda.is_available()", imports
+    return cuda_test(script, place)
 
 
 def flag_before(script: Script, place: ast.stmt) -> str:

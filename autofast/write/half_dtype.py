@@ -150,7 +150,7 @@ class Shared:
             for p in self.places
         )
 
-    def at(self, place: ast.AST) -> Chosen:
+    def value_for(self, place: ast.AST) -> Chosen:
         """The value for a place; without its definition where that is :attr:`local`."""
         if self.local:
             return Chosen(self._name)
@@ -174,7 +174,9 @@ class Shared:
             first = min(_in_body(source, p) for p in self.places if source_of(p) is source)
             if other is source or not (module := _module(self.script, source, other, first)):
                 continue
-            theirs = self.at(next(p for p in self.places if source_of(p) is other))
+            theirs = self.value_for(next(p for p in self.places if source_of(p) is other))
+            if not theirs.is_constant:
+                continue
             name = source.fresh(self.choice.name)
             code = f"from {module} import {theirs.code}"
             if name != theirs.code:

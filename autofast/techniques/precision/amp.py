@@ -231,7 +231,7 @@ class Precision:
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
         enabled, imports = enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
         if self.shared is not None:
-            chosen = self.shared.at(place)
+            chosen = self.shared.value_for(place)
             edits = *edits, *chosen.edits
             if self.form == "auto":
                 dtype = chosen.code
@@ -246,7 +246,7 @@ class Precision:
         enabled, imports = enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
         before = ""
         if self.shared is not None:
-            chosen, before = self.shared.at(place), self.shared.local
+            chosen, before = self.shared.value_for(place), self.shared.local
             imports = *imports, *chosen.edits
             is_half = f"{chosen.code} == {torch}.float16"
             # the function says bfloat16 without CUDA, the constant does not
