@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Import
+from autofast.edit.edits import Edit
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
@@ -14,7 +14,7 @@ from autofast.model.source import ancestors, function_of, parent_of, source_of, 
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
-def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Import, ...]]:
+def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where it always does."""
     if requires_cuda(script):
         return "", ()

@@ -227,9 +227,10 @@ class Precision:
 
     def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
         """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
-        torch, edits = torch_in(source_of(place))
+        torch, needed = torch_in(source_of(place))
+        edits: tuple[Edit, ...] = needed
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
-        enabled, imports = enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
+        enabled, imports = self._enabled(script, place)
         if self.shared is not None:
             chosen = self.shared.value_for(place)
             edits = *edits, *chosen.edits
@@ -240,10 +241,14 @@ class Precision:
         given = f'"{self.device}", dtype={dtype}' + (f", enabled={enabled}" if enabled else "")
         return f"with {torch}.autocast({given}):", (*edits, *imports)
 
+    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+        return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
+
     def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
         """The edits that make the scaler."""
-        torch, edits = torch_in(source_of(place))
-        enabled, imports = enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
+        torch, needed = torch_in(source_of(place))
+        edits: tuple[Edit, ...] = needed
+        enabled, imports = self._enabled(script, place)
         before = ""
         if self.shared is not None:
             chosen, before = self.shared.value_for(place), self.shared.local
