@@ -8,6 +8,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, Amp, amp
 from autofast.techniques.precision.scaling import Scaling
+from autofast.write.half_dtype import SINCE
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
 MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"
@@ -22,6 +23,7 @@ BESIDE = "this forward pass belongs to a block that autocast goes around"
     lowers_precision=True,
     relieves={"evaluation": 4, "device": 1, "cpu": 1},
     uses=("grad-scaler",),
+    torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Run forward passes and losses in 16 bits, under autocast."""

@@ -9,6 +9,7 @@ from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, Amp, amp
 from autofast.techniques.precision.scaling import Scaling
+from autofast.write.half_dtype import SINCE
 
 MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler beside the optimizer scales the loss and unscales them"
 
@@ -20,6 +21,7 @@ MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler besid
     decides=Scaling,
     lowers_precision=True,
     uses=("autocast",),
+    torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Scale the loss where autocast runs in fp16, so that small gradients do not become zero."""

@@ -28,7 +28,7 @@ TARGETS = ("cuda", "cpu")
 HELPERS = (
     "amp_dtype",
     "has_bf16",
-)  # functions that rules add; their order is that of their coming
+)  # what rules add to a module; its order is that of its coming
 
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 each_target = pytest.mark.parametrize("target", TARGETS)
@@ -381,6 +381,12 @@ def _sort_parameters(args: ast.arguments) -> None:
     args.defaults = [default for _, default in optional]
 
 
+def _defines(stmt: ast.stmt) -> str:
+    """The name of a function, or of a constant."""
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt
+    return str(getattr(target, "name", getattr(target, "id", "")))
+
+
 def _without_layout(raw: bytes) -> list[str]:
     tree = ast.parse(raw)
     for node in ast.walk(tree):
@@ -388,12 +394,10 @@ def _without_layout(raw: bytes) -> list[str]:
             node.keywords.sort(key=lambda keyword: keyword.arg or "")
         elif isinstance(node, ast.FunctionDef):
             _sort_parameters(node.args)
-    helpers = [
-        stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef) and stmt.name in HELPERS
-    ]
-    tree.body = [stmt for stmt in tree.body if stmt not in helpers] + sorted(
-        helpers, key=lambda helper: helper.name
-    )
+        elif isinstance(node, ast.ImportFrom):
+            node.names.sort(key=lambda alias: alias.name)
+    helpers = [stmt for stmt in tree.body if _defines(stmt) in HELPERS]
+    tree.body = [stmt for stmt in tree.body if stmt not in helpers] + sorted(helpers, key=_defines)
     return ast.unparse(tree).splitlines()
 
 

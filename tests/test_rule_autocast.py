@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
 
 from autofast.commands.rewriting import options_of
 from autofast.config import Config
-from tests.amp import AMP, HEAD, LOOP, amp, close, script, trained
+from autofast.rule import Effect
+from tests.amp import AMP, HEAD, LOOP, amp, close, faked, script, trained
+from tests.harness import HALF, HARNESS, Job, compare
 from tests.onerule import Applied, apply
 
-AUTO = 'with torch.autocast("cuda", dtype=amp_dtype(), enabled=torch.cuda.is_available()):'
-NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16()):'
+AUTO = 'with torch.autocast("cuda", dtype=amp_dtype, enabled=device.type == "cuda"):'
+NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16):'
 CPU = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
 
 
@@ -41,13 +45,13 @@ def same(text: str, tolerance: float = 0.02) -> Applied:
             "autocast",
             "cuda",
             "bf16",
-            'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):',
+            'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.type == "cuda"):',
         ),
         (
             "autocast grad-scaler",
             "cuda",
             "fp16",
-            'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):',
+            'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):',
         ),
         ("autocast grad-scaler", "cpu", "auto", CPU),
         ("autocast", "cpu", "bf16", CPU),
@@ -74,19 +78,28 @@ def test_it_trains_the_same():
     ]
 
 
-def test_the_dtype_is_asked_when_it_runs(monkeypatch: pytest.MonkeyPatch):
-    scope = trained(amp(script()).text)
-    assert scope["amp_dtype"]() == torch.bfloat16 and not scope["scaler"].is_enabled()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for major, dtype in ((7, torch.float16), (8, torch.bfloat16), (9, torch.bfloat16)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda major=major: (major, 0))
-        assert scope["amp_dtype"]() == dtype
+@pytest.mark.parametrize(("major", "dtype"), [(7, "float16"), (8, "bfloat16"), (9, "bfloat16")])
+def test_the_dtype_is_asked_when_it_runs(
+    monkeypatch: pytest.MonkeyPatch, major: int, dtype: str
+) -> None:
+    done = amp(script())
+    assert not trained(done.text)["scaler"].is_enabled()
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: including_emulation or major >= 8,
+    )
+    assert trained(done.text)["amp_dtype"] == getattr(torch, dtype)
+    assert (
+        "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)"
+        in alone(script()).lines
+    )
 
 
 def test_existing_names_are_kept():
     text = script(head=HEAD.replace("losses = []", "losses = []\namp_dtype = scaler = None"))
     done = amp(text)
-    assert "dtype=amp_dtype_2()" in done.text and "grad_scaler.scale(loss).backward()" in done.text
+    assert "dtype=amp_dtype_2," in done.text and "grad_scaler.scale(loss).backward()" in done.text
 
 
 def test_torch_under_another_name():
@@ -725,14 +738,14 @@ def test_already_there(form: str):
 def test_data_parallel_is_fp16_with_a_scaler():
     done = amp(changed("Net().to(device)", "nn.DataParallel(Net().to(device))"))
     assert (
-        'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):'
         in done.lines
     )
-    assert 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())' in done.lines
+    assert 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")' in done.lines
 
 
-FP16 = 'with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):'
-ALWAYS_SCALED = 'scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())'
+FP16 = 'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):'
+ALWAYS_SCALED = 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")'
 
 
 def with_recurrent(layer: str) -> str:
@@ -987,3 +1000,204 @@ def test_who_names_the_rule_gets_it():
         return options_of(config, []).by_default
 
     assert given() and not given("autocast") and not given(precision="bf16")
+
+
+# ------------------------------------------------------------------------------------------------ where the constant stands, what enables
+CONSTANT = "amp_dtype = torch.bfloat16 if torch.cuda.is_bf16_supported(False) else torch.float16"
+ASKED = "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)"
+IN_FUNCTIONS = """
+def train_one(model, optimizer, device, i):
+    optimizer.zero_grad()
+    loss = criterion(model(X[i].to(device)), Y[i].to(device))
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+
+for i in range(6):
+    train_one(model, optimizer, device, i)
+"""
+
+
+def test_the_constant_is_beside_the_optimizer_where_all_blocks_follow() -> None:
+    assert f"lr=0.1)\n{ASKED}\n" in alone(script()).text
+    body = script().split("\nmodel = ")
+    done = alone(f"{body[0]}\ndef main():\n" + indent("model = " + body[1], "    ") + "\nmain()\n")
+    assert f"lr=0.1)\n    {ASKED}\n" in done.text
+
+
+def test_the_constant_is_below_the_imports_where_functions_need_it() -> None:
+    assert f"functional as F\n\n{ASKED}\n" in alone(script(IN_FUNCTIONS)).text
+    done = amp(script(IN_FUNCTIONS))
+    assert done.text.count(CONSTANT) == 1 and f"{CONSTANT}\n\ntorch.manual_seed" in done.text
+    assert trained(done.text)["losses"] == trained(done.before)["losses"] and not faked(done)
+
+
+def test_an_optimizer_that_is_made_under_a_condition() -> None:
+    made = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    choice = f"if len(X) > 3:\n    {made}\nelse:\n    {made.replace('SGD', 'Adam')}"
+    done = alone(script().replace(made, choice, 1))
+    assert f"functional as F\n\n{ASKED}\n" in done.text and NATIVE in done.lines
+
+
+@pytest.mark.parametrize(
+    ("change", "files"),
+    [
+        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = ""\n', {}),
+        ("from multiprocessing import Pool\n", {}),
+        ("import torch.multiprocessing as mp\n", {}),
+        ("", {"requirements.txt": "torch==2.3.1\n"}),
+    ],
+)
+def test_a_function_asks_where_a_constant_would_ask_too_early(
+    change: str, files: dict[str, str]
+) -> None:
+    head = HEAD.replace(
+        "import torch.nn.functional as F\n", f"import torch.nn.functional as F\n{change}"
+    )
+    done = amp(script(IN_FUNCTIONS, head), files=files)
+    assert "def amp_dtype():" in done.text and "dtype=amp_dtype()," in done.text
+    assert 'GradScaler("cuda", enabled=amp_dtype() == torch.float16)' in done.text
+    assert not trained(done.text)["scaler"].is_enabled()
+
+
+def test_no_condition_where_cuda_is_required() -> None:
+    text = script().replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")', '"cuda"'
+    )
+    done = amp(text)
+    assert 'with torch.autocast("cuda", dtype=amp_dtype):' in done.lines
+    assert 'scaler = torch.amp.GradScaler("cuda", enabled=amp_dtype == torch.float16)' in done.lines
+    done = amp(text, precision="fp16")
+    assert 'scaler = torch.amp.GradScaler("cuda")' in done.lines
+
+
+FLAGGED = """
+import argparse
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args([])
+args.cuda = {flag}
+torch.manual_seed(0)
+X, Y = torch.randn(6, 16, 8), torch.randint(0, 4, (6, 16))
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+if args.cuda:
+    model.cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+
+
+def train():
+    for x, y in zip(X, Y):
+        if args.cuda:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+
+train()
+"""
+
+
+def test_the_flag_of_the_script() -> None:
+    done = amp(FLAGGED.format(flag="not args.no_cuda and torch.cuda.is_available()"))
+    assert 'with torch.autocast("cuda", dtype=amp_dtype, enabled=args.cuda):' in done.lines
+    assert (
+        'scaler = torch.amp.GradScaler("cuda", enabled=args.cuda and amp_dtype == torch.float16)'
+        in done.text
+    )
+    assert trained(done.text)["losses"] == trained(done.before)["losses"] and not faked(done)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "not args.no_cuda",
+        "torch.cuda.is_available() or args.no_cuda",
+        "input() and torch.cuda.is_available()",
+    ],
+)
+def test_a_flag_that_may_be_true_without_cuda_or_no_bool(flag: str) -> None:
+    done = amp(FLAGGED.format(flag=flag))
+    assert (
+        'with torch.autocast("cuda", dtype=amp_dtype, enabled=torch.cuda.is_available()):'
+        in done.lines
+    )
+
+
+ENGINE = """
+import torch
+import torch.nn.functional as F
+
+
+def train_one(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
+BY_ENGINE = "for i in range(6):\n    losses.append(train_one(model, optimizer, X[i].to(device), Y[i].to(device)))\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("engine.py", "from engine import train_one"),
+        ("lib/engine.py", "from lib.engine import train_one"),
+    ],
+)
+def test_one_constant_for_two_files(tmp_path: Path, name: str, line: str) -> None:
+    head = HEAD.replace("from torch import nn", f"from torch import nn\n{line}")
+    done = amp(script(BY_ENGINE, head), files={name: ENGINE})
+    assert done.texts[name].count(CONSTANT) == 1 and CONSTANT not in done.text
+    assert f"{line.rsplit(' ', 1)[0]} amp_dtype" in done.text
+    for path, text in {"train.py": done.before, name: ENGINE}.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    files = {path: text.encode() for path, text in done.texts.items()}
+    for fake, effect in ((False, Effect.EXACT), (True, Effect.ROUNDING)):
+        before, after = HARNESS.run_many(
+            [Job(tmp_path), Job(tmp_path, files=files, fake_cuda_amp=fake)]
+        )
+        assert before.ok and not compare(before, after, effect, HALF)
+
+
+def test_two_constants_where_the_files_import_each_other() -> None:
+    head = HEAD.replace(
+        "from torch import nn", "from torch import nn\nfrom engine import train_one"
+    )
+    back = ENGINE.replace(
+        "    optimizer.zero_grad()", "    import train\n    optimizer.zero_grad()", 1
+    )
+    guarded = f'if __name__ == "__main__":\n{indent(BY_ENGINE, "    ")}'
+    done = amp(script(guarded, head), files={"engine.py": back})
+    assert CONSTANT in done.texts["engine.py"] and CONSTANT in done.text
+
+
+@pytest.mark.parametrize(
+    ("other", "enabled"),
+    [
+        ("", 'device.type == "cuda"'),
+        (
+            "from engine import train_one\ntrain_one(None, None, None, None, 'cpu')\n",
+            "torch.cuda.is_available()",
+        ),
+    ],
+)
+def test_a_device_that_another_script_may_pass_as_a_string(other: str, enabled: str) -> None:
+    engine = ENGINE.replace("x, y)", "x, y, device)", 1).replace(
+        "(x), y)", "(x.to(device)), y.to(device))"
+    )
+    loop = BY_ENGINE.replace("X[i].to(device), Y[i].to(device)", "X[i], Y[i], device")
+    head = HEAD.replace(
+        "from torch import nn", "from torch import nn\nfrom engine import train_one"
+    )
+    done = amp(script(loop, head), files={"engine.py": engine, "other.py": other})
+    assert f"dtype=amp_dtype, enabled={enabled}):" in done.texts["engine.py"]

@@ -8,7 +8,8 @@ import torch
 from tests.amp import HEAD, LOOP, amp, close, faked, script, trained, weights
 from tests.onerule import Applied
 
-MADE = 'scaler = torch.amp.GradScaler("cuda", enabled=amp_dtype() == torch.float16)'
+DTYPE = "amp_dtype = torch.bfloat16 if torch.cuda.is_bf16_supported(False) else torch.float16"
+MADE = 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda" and amp_dtype == torch.float16)'
 
 
 def same(text: str, tolerance: float = 0.02, files: dict[str, str] | None = None) -> Applied:
@@ -174,7 +175,10 @@ def test_in_another_file():
     loop = "\nfrom lib import step\nfor i in range(6):\n    losses.append(step(model, optimizer, criterion, X[i].to(device), Y[i].to(device)).item())\n"
     done = amp(script(loop), files={"lib.py": lib})
     assert "x, y, scaler=torch.amp.GradScaler(enabled=False)" in done.texts["lib.py"]
-    assert "import torch" in done.texts["lib.py"] and "def amp_dtype" in done.texts["lib.py"]
+    assert (
+        f"import torch\n\n# False: GPUs before Ampere only emulate bfloat16, which is slow\n{DTYPE}"
+        in done.texts["lib.py"]
+    )
     assert "scaler=scaler" in done.text and MADE in done.lines
 
 
@@ -695,7 +699,7 @@ def test_no_scaler_where_somebody_touches_gradients(text: str, why: str):
     """bf16 is written instead, and runs where the GPU has it, as if there were nothing."""
     done = amp(text)
     assert why in refused(text) != "", refused(text)
-    assert "GradScaler" not in done.text and "has_bf16()" in done.text
+    assert "GradScaler" not in done.text and "enabled=has_bf16)" in done.text
     assert not faked(done), faked(done)
 
 
@@ -717,8 +721,8 @@ PLAIN = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 def test_made_before_the_first_of_two_stages():
     done = amp(script(STAGE + LOOP, PLAIN))
     assert (
-        "first = torch.optim.SGD(other.parameters(), lr=0.1)\nscaler = torch.amp.GradScaler("
-        in done.text
+        "first = torch.optim.SGD(other.parameters(), lr=0.1)\n# False" in done.text
+        and f"{DTYPE}\nscaler = torch.amp.GradScaler(" in done.text
     )
     assert done.text.count("GradScaler(") == 1 and not faked(done)
 
@@ -727,8 +731,8 @@ def test_made_before_the_first_stage_in_a_function():
     body = (STAGE + LOOP).replace("\n", "\n    ")
     done = amp(script("\ndef main():" + body + "\n\nmain()\n", PLAIN))
     assert (
-        "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler("
-        in done.text
+        "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    # False" in done.text
+        and f"    {DTYPE}\n    scaler = torch.amp.GradScaler(" in done.text
     )
     assert not faked(done)
 

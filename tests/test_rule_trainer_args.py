@@ -23,7 +23,7 @@ from tests.test_fixtures import contents, plan_of
 torch = pytest.importorskip("torch")
 
 RULE = "trainer-args"
-BF16 = 'precision="bf16-mixed" if has_bf16() else "32-true"'
+BF16 = 'precision="bf16-mixed" if has_bf16 else "32-true"'
 
 LIGHTNING = """
 import torch
@@ -149,11 +149,11 @@ def one_line(done: Applied) -> str:
         ("pl.Trainer(**dict(max_epochs=1))", f"dict(max_epochs=1, {BF16})"),
         (
             "pl.Trainer(**{'max_epochs': 1})",
-            '"precision": "bf16-mixed" if has_bf16() else "32-true"',
+            '"precision": "bf16-mixed" if has_bf16 else "32-true"',
         ),
         (
             "pl.Trainer(max_epochs=1, gpus=1, strategy='ddp')",
-            'precision="bf16" if has_bf16() else 32',
+            'precision="bf16" if has_bf16 else 32',
         ),
     ],
 )
@@ -323,7 +323,7 @@ def test_old_hooks_tell_the_version() -> None:
         "    def validation_epoch_end(self, outputs):\n        pass\n\n    def configure_optimizers",
     )
     done = lightning("pl.Trainer(max_epochs=1, enable_progress_bar=False)", PL, hook)
-    assert 'precision="bf16" if has_bf16() else 32' in one_line(done)
+    assert 'precision="bf16" if has_bf16 else 32' in one_line(done)
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ CLI(Net)
     [
         (
             (),
-            'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16() else "32-true", "benchmark": True})',
+            'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16 else "32-true", "benchmark": True})',
             1,
         ),
         ((("CLI(Net)", "CLI(Net, trainer_defaults={'max_epochs': 1})"),), '"benchmark": True', 2),
@@ -523,9 +523,7 @@ def test_fabric_is_told_what_to_do() -> None:
 # ------------------------------------------------------------------------------------------------ Hugging Face
 def test_the_trainer_of_hugging_face() -> None:
     done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')")
-    assert "bf16=has_bf16()" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(
-        done
-    )
+    assert "bf16=has_bf16" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(done)
     assert (
         'optim="adamw_torch_fused"' in one_line(done)
         and "from transformers.utils import is_torch_tf32_available" in done.lines
@@ -629,7 +627,7 @@ def test_models_with_adapters(loaded: str, reason: str) -> None:
     head = "import torch\nfrom peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM\n"
     made = f"model=get_peft_model(AutoModelForCausalLM.from_pretrained({loaded}), LoraConfig(r=8))"
     done = hugging_face("TrainingArguments('out')", ("import torch\n", head), ("model=Net()", made))
-    assert ("bf16=has_bf16()" in one_line(done)) is not bool(reason) and reason in done.refusals, (
+    assert ("bf16=has_bf16" in one_line(done)) is not bool(reason) and reason in done.refusals, (
         done.refusals
     )
 
@@ -741,7 +739,7 @@ def test_only_the_command_line() -> None:
 
 # ------------------------------------------------------------------------------------------------ Accelerate
 LAUNCHED = (
-    'mixed_precision=os.environ.get("ACCELERATE_MIXED_PRECISION", "bf16" if has_bf16() else "no")'
+    'mixed_precision=os.environ.get("ACCELERATE_MIXED_PRECISION", "bf16" if has_bf16 else "no")'
 )
 
 
@@ -906,7 +904,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, major: int) -> None:
     """A GPU of this generation; 0 for none."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: major > 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *device: (major, 0))
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *emulated: major >= 8)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: major >= 8
+    )
 
 
 @pytest.mark.parametrize(
@@ -950,7 +950,7 @@ def test_the_launcher_wins(
 
 
 @pytest.mark.parametrize(
-    ("target", "wanted"), [("cuda", "has_bf16()"), ("cpu", 'precision="bf16-mixed"')]
+    ("target", "wanted"), [("cuda", "has_bf16"), ("cpu", 'precision="bf16-mixed"')]
 )
 def test_on_the_cpu_there_is_nothing_to_ask(target: str, wanted: str) -> None:
     done = apply(RULE, LIGHTNING, target=target)

@@ -1,15 +1,233 @@
-"""The functions that are written to choose a 16-bit dtype at run time."""
+"""The 16-bit dtype that a script chooses when it runs: one constant, and where it stands.
+
+Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count; torch knows that question since 2.4.
+"""
 
 from __future__ import annotations
 
-HAS_BF16 = '''def {name}():
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from autofast.edit.edits import After, Edit, Helper, Import
+from autofast.flow.importers import Importers
+from autofast.flow.imports import bindings
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import Source, ancestors, function_of, source_of
+from autofast.read.requirements import rules_out
+from autofast.write.spelling import VISIBLE, torch_in
+
+SINCE = (2, 4)  # torch.cuda.is_bf16_supported(including_emulation)
+STARTS_PROCESSES = frozenset({"multiprocessing", "torch.multiprocessing"})
+FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is asked of the GPU: as a constant, and as a function for where a constant would ask too early (or of too old a torch)."""
+
+    name: str
+    constant: str
+    function: str
+
+
+HAS_BF16 = Choice(
+    "has_bf16",
+    "{name} = {torch}.cuda.is_bf16_supported(including_emulation=False)\n",
+    '''def {name}():
     """Whether there is a GPU that computes in bfloat16 (Ampere and newer)."""
     return {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8
-'''
-
-AMP_DTYPE = '''def {name}():
+''',
+)
+AMP_DTYPE = Choice(
+    "amp_dtype",
+    """# False: GPUs before Ampere only emulate bfloat16, which is slow
+{name} = {torch}.bfloat16 if {torch}.cuda.is_bf16_supported(False) else {torch}.float16
+""",
+    '''def {name}():
     """bfloat16 where the GPU computes in it (Ampere and newer), else float16."""
     if {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] < 8:
         return {torch}.float16
     return {torch}.bfloat16
-'''
+''',
+)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An expression for the value in a file, and the edits that define it there."""
+
+    code: str
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.code.endswith("()")
+
+
+def in_module(script: Script, source: Source, choice: Choice) -> Chosen:
+    """The value for all functions of a file: the one that is there, else a constant below the imports, else a function."""
+    torch, imports = torch_in(source)
+    early = asks_too_early(script)
+    for stmt in source.tree.body:
+        for form, code, name in _named(stmt):
+            if name.startswith(choice.name) and _same(stmt, getattr(choice, form), name, torch):
+                return Chosen(code)
+    name = source.fresh(choice.name)
+    code = choice.function if early else choice.constant
+    helper = Helper(source, name, code.format(name=name, torch=torch))
+    return Chosen(f"{name}()" if early else name, (*imports, helper))
+
+
+def _named(stmt: ast.stmt) -> Iterator[tuple[str, str, str]]:
+    """The form, the expression and the name of what a statement defines."""
+    if isinstance(stmt, ast.FunctionDef):
+        yield "function", f"{stmt.name}()", stmt.name
+    elif isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
+        yield "constant", target.id, target.id
+
+
+def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
+    return ast.dump(stmt) == ast.dump(ast.parse(code.format(name=name, torch=torch)).body[0])
+
+
+def asks_too_early(script: Script) -> bool:
+    """Whether code that runs when a module is loaded must not ask CUDA: devices are chosen, or processes forked, after that."""
+    return (
+        _is_old(script)
+        or bool(script.processes)
+        or any(VISIBLE in source.text for source in script.sources)
+        or any(_starts_processes(source) for source in script.sources)
+    )
+
+
+def _is_old(script: Script) -> bool:
+    return bool(rules_out(script, SINCE))
+
+
+def _starts_processes(source: Source) -> bool:
+    """It may fork: a process that is forked after CUDA was asked cannot use it."""
+    modules = {
+        name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.stmt)
+        for b in bindings(node)
+        for name in (b.module, f"{b.module}.{b.name}")
+    }
+    return bool(modules & STARTS_PROCESSES) or any(word in source.text for word in FORKS)
+
+
+# ------------------------------------------------------------------------------------------------ one for all places
+@dataclass(eq=False)
+class Shared:
+    """One value for all ``places`` of a project.
+
+    It stands below ``beside`` (a statement that makes the scaler or the optimizer) where all places are in the function of that and
+    come after it; else in the modules: once, where the others import from that module already.
+    """
+
+    script: Script
+    choice: Choice
+    places: Sequence[ast.AST]
+    beside: ast.stmt | None = None
+    local: str = field(init=False, default="")  # the statements to write at ``beside``
+    imports: tuple[Edit, ...] = field(init=False, default=())
+    _name: str = field(init=False, default="")
+    _in: dict[int, Chosen] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.beside is not None and not _is_old(self.script) and self._all_after(self.beside):
+            source = source_of(self.beside)
+            torch, self.imports = torch_in(source)
+            self._name = source.fresh(self.choice.name)
+            self.local = self.choice.constant.format(name=self._name, torch=torch)
+
+    def _all_after(self, beside: ast.stmt) -> bool:
+        graph = self.script.analysis(Flow).graph(beside)
+        return all(
+            function_of(p) is function_of(beside) and graph.dominates(beside, p)
+            for p in self.places
+        )
+
+    def value_for(self, place: ast.AST) -> Chosen:
+        """The value for a place; without its definition where that is :attr:`local`."""
+        if self.local:
+            return Chosen(self._name)
+        source = source_of(place)
+        if id(source) not in self._in:
+            self._in[id(source)] = self._shared(source)
+        return self._in[id(source)]
+
+    def below(self) -> tuple[Edit, ...]:
+        """The edits that define it below ``beside``, where it is local."""
+        if not self.local or self.beside is None:
+            return ()
+        return (*self.imports, After(self.beside, self.local))
+
+    def _shared(self, source: Source) -> Chosen:
+        mine = in_module(self.script, source, self.choice)
+        if not mine.edits or not mine.is_constant:
+            return mine
+        files = {id(s): s for s in map(source_of, self.places)}
+        for other in files.values():
+            first = min(_in_body(source, p) for p in self.places if source_of(p) is source)
+            if other is source or not (module := _module(self.script, source, other, first)):
+                continue
+            theirs = self.value_for(next(p for p in self.places if source_of(p) is other))
+            if not theirs.is_constant:
+                continue
+            name = source.fresh(self.choice.name)
+            code = f"from {module} import {theirs.code}"
+            if name != theirs.code:
+                code += f" as {name}"
+            return Chosen(name, (*theirs.edits, Import(source, code)))
+        return mine
+
+
+def _in_body(source: Source, place: ast.AST) -> int:
+    """Which of the module's statements a place is in."""
+    outer = [place, *ancestors(place)]
+    return next(n for n, s in enumerate(source.tree.body) if any(s is o for o in outer))
+
+
+def _module(script: Script, importer: Source, imported: Source, first: int) -> str:
+    """As what a file imports names, above its statement ``first``, from another that does not come back to it; else empty."""
+    for stmt in importer.tree.body[:first]:
+        if isinstance(stmt, ast.ImportFrom):
+            for name, source in _imported(script, importer, stmt):
+                if source is imported and not _reaches(script, imported, importer):
+                    return name
+    return ""
+
+
+def _reaches(script: Script, start: Source, wanted: Source) -> bool:
+    todo, seen = [start], {id(start)}
+    while todo:
+        here = todo.pop()
+        for stmt in ast.walk(here.tree):
+            for _, source in _imported(script, here, stmt):
+                if source is wanted:
+                    return True
+                if id(source) not in seen:
+                    seen.add(id(source))
+                    todo.append(source)
+    return False
+
+
+def _imported(script: Script, importer: Source, stmt: ast.AST) -> Iterator[tuple[str, Source]]:
+    """The files of the script that an import loads, as it names them."""
+    files, known = script.analysis(Importers), {s.path: s for s in script.sources}
+    for name, level in _modules(stmt):
+        if (path := files.module(importer, name, level)) in known:
+            yield "." * level + name, known[path]
+
+
+def _modules(stmt: ast.AST) -> Iterator[tuple[str, int]]:
+    if isinstance(stmt, ast.Import):
+        yield from ((alias.name, 0) for alias in stmt.names)
+    elif isinstance(stmt, ast.ImportFrom):
+        names = [stmt.module, *(f"{stmt.module or ''}.{a.name}".strip(".") for a in stmt.names)]
+        yield from ((name, stmt.level) for name in names if name)
+        if stmt.level and not stmt.module:
+            yield "", stmt.level

@@ -18,7 +18,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import After, Around, Before, Edit, Helper, Rewrite, Wrap
+from autofast.edit.edits import After, Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
@@ -27,11 +27,12 @@ from autofast.facts.precision.hazards import Code, against_script
 from autofast.facts.precision.probabilities import log_of_rounded
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
-from autofast.model.source import Source, source_of
+from autofast.model.source import source_of, statement_of
 from autofast.model.values import Seq, Tensor, Thing
 from autofast.rule import Options, at
 from autofast.techniques.precision.scaling import Scaling, scaling
-from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16
+from autofast.write.cuda_flag import enabled_where_cuda
+from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared
 from autofast.write.spelling import torch_in, uses_gpu
 
 SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
@@ -105,6 +106,7 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
+    precision = _shared(script, precision, [r for r, _ in accepted], found.scaling)
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     for region, _ in accepted:
         edits = _edits(script, options, region, precision, inside)
@@ -117,7 +119,7 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
         found.blocks, found.scaling, found.makes = [], None, {}
     if found.scaling is not None:
         for place in found.scaling.makes:
-            found.makes[place] = precision.scaler(place, found.scaling)
+            found.makes[place] = precision.scaler(script, place, found.scaling)
     return found
 
 
@@ -214,54 +216,66 @@ def _against_step(script: Script, region: Region) -> str:
 # ------------------------------------------------------------------------------------------------ which precision
 @dataclass(frozen=True)
 class Precision:
-    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu."""
+    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu.
+
+    ``shared`` is what the forms auto and native ask the GPU.
+    """
 
     form: str
     device: str
+    shared: Shared | None = None
 
-    def header(self, source: Source) -> tuple[str, tuple[Edit, ...]]:
-        """The ``with`` line of a block, and what it needs in its file."""
-        torch, edits = torch_in(source)
-        if self.device == "cpu":
-            dtype = "float16" if self.form == "fp16" else "bfloat16"
-            return f'with {torch}.autocast("cpu", dtype={torch}.{dtype}):', edits
-        if self.form == "auto":
-            name, helper = _helper(source, "amp_dtype", AMP_DTYPE, torch)
-            return (
-                f'with {torch}.autocast("cuda", dtype={name}(), enabled={torch}.cuda.is_available()):',
-                (*edits, helper),
-            )
-        if self.form == "native":
-            name, helper = _helper(source, "has_bf16", HAS_BF16, torch)
-            return f'with {torch}.autocast("cuda", dtype={torch}.bfloat16, enabled={name}()):', (
-                *edits,
-                helper,
-            )
-        dtype = "bfloat16" if self.form == "bf16" else "float16"
-        return (
-            f'with {torch}.autocast("cuda", dtype={torch}.{dtype}, enabled={torch}.cuda.is_available()):',
-            edits,
-        )
+    def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+        """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
+        torch, needed = torch_in(source_of(place))
+        edits: tuple[Edit, ...] = needed
+        dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
+        enabled, imports = self._enabled(script, place)
+        if self.shared is not None:
+            chosen = self.shared.value_for(place)
+            edits = *edits, *chosen.edits
+            if self.form == "auto":
+                dtype = chosen.code
+            else:
+                enabled, imports = chosen.code, self.shared.below()
+        given = f'"{self.device}", dtype={dtype}' + (f", enabled={enabled}" if enabled else "")
+        return f"with {torch}.autocast({given}):", (*edits, *imports)
 
-    def scaler(self, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
+    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+        return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
+
+    def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
         """The edits that make the scaler."""
-        source = source_of(place)
-        torch, edits = torch_in(source)
-        needed: tuple[Edit, ...] = edits
-        if self.device == "cpu":
-            made = f'{torch}.amp.GradScaler("cpu")'
-        elif self.form == "auto":
-            name, helper = _helper(source, "amp_dtype", AMP_DTYPE, torch)
-            needed = *needed, helper
-            made = f'{torch}.amp.GradScaler("cuda", enabled={name}() == {torch}.float16)'
-        else:
-            made = f'{torch}.amp.GradScaler("cuda", enabled={torch}.cuda.is_available())'
-        return ((Before if scaling.early else After)(place, f"{scaling.target} = {made}"), *needed)
+        torch, needed = torch_in(source_of(place))
+        edits: tuple[Edit, ...] = needed
+        enabled, imports = self._enabled(script, place)
+        before = ""
+        if self.shared is not None:
+            chosen, before = self.shared.value_for(place), self.shared.local
+            imports = *imports, *chosen.edits
+            is_half = f"{chosen.code} == {torch}.float16"
+            # the function says bfloat16 without CUDA, the constant does not
+            enabled = f"{enabled} and {is_half}" if enabled and chosen.is_constant else is_half
+        given = f'"{self.device}"' + (f", enabled={enabled}" if enabled else "")
+        code = f"{before}{scaling.target} = {torch}.amp.GradScaler({given})"
+        return ((Before if scaling.early else After)(place, code), *edits, *imports)
 
 
-def _helper(source: Source, name: str, code: str, torch: str) -> tuple[str, Helper]:
-    name = source.fresh(name)
-    return name, Helper(source, name, code.format(name=name, torch=torch))
+def _shared(
+    script: Script, precision: Precision, regions: list[Region], scaling: Scaling | None
+) -> Precision:
+    """The precision, with the place of the constant that it asks for."""
+    firsts = [r.first for r in regions]
+    if precision.form == "auto" and scaling is not None:
+        beside = scaling.makes[0] if len(scaling.makes) == 1 else None
+        return replace(
+            precision, shared=Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
+        )
+    if precision.form == "native":
+        made = [statement_of(o.node) for o in script.optimizers]
+        found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]
+        return replace(precision, shared=next((f for f in found if f.local), found[-1]))
+    return precision
 
 
 def _precision(
@@ -317,7 +331,7 @@ def _is_data_parallel(script: Script) -> bool:
 def _edits(
     script: Script, options: Options, region: Region, precision: Precision, inside: set[int]
 ) -> tuple[Edit, ...] | str:
-    header, needed = precision.header(source_of(region.first))
+    header, needed = precision.header(script, region.first)
     half = Half(script, inside, options.target)
     casts: dict[int, tuple[ast.Call, str]] = {}
     for call in region.outputs:

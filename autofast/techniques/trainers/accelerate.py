@@ -67,7 +67,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
             )
         return
     os, imports = module_in(spot.source, "os")
-    half, more = chosen(spot.source, options, '"bf16"', '"no"')
+    half, more = chosen(script, spot.source, options, '"bf16"', '"no"')
     value = f'{os}.environ.get("{LAUNCHED}", {half})'
     if option is not None:
         given = spot.args.named["mixed_precision"]

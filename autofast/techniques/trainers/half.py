@@ -6,17 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import Edit, Helper
+from autofast.edit.edits import Edit
 from autofast.facts.precision.hazards import KNOWN_LIBRARIES, Code, against_script
 from autofast.model.script import Model, Script
 from autofast.model.source import Source
 from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
 from autofast.read.recover.build import layers_of
 from autofast.rule import Options
-from autofast.write.half_dtype import HAS_BF16
-from autofast.write.spelling import torch_in
+from autofast.write.half_dtype import HAS_BF16, in_module
 
-NAME = "has_bf16"
 # libraries of models and measures that are made of torch's own layers and functions
 PLAIN_TORCH = frozenset(
     [
@@ -31,24 +29,19 @@ PLAIN_TORCH = frozenset(
 LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 
 
-def has_bf16(source: Source) -> tuple[str, tuple[Edit, ...]]:
-    """``has_bf16()`` for a file, and the edits that define it there."""
-    torch, imports = torch_in(source)
-    for node in source.tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(NAME):
-            if ast.dump(node) == ast.dump(
-                ast.parse(HAS_BF16.format(name=node.name, torch=torch)).body[0]
-            ):
-                return f"{node.name}()", ()
-    name = source.fresh(NAME)
-    return f"{name}()", (*imports, Helper(source, name, HAS_BF16.format(name=name, torch=torch)))
+def has_bf16(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
+    """What says whether the GPU has bfloat16, for a file, and the edits that define it there."""
+    asked = in_module(script, source, HAS_BF16)
+    return asked.code, asked.edits
 
 
-def chosen(source: Source, options: Options, half: str, full: str) -> tuple[str, tuple[Edit, ...]]:
+def chosen(
+    script: Script, source: Source, options: Options, half: str, full: str
+) -> tuple[str, tuple[Edit, ...]]:
     """An expression for the precision: ``half`` where the hardware has it, else ``full``."""
     if options.target == "cpu" or options.precision == "bf16":
         return half, ()
-    code, edits = has_bf16(source)
+    code, edits = has_bf16(script, source)
     return f"{half} if {code} else {full}", edits
 
 

@@ -142,7 +142,7 @@ def _bf16(script: Script, group: Group) -> Iterator[Finding]:
         value, more = (
             ("True", ())
             if options.target == "cpu" or options.precision == "bf16"
-            else has_bf16(spot.source)
+            else has_bf16(script, spot.source)
         )
         yield _added(spot, "bf16", value, "bool", FP32, more)
 

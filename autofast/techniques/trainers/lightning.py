@@ -100,7 +100,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Finding:
     words = _words(script, set(spot.args.named))
     if isinstance(words, str):
         return Finding(spot.place, FP32, refusal=words)
-    value, more = chosen(spot.source, options, *words)
+    value, more = chosen(script, spot.source, options, *words)
     edits = spot.add("precision", value, "str")
     return (
         Finding(spot.place, FP32, refusal=edits)
@@ -161,7 +161,7 @@ def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
         if why:
             yield Finding(place, FP32, refusal=why)
         elif not isinstance(words, str):
-            wanted["precision"] = chosen(source_of(place), options, *words)
+            wanted["precision"] = chosen(script, source_of(place), options, *words)
             messages.append(FP32)
     if (
         options.target == "cuda"
