@@ -239,6 +239,15 @@ def test_loops_without_iterations_stay_without_effect() -> None:
     same(empty + training(LOSS, "total = 0", caught), "total += value.item()")
 
 
+def test_names_of_python_that_the_file_has_taken() -> None:
+    count = "total += out.argmax(1).eq(y).sum().item()"
+    text = HEAD + "sum = zip = None\n" + training(count, "total = 0", SOME)
+    same(text, "for value in torch.stack(counts).tolist():", "total += value")
+    weighted = "total += loss.item() * len(x)"
+    text = HEAD + "sum = zip = None\n" + training(weighted, "total = 0", SOME)
+    same(text, "losses.append((loss.detach(), len(x)))")
+
+
 LISTS = [  # the holder, how its list is called
     ("test_loss", "test_losses"),
     ("running_loss", "losses"),

@@ -52,6 +52,7 @@ class Kept:
             and is_scalar(self.script, core)
             and devices == {"dev"}
             and not several_gpus(self.script)
+            and not (self.weights and self._is_bound("zip"))
         )
 
     # -------------------------------------------------------------------------------------------- in the loop
@@ -123,7 +124,7 @@ class Kept:
     def _count(self) -> str:
         """The sum of the list, where these are whole numbers: exact, in any order."""
         core = self.tensors[0]
-        if kind_of(self.script, core) != "int":
+        if kind_of(self.script, core) != "int" or self._is_bound("sum", "int"):
             return ""
         if self.split:
             return f"sum({self._all()})"
@@ -131,6 +132,16 @@ class Kept:
         wide = isinstance(core, ast.Call) and isinstance(core.func, ast.Attribute)
         wide = wide and core.func.attr == "sum" and not core.args and not core.keywords  # type: ignore[attr-defined]
         return f"int(sum({self.name}))" if wide and self.may_be_stacked() else ""
+
+    def _is_bound(self, *names: str) -> bool:
+        """Whether the file may use a name of Python's for something of its own."""
+        return any(
+            getattr(n, "name", None) in names
+            or getattr(n, "asname", None) in names
+            or getattr(n, "arg", None) in names
+            or (isinstance(n, ast.Name) and n.id in names and not isinstance(n.ctx, ast.Load))
+            for n in ast.walk(self.sinks[0].source.tree)
+        )
 
     def _again(self, sink: Sink) -> str:
         """The statement as it runs later: each read of a kept tensor, each number that was kept with it."""
