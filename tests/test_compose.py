@@ -837,6 +837,37 @@ def test_a_tuple_is_broken_between_its_parts(head: str) -> None:
     )
 
 
+MOVES = [  # the assignment, and whether it may be taken apart
+    ("x, y = x.to(device), y.to(device)", True),
+    ("x, y = x[0].to(device), x[1].to(device)", False),
+    ("x, y = y.to(device), x.to(device)", False),
+    ("x, y = a.to(device), b.to(device)", True),
+    ("x, y = a.to(device), b.to(x.device)", False),
+    ("x, x = a.to(device), b.to(device)", False),
+    ("o.x, o.y = a.to(device), b.to(device)", False),
+    ("x, y = f(a).to(device), b.to(device)", False),
+]
+
+
+@pytest.mark.parametrize(("line", "apart"), MOVES)
+def test_copies_of_one_line_become_two_statements_where_no_value_is_read_too_late(
+    line: str, apart: bool
+) -> None:
+    def edits(s: Source) -> list[Edit]:
+        calls = [c for c in ast.walk(s.tree) if isinstance(c, ast.Call) and c.args]
+        moves = [c for c in calls if ast.unparse(c.func).endswith(".to")]
+        return [Keyword(c, "non_blocking", "True") for c in moves]
+
+    made = edited(f"def f():\n    {line}\n", edits, 60).split("\n")
+    x, y = ast.parse(line).body[0].value.elts  # type: ignore[attr-defined]
+    two = [
+        f"    {n} = {ast.unparse(v)[:-1]}, non_blocking=True)"
+        for n, v in zip("xy", (x, y), strict=True)
+    ]
+    assert (made[1:3] == two) is apart
+    assert apart or any(m.lstrip().startswith("y") or m == "    )" for m in made)
+
+
 # ------------------------------------------------------------------------------------------------ form feeds
 def test_form_feeds_stay_in_lines_that_no_edit_touches() -> None:
     before = "import os\n\x0cclass A:\n    pass\n\x0c\nf(1)\n\x0cg(2)\nif os:\n    h(3)\n\x0celse:\n    pass\n"

@@ -54,6 +54,14 @@ def test_both_copies_of_a_line_are_one_finding() -> None:
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
+def test_a_line_that_becomes_too_long_becomes_two_statements() -> None:
+    text = script().replace("x, y", "images, labels").replace("x.to", "images.to")
+    text = text.replace("y.to", "labels.to").replace("model(x), y", "model(images), labels")
+    done = apply(RULE, text)
+    assert done.lines == [f"{v} = {v}.to(device, non_blocking=True)" for v in ("images", "labels")]
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
 def test_only_for_cuda_where_the_device_may_be_mps() -> None:
     """A copy to MPS that does not wait may read memory that is released already (pytorch#189690)."""
     done = made(device=ACCEL, move="x = x.to(device)\ny = y.to(device)")

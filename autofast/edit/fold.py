@@ -1,5 +1,7 @@
 """Lines that new code has made too long are broken, by black; what the user wrote keeps its shape.
 
+``x, y = x.to(device, ...), y.to(device, ...)`` becomes two assignments where that is the same.
+
 Only one statement at a time is given to black, without its indentation: nothing else can change, and what comes
 back is put in the user's own indentation, whether that is tabs or two spaces.
 """
@@ -16,6 +18,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from autofast.edit.spans import own_lines
+from autofast.edit.tuples import apart
 
 BLACK_UNIT = 4
 
@@ -35,7 +38,7 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
         code = lines[first - 1 : last]
         if any(_grown_from(line.strip(), wide) for line in code):
             continue
-        folded = _folded(tuple(code), limit, unit)
+        folded = apart(code, limit) or _folded(tuple(code), limit, unit)
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
     return "\n".join(lines)

@@ -16,14 +16,14 @@ from autofast.model.source import Source, ancestors, function_of, source_of, wit
 from autofast.model.values import Const, Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
-from autofast.techniques.syncs.deferred import swapped
-from autofast.techniques.syncs.floats import holds_floats
+from autofast.techniques.syncs.floats import holds_floats, is_float
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import works_between
+from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import torch_in
 
 SOMETIMES = (
@@ -232,14 +232,6 @@ def one_number(script: Script, core: ast.expr, hole: str) -> str:
 def is_number(script: Script, core: ast.expr) -> bool:
     """Whether what is read as one number is known well enough to be read with others."""
     return is_scalar(script, core) or holds_floats(script, core)
-
-
-def is_float(script: Script, core: ast.expr) -> bool:
-    if holds_floats(script, core):
-        return True
-    values = [t for t in script.values(core) if isinstance(t, Tensor)]
-    known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
-    return bool(values) and known and not any(t.dtype == "complex" for t in values)
 
 
 def several_gpus(script: Script) -> bool:

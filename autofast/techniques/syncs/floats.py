@@ -39,6 +39,25 @@ KEEPS = frozenset(  # methods whose result has the type of what they are called 
 DEEP = 6
 
 
+def is_float(script: Script, core: ast.expr) -> bool:
+    """Whether ``core`` is certainly a tensor of real floats, by its values or by what it is computed of."""
+    if holds_floats(script, core):
+        return True
+    values = [t for t in script.values(core) if isinstance(t, Tensor)]
+    known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
+    return bool(values) and known and not any(t.dtype == "complex" for t in values)
+
+
+def kind_of(script: Script, core: ast.expr) -> str:
+    """``float``, or ``int`` for a count; empty where it may be either, or complex."""
+    if is_float(script, core):
+        return "float"
+    found = [t for t in script.values(core) if isinstance(t, Tensor)]
+    return (
+        "int" if found and all(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
+    )
+
+
 def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     """Whether ``expr`` is certainly a tensor of real floats."""
     if depth > DEEP or any(

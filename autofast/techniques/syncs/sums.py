@@ -27,17 +27,17 @@ from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import (
     free_names,
     is_always,
-    is_float,
     is_number,
     may_move,
     one_number,
     several_gpus,
 )
-from autofast.techniques.syncs.deferred import swapped
+from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import works_between
+from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import only_cuda, torch_in
 
 MOST = 6  # statements that wait for the last of them
@@ -78,17 +78,7 @@ def _sum(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> S
     fine = isinstance(sink.holder, ast.Name) and isinstance(statement, (ast.AugAssign, ast.Expr))
     if not fine or (isinstance(statement, ast.AugAssign) and sink.kind != "number"):
         return None
-    return sink if is_number(script, mine[0].core) and _kind(script, mine[0].core) else None
-
-
-def _kind(script: Script, core: ast.expr) -> str:
-    """``float``, or ``int`` for a count; empty where it may be either, or complex."""
-    if is_float(script, core):
-        return "float"
-    found = [t for t in script.values(core) if isinstance(t, Tensor)]
-    return (
-        "int" if found and all(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
-    )
+    return sink if is_number(script, mine[0].core) and kind_of(script, mine[0].core) else None
 
 
 def _may_join(script: Script, group: list[Sink]) -> bool:
@@ -103,7 +93,7 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
         != 1
     ):
         return False
-    if {_kind(script, c) for c in cores} == {"float", "int"} and not only_cuda(script):
+    if {kind_of(script, c) for c in cores} == {"float", "int"} and not only_cuda(script):
         return False  # not every device computes in float64
     if next(catchers(script, last, loop_of(last)), None) is not None:
         return False  # what is added before an error would be missing
@@ -163,7 +153,7 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
     for sink in group:
         for read in sink.reads:
             reads.setdefault(read.key, read)
-    kinds = {key: _kind(script, read.core) for key, read in reads.items()}
+    kinds = {key: kind_of(script, read.core) for key, read in reads.items()}
     mixed = len(set(kinds.values())) > 1
     names = dict(zip(reads, free_names(source, [_stem(s) for s in _of(group, reads)]), strict=True))
     holes = {f"c{n}": read.core for n, read in enumerate(reads.values())}

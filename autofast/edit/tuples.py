@@ -1,0 +1,61 @@
+"""Assignments of several variables on a line that has become too long are written as one assignment each."""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+from collections.abc import Sequence
+from io import StringIO
+
+MOVES = frozenset({"to", "cuda", "float", "double", "half", "long", "int", "type", "contiguous"})
+
+
+def apart(code: Sequence[str], limit: int) -> list[str]:
+    """``x = ...`` and ``y = ...`` for the line ``x, y = ..., ...``, which are within ``limit``; empty where that may be another thing.
+
+    The values are variables, or what methods of tensors give of them, and none reads a variable that gets its new value before.
+    """
+    if len(code) != 1:
+        return []
+    line = code[0].strip()
+    indent = code[0][: len(code[0]) - len(code[0].lstrip())]
+    try:
+        tree = ast.parse(line)
+    except SyntaxError:
+        return []
+    match tree.body:
+        case [ast.Assign(targets=[ast.Tuple() as targets], value=ast.Tuple() as values)] if len(
+            targets.elts
+        ) == len(values.elts):
+            pairs = list(zip(targets.elts, values.elts, strict=True))
+        case _:
+            return []
+    stored: set[str] = set()
+    for target, value in pairs:
+        if not isinstance(target, ast.Name) or not _only_moves(value) or _reads(value) & stored:
+            return []
+        stored.add(target.id)
+    if len(stored) < len(pairs) or _has_comment(line):
+        return []
+    segments = [[ast.get_source_segment(line, e) for e in pair] for pair in pairs]
+    lines = [f"{indent}{target} = {value}" for target, value in segments]
+    return lines if all(len(made) <= limit for made in lines) else []
+
+
+def _only_moves(value: ast.expr) -> bool:
+    """Whether an expression calls nothing but methods that copy or cast a tensor."""
+    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.keyword)
+    return all(isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls) and all(
+        isinstance(n, (*plain, ast.Compare, ast.cmpop, ast.expr_context)) for n in ast.walk(value)
+    )
+
+
+def _reads(value: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+
+
+def _has_comment(line: str) -> bool:
+    return any(
+        t.type == tokenize.COMMENT for t in tokenize.generate_tokens(StringIO(line).readline)
+    )

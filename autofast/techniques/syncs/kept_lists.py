@@ -1,0 +1,170 @@
+"""The code that keeps tensors, and numbers that belong to them, in a list, and that runs a statement on all of them later.
+
+They are read by one copy where they can be stacked: one tensor each time, of one kind, on one device, without dimensions (or with one of
+length 1), and one at least. Else they are read one by one, which is right for an empty list, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autofast.edit.edits import Edit
+from autofast.model.script import Script
+from autofast.model.source import within
+from autofast.model.values import Seq, Tensor
+from autofast.techniques.syncs.common_reads import several_gpus
+from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.reads import Read
+from autofast.techniques.syncs.scalars import is_scalar
+from autofast.techniques.syncs.sinks import Sink
+from autofast.techniques.syncs.swapping import escaped, swapped
+from autofast.techniques.syncs.turns import begins_whole
+from autofast.write.spelling import torch_in
+
+
+@dataclass(eq=False)
+class Kept:
+    """What is kept for the sinks: ``tensors``, then ``weights`` (numbers), each called as in ``values`` where it is used again.
+
+    Attributes:
+        name: the list. numbers: the lists of the weights, where the tensors are ``split`` from them to be stacked.
+    """
+
+    script: Script
+    sinks: list[Sink]
+    tensors: Sequence[ast.expr]
+    weights: Sequence[ast.expr]
+    values: list[str]
+    name: str = ""
+    numbers: list[str] = field(default_factory=list)
+    split: bool = False
+
+    def may_be_stacked(self) -> bool:
+        """Whether all elements of a list that is not empty can be read at once, and are then the numbers they were."""
+        core = self.tensors[0]
+        devices = {t.device for t in self.script.values(core) if isinstance(t, Tensor)}
+        return (
+            len(self.tensors) == 1
+            and all(r.how in ("item", "float", "int") for s in self.sinks for r in s.reads)
+            and kind_of(self.script, core) != ""
+            and is_scalar(self.script, core)
+            and devices == {"dev"}
+            and not several_gpus(self.script)
+            and not (self.weights and self._is_bound("zip"))
+        )
+
+    # -------------------------------------------------------------------------------------------- in the loop
+    def empty(self) -> str:
+        names = [self.name, *self.numbers]
+        return f"{', '.join(names)} = {', '.join('[]' for _ in names)}"
+
+    def append(self, items: Sequence[str]) -> str:
+        if self.split:
+            lists = zip([self.name, *self.numbers], items, strict=True)
+            return "\n".join(f"{name}.append({item})" for name, item in lists)
+        return (
+            f"{self.name}.append({items[0] if len(items) == 1 else '(' + ', '.join(items) + ')'})"
+        )
+
+    def cleared(self) -> str:
+        return "\n".join(f"{name}.clear()" for name in (self.name, *self.numbers))
+
+    # -------------------------------------------------------------------------------------------- where it is read
+    @property
+    def imports(self) -> tuple[Edit, ...]:
+        return torch_in(self.sinks[0].source)[1] if self.split else ()
+
+    def replay(self) -> str:
+        """The template of the code that does what the sinks did, for all that was kept."""
+        return escaped(self._whole() or self._each())
+
+    def _all(self) -> str:
+        """The numbers, read at once."""
+        found = self.script.values(self.tensors[0])
+        flat = all(isinstance(t, Tensor) and t.rank == "0d" for t in found)
+        torch = torch_in(self.sinks[0].source)[0]
+        return f"{torch}.{'stack' if flat else 'hstack'}({self.name}).tolist()"
+
+    def _each(self) -> str:
+        target, over = ", ".join(self.values), self.name
+        if self.split:
+            over = self._all()
+            if self.numbers:
+                over = f"zip({', '.join((over, *self.numbers))})"
+        body = "\n".join("    " + self._again(sink) for sink in self.sinks)
+        return f"for {target} in {over}:\n{body}"
+
+    def _whole(self) -> str:
+        """One statement for all: the sum of counts, ``extend`` for ``append``."""
+        sink = self.sinks[0]
+        if len(self.sinks) > 1 or self.weights or [r.how for r in sink.reads] != ["item"]:
+            return ""
+        match sink.statement:
+            case ast.AugAssign(target=ast.Name() as target, op=ast.Add(), value=value) if (
+                value is sink.reads[0].node
+            ):
+                numbers = self._count()
+                whole = numbers and sink.kind == "number" and begins_whole(self.script, target)
+                return f"{target.id} += {numbers}" if whole else ""
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=holder, attr="append"), args=[value], keywords=[]
+                )
+            ) if value is sink.reads[0].node:
+                things = self.script.values(holder)
+                if not all(isinstance(t, Seq) and t.kind == "list" for t in things):
+                    return ""
+                name = self.values[0]
+                numbers = self._all() if self.split else f"{name}.item() for {name} in {self.name}"
+                return f"{sink.source.segment(holder)}.extend({numbers})"
+        return ""
+
+    def _count(self) -> str:
+        """The sum of the list, where these are whole numbers: exact, in any order."""
+        core = self.tensors[0]
+        if kind_of(self.script, core) != "int" or self._is_bound("sum", "int"):
+            return ""
+        if self.split:
+            return f"sum({self._all()})"
+        # a sum of integers is of 64 bits, and does not overflow; nothing is 0
+        wide = isinstance(core, ast.Call) and isinstance(core.func, ast.Attribute)
+        wide = wide and core.func.attr == "sum" and not core.args and not core.keywords  # type: ignore[attr-defined]
+        return f"int(sum({self.name}))" if wide and self.may_be_stacked() else ""
+
+    def _is_bound(self, *names: str) -> bool:
+        """Whether the file may use a name of Python's for something of its own."""
+        return any(
+            getattr(n, "name", None) in names
+            or getattr(n, "asname", None) in names
+            or getattr(n, "arg", None) in names
+            or (isinstance(n, ast.Name) and n.id in names and not isinstance(n.ctx, ast.Load))
+            for n in ast.walk(self.sinks[0].source.tree)
+        )
+
+    def _again(self, sink: Sink) -> str:
+        """The statement as it runs later: each read of a kept tensor, each number that was kept with it."""
+        slots = {
+            ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
+        }
+        swaps: dict[int, str] = {id(r.node): self._number(r, slots[r.key]) for r in sink.reads}
+        numbers = {
+            ast.dump(p): slots[ast.dump(p)]
+            for p in sink.payload
+            if ast.dump(p) not in {r.key for r in sink.reads}
+        }
+        for node in ast.walk(sink.statement):
+            if (
+                isinstance(node, ast.expr)
+                and ast.dump(node) in numbers
+                and not any(within(node, r.node) for r in sink.reads)
+            ):
+                swaps[id(node)] = numbers[ast.dump(node)]
+        return swapped(sink.statement, swaps)
+
+    def _number(self, read: Read, name: str) -> str:
+        if not self.split:
+            return read.of(name)
+        kind = kind_of(self.script, read.core)
+        return name if read.how in ("item", kind) else f"{read.how}({name})"
