@@ -97,7 +97,7 @@ def figures() -> dict[str, object]:
     beside = [
         p
         for p in files("autofast", "rules")
-        if not p.relative_to(ROOT).as_posix().startswith(("autofast/flow", "autofast/report"))
+        if not re.match(r"autofast/(flow|report|edit)\b", p.relative_to(ROOT).as_posix())
     ]
     outside = [
         p
