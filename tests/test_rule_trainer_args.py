@@ -361,10 +361,7 @@ def test_lightning_and_tf32(call: str, more: tuple[tuple[str, str], ...], found:
     done = apply("tf32 trainer-args", changed(LIGHTNING, (MADE, call), *more))
     assert ('torch.set_float32_matmul_precision("high")' in done.text) is found
     if found:
-        assert (
-            done.text.index("set_float32") < done.text.index("pl.Trainer(")
-            and "if torch.cuda.is_available():" in done.lines
-        )
+        assert done.text.index("set_float32") < done.text.index("pl.Trainer(")
 
 
 CONV = (

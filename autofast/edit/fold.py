@@ -38,10 +38,19 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
         code = lines[first - 1 : last]
         if any(_grown_from(line.strip(), wide) for line in code):
             continue
-        folded = apart(code, limit) or _folded(tuple(code), limit, unit)
+        parts = [[line] for line in apart(code)] or [code]
+        folded = [
+            line
+            for part in parts
+            for line in (part if _fits(part, limit) else _folded(tuple(part), limit, unit))
+        ]
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
     return "\n".join(lines)
+
+
+def _fits(code: list[str], limit: int) -> bool:
+    return all(len(line) <= limit for line in code)
 
 
 def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:

@@ -10,8 +10,8 @@ from io import StringIO
 MOVES = frozenset({"to", "cuda", "float", "double", "half", "long", "int", "type", "contiguous"})
 
 
-def apart(code: Sequence[str], limit: int) -> list[str]:
-    """``x = ...`` and ``y = ...`` for the line ``x, y = ..., ...``, which are within ``limit``; empty where that may be another thing.
+def apart(code: Sequence[str]) -> list[str]:
+    """``x = ...`` and ``y = ...`` for the line ``x, y = ..., ...``; empty where that may be another thing.
 
     The values are variables, or what methods of tensors give of them, and none reads a variable that gets its new value before.
     """
@@ -38,8 +38,7 @@ def apart(code: Sequence[str], limit: int) -> list[str]:
     if len(stored) < len(pairs) or _has_comment(line):
         return []
     segments = [[ast.get_source_segment(line, e) for e in pair] for pair in pairs]
-    lines = [f"{indent}{target} = {value}" for target, value in segments]
-    return lines if all(len(made) <= limit for made in lines) else []
+    return [f"{indent}{target} = {value}" for target, value in segments]
 
 
 def _only_moves(value: ast.expr) -> bool:

@@ -31,11 +31,9 @@ def kept(script: Script, core: ast.expr) -> str:
         and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
     ):
         return "{core}"  # a count
-    own = is_fresh(script, core) and not _graphs(script) and not script.unread
-    without = bool(values) and all(
-        isinstance(t, Tensor) and bool(t.models) and not t.grad for t in values
-    )  # of a model that ran without a graph
-    return "{core}" + ".detach()" * (not without) + ".clone()" * (not own)
+    if is_fresh(script, core) and not _graphs(script) and not script.unread:
+        return "{core}.detach()"
+    return "{core}.detach().clone()"
 
 
 def _graphs(script: Script) -> bool:

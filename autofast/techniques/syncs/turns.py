@@ -11,9 +11,9 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame
-from autofast.model.script import Script
+from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, parent_of, statement_of, within
-from autofast.model.values import Const, Num, const
+from autofast.model.values import Const, Ext, Num, const, one
 from autofast.techniques.syncs.common_reads import is_always
 
 
@@ -123,11 +123,8 @@ def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
     if _is_same(script, over, sized):
         return True
     loaders = _loaders(script, loop)
-    whole = bool(loaders) and not any(
-        given(loader, name) is not None
-        for loader in script.loaders
-        if set(loader.things) & loaders
-        for name in ("drop_last", "sampler", "batch_sampler")
+    whole = bool(loaders) and all(
+        _gives_all(loader) for loader in script.loaders if set(loader.things) & loaders
     )
     if not whole:
         return False  # the loop may pass over samples
@@ -140,6 +137,25 @@ def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
     ]
     found = script.values(sized)
     return len(found) == 1 and len(datasets) == 1 and datasets[0] == found
+
+
+def _gives_all(loader: Loader) -> bool:
+    """Whether a loader passes over no sample: it has the sampler of its own, or what ``batched-dataset`` writes in its place."""
+    if any(given(loader, name) is not None for name in ("drop_last", "batch_sampler")):
+        return False
+    if (sampler := given(loader, "sampler")) is None:
+        return True
+    batches = one(sampler.values)
+    if not isinstance(batches, Ext) or not batches.name.endswith(".BatchSampler"):
+        return False
+    inner = one(batches.args.get(0, "sampler"))
+    return (
+        isinstance(inner, Ext)
+        and inner.name.endswith((".RandomSampler", ".SequentialSampler"))
+        and len(inner.args.positional) == 1
+        and not inner.args.named
+        and const(batches.args.get(2, "drop_last")) is False
+    )
 
 
 def _counts_iterations(script: Script, name: ast.Name, loop: ast.For) -> bool:
