@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,13 @@ HELPERS = (
 
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 each_target = pytest.mark.parametrize("target", TARGETS)
+# Plans for the CPU have fewer rules: every third fixture shows their composition, all of them with AUTOFAST_TESTS=all.
+FOR_CPU = ALL[:: 1 if os.environ.get("AUTOFAST_TESTS") == "all" else 3]
+each_composition = pytest.mark.parametrize(
+    ("target", "fixture"),
+    [(target, f) for target in TARGETS for f in (ALL if target == "cuda" else FOR_CPU)],
+    ids=lambda part: getattr(part, "name", part),
+)
 
 
 # ------------------------------------------------------------------------------------------------ reading and planning
@@ -290,8 +298,7 @@ def tolerance(fixture: Fixture, plan: Plan, effect: Effect, fake: bool) -> Toler
 
 
 # ------------------------------------------------------------------------------------------------ any set of rules
-@each_fixture
-@each_target
+@each_composition
 def test_a_second_rewrite_changes_nothing(fixture: Fixture, target: str):
     for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING):
         plan = plan_of(fixture, target, effect)
@@ -314,8 +321,7 @@ def subsets(fixture: Fixture, names: Iterable[str]) -> list[frozenset[str]]:
     ]
 
 
-@each_fixture
-@each_target
+@each_composition
 def test_some_rules_compose_and_are_idempotent(fixture: Fixture, target: str):
     whole = plan_of(fixture, target)
     for names in subsets(fixture, whole.applied):
@@ -328,8 +334,7 @@ def test_some_rules_compose_and_are_idempotent(fixture: Fixture, target: str):
         )
 
 
-@each_fixture
-@each_target
+@each_composition
 def test_staged_equals_at_once(fixture: Fixture, target: str):
     """Some rules first, the others on the result: the reader must see through what the first ones wrote.
 
