@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -23,3 +25,16 @@ def _rules_do_not_raise(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 @pytest.fixture
 def resilient() -> None:
     """Rules may raise, as at a user's."""
+
+
+@pytest.fixture(autouse=True)
+def _torch_as_it_was() -> Iterator[None]:
+    """Scripts that a test runs in this process may set torch up for all that comes after them."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.autograd.set_detect_anomaly(False)
+        torch.autograd.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.benchmark = False

@@ -386,6 +386,18 @@ def _sort_parameters(args: ast.arguments) -> None:
     args.defaults = [default for _, default in optional]
 
 
+class _Apart(ast.NodeTransformer):
+    """``x, y = x.cuda(), y.cuda()`` is written as two lines where it would be too long for the file."""
+
+    def visit_Assign(self, stmt: ast.Assign) -> ast.Assign | list[ast.Assign]:
+        match stmt:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                pairs = list(zip(names, values, strict=True))
+                if all(ast.unparse(v).startswith(ast.unparse(n) + ".") for n, v in pairs):
+                    return [ast.Assign([n], v, lineno=stmt.lineno) for n, v in pairs]
+        return stmt
+
+
 def _defines(stmt: ast.stmt) -> str:
     """The name of a function, or of a constant."""
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt
@@ -393,7 +405,7 @@ def _defines(stmt: ast.stmt) -> str:
 
 
 def _without_layout(raw: bytes) -> list[str]:
-    tree = ast.parse(raw)
+    tree = _Apart().visit(ast.parse(raw))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             node.keywords.sort(key=lambda keyword: keyword.arg or "")

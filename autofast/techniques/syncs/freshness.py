@@ -31,9 +31,24 @@ def kept(script: Script, core: ast.expr) -> str:
         and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
     ):
         return "{core}"  # a count
-    if is_fresh(script, core) and not _graphs(script) and not script.unread:
-        return "{core}.detach()"
-    return "{core}.detach().clone()"
+    detached = "{core}" if _is_detached(script, core) else "{core}.detach()"
+    own = is_fresh(script, core) and not _graphs(script) and not script.unread
+    return detached if own else f"{detached}.clone()"
+
+
+def _is_detached(script: Script, core: ast.expr) -> bool:
+    """Whether the script itself says ``.detach()`` of it."""
+    if isinstance(core, ast.Name):
+        made = script.analysis(Flow).definitions(core).origins(core)
+        bound = [bound_to(d.node) for d in made if not d.is_augmented]
+        return len(bound) == len(made) > 0 and all(
+            value is not None and whole and _is_detach(value) for value, whole in bound
+        )
+    return _is_detach(core)
+
+
+def _is_detach(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "detach"
 
 
 def _graphs(script: Script) -> bool:
