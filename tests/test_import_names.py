@@ -72,6 +72,10 @@ for epoch in range(2):
             ["from torch.utils.data import BatchSampler, RandomSampler"],
         ),
         (
+            "from torch.utils.data import (\n    DataLoader,  # batches\n    TensorDataset,  # rows\n)",
+            ["from torch.utils.data import BatchSampler, RandomSampler"],
+        ),
+        (
             "from torch.utils.data import *",
             ["from torch.utils.data import BatchSampler, RandomSampler"],
         ),
@@ -80,3 +84,9 @@ for epoch in range(2):
 def test_an_import_that_is_there_is_used(imports: str, lines: list[str]) -> None:
     done = apply("batched-dataset", SCRIPT.format(imports=imports))
     assert [line for line in done.lines if line.startswith("from")] == lines
+
+
+def test_an_import_that_becomes_too_long_is_broken() -> None:
+    imports = "from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler"
+    done = apply("batched-dataset", SCRIPT.format(imports=imports))
+    assert "import (\n    BatchSampler,\n    DataLoader,\n    RandomSampler,\n" in done.text

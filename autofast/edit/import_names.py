@@ -9,15 +9,21 @@ import libcst as cst
 
 
 def with_names(statement: cst.ImportFrom, names: Iterable[str]) -> cst.ImportFrom:
-    """``from m import ...`` with ``names`` (``a`` or ``a as b``), in order where the names were; the commas look like those that are there."""
+    """``from m import ...`` with ``names`` (``a`` or ``a as b``), in order where the names were.
+
+    New commas look like those that are there; what was there keeps its own.
+    """
     assert not isinstance(statement.names, cst.ImportStar)
     aliases = list(statement.names)
-    last = aliases[-1].comma
-    between = aliases[0].comma if len(aliases) > 1 else _comma(statement, last)
+    former = aliases[-1]
+    between = aliases[0].comma if len(aliases) > 1 else _comma(statement, former.comma)
     for name in names:
-        aliases.insert(_place(aliases, name), _alias(name))
-    done = [alias.with_changes(comma=between) for alias in aliases[:-1]]
-    return statement.with_changes(names=[*done, aliases[-1].with_changes(comma=last)])
+        aliases.insert(_place(aliases, name), _alias(name).with_changes(comma=between))
+    if aliases[-1] is not former:
+        at = aliases.index(former)
+        aliases[at] = former.with_changes(comma=between)
+        aliases[-1] = aliases[-1].with_changes(comma=former.comma)
+    return statement.with_changes(names=aliases)
 
 
 def _comma(

@@ -13,7 +13,6 @@ from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model.source import Source, block_of, parent_of
 
 BEFORE_ALL = -1
-WIDTH = 88  # of a line of imports, where the file does not say
 
 
 @dataclass(frozen=True)
@@ -77,20 +76,22 @@ def _together(
 
 
 def _from_same(source: Source, members: list[Binding], end: int) -> int | None:
-    """The statement above ``end`` that imports from the same module already, where it can take these names and still fit its line."""
+    """The statement above ``end`` that imports from the same module already, and can take these names."""
+    module = {members[0].module}
     for n in range(end - 1, -1, -1):
         statement = source.tree.body[n]
-        if not isinstance(statement, ast.ImportFrom) or {b.module for b in bindings(statement)} != {
-            members[0].module
-        }:
-            continue
-        line = source.lines[statement.lineno - 1]
-        more = sum(len(b.code.split(" import ", 1)[1]) + 2 for b in members)
-        alone = statement.lineno == statement.end_lineno and ";" not in line and "#" not in line
-        fits = len(line.rstrip()) + more <= WIDTH or statement.lineno != statement.end_lineno
-        if members[0].is_from and statement.names[0].name != "*" and fits:
-            return n if alone or statement.lineno != statement.end_lineno else None
+        if (
+            isinstance(statement, ast.ImportFrom)
+            and {b.module for b in bindings(statement)} == module
+        ):
+            return n if members[0].is_from and _takes_names(source, statement) else None
     return None
+
+
+def _takes_names(source: Source, statement: ast.ImportFrom) -> bool:
+    """Whether names can be put in without a comment losing the name that it stands behind."""
+    lines = source.lines[statement.lineno - 1 : statement.end_lineno]
+    return statement.names[0].name != "*" and not any(c in line for c in ";#\\" for line in lines)
 
 
 def _present(body: list[ast.stmt]) -> Iterator[Binding]:
