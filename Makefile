@@ -17,7 +17,7 @@ demo: $(READY)
 	@$(BIN)/python benchmarks/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -9,6 +9,15 @@ from typing import NoReturn
 import pytest
 
 from autofast.edit import running
+from tests.fixture import Fixture
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of a fixture run in one process, which reads and plans it once (``--dist loadgroup``)."""
+    for item in items:
+        fixture = getattr(item, "callspec", None) and item.callspec.params.get("fixture")  # type: ignore[attr-defined]
+        if isinstance(fixture, Fixture):
+            item.add_marker(pytest.mark.xdist_group(fixture.name))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,13 @@ def plan_of(
 def planned(
     script: Script, target: str, effect: Effect, names: Iterable[str] = (), also: Iterable[str] = ()
 ) -> Plan:
+    return _planned(script, target, effect, tuple(names), tuple(also))
+
+
+@lru_cache(maxsize=64)
+def _planned(
+    script: Script, target: str, effect: Effect, names: tuple[str, ...], also: tuple[str, ...]
+) -> Plan:
     rules = list(
         {rule.name: rule for rule in (*select(names), *(select(also) if also else ()))}.values()
     )
@@ -75,11 +83,18 @@ def contents(plan: Plan) -> dict[str, bytes]:
 
 
 def reread(fixture: Fixture, texts: Mapping[Source, str]) -> Script:
-    return read_script(
-        fixture.entry,
-        fixture.folder,
-        overlay={source.path: source.encode(text) for source, text in texts.items()},
-    )
+    return read(fixture, {source.path: source.encode(text) for source, text in texts.items()})
+
+
+def read(fixture: Fixture, files: Mapping[Path, bytes]) -> Script:
+    """The script of a fixture with other contents in some of its files; one that was read before where these are the same."""
+    new = {path: raw for path, raw in files.items() if raw != path.read_bytes()}
+    return _read(fixture, frozenset(new.items())) if new else script_of(fixture)
+
+
+@lru_cache(maxsize=32)
+def _read(fixture: Fixture, files: frozenset[tuple[Path, bytes]]) -> Script:
+    return read_script(fixture.entry, fixture.folder, overlay=dict(files))
 
 
 def shown(findings: Iterable[Finding]) -> str:
@@ -435,7 +450,7 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
     def found(texts: Mapping[object, str]) -> Counter[tuple[str, str, str]]:
         overlay = {source.path: source.encode(texts[source.path]) for source in sources}
         plan = planned(
-            read_script(fixture.entry, fixture.folder, overlay=overlay),
+            read(fixture, overlay),
             "cuda",
             Effect.SAMPLING,
             also=fixture.also,

@@ -87,6 +87,8 @@ def test_an_import_that_is_there_is_used(imports: str, lines: list[str]) -> None
 
 
 def test_an_import_that_becomes_too_long_is_broken() -> None:
-    imports = "from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler"
+    imports = (
+        "from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler"
+    )
     done = apply("batched-dataset", SCRIPT.format(imports=imports))
     assert "import (\n    BatchSampler,\n    DataLoader,\n    RandomSampler,\n" in done.text

@@ -19,7 +19,6 @@ class Rank(IntEnum):
     STEP = 22
     SCALER_UPDATE = 23  # once, after every scaler.step() of the iteration
     SCHEDULE = 24  # the scheduler counts optimizer steps, so it follows the update
-    EMA = 25
     ZERO = 26  # gradients are cleared last
     GUARD = 30  # "if last micro-batch of the window": around all of the above
     AUTOCAST = 40  # around forward and loss, never around the group above

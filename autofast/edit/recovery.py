@@ -6,16 +6,12 @@ from autofast.edit.plan import Plan, PostConditionError, Reread
 from autofast.edit.postcheck import Amendable
 
 
-def standing(plan: Plan, reread: Reread) -> Plan:
-    """``plan``, or what is left of it without the findings and rules that keep it from fulfilling all post-conditions.
-
-    Raises :class:`PostConditionError` where no single rule is to blame.
-    """
-    return stand(plan, reread)[0]
-
-
 def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
-    """What stands of ``plan`` (see :func:`standing`), and the plan for what comes of it; ``settled`` as of :meth:`Plan.check`."""
+    """``plan``, or what is left of it without the findings and rules that keep it from fulfilling all post-conditions; and the plan for
+    what comes of it.
+
+    ``settled`` is as of :meth:`Plan.check`. Raises :class:`PostConditionError` where no single rule is to blame.
+    """
     while True:
         try:
             again = plan.check(reread, settled)

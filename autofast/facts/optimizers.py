@@ -8,10 +8,8 @@ from autofast.model.script import Optimizer, Script
 from autofast.model.source import line_of
 from autofast.model.values import Const, const, consts
 
-SINCE = (
-    2,
-    4,
-)  # fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction
+# Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction.
+SINCE = (2, 4)
 
 
 SPARSE = (

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.cfg import Frequency
 from autofast.flow.program import Flow
-from autofast.flow.scopes import own_nodes, variables_of
+from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Method, Tensor, Unknown
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
 HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
     """append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format

@@ -17,13 +17,13 @@ from enum import Enum
 from functools import cached_property
 from itertools import takewhile
 
+from autofast.flow.scopes import FUNCTIONS
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Frequency(Enum):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.cfg import FUNCTIONS, Frequency, Graph, Loop, Node, is_repeated, loops_around
+from autofast.flow.cfg import Frequency, Graph, Loop, Node, is_repeated, loops_around
+from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import BranchFrame
 from autofast.model.source import ancestors
 

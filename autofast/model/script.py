@@ -139,7 +139,6 @@ class Backward:
     expr: ast.expr
     site: Site
     scaled: bool = False  # through GradScaler.scale
-    divided: bool = False
     tensors: list[Tensor] = field(default_factory=list)
     double: bool = False  # create_graph=True
     framework: bool = False  # accelerator.backward, manual_backward, scale_loss

@@ -91,17 +91,6 @@ class Project:
                     return None
         return None
 
-    def is_package(self, name: str, level: int, importer: Source) -> bool:
-        """Whether a folder of the project without ``__init__.py`` stands behind the name (a namespace package)."""
-        parts = name.split(".") if name else []
-        bases = self.search
-        if level:
-            base = importer.path.parent
-            for _ in range(level - 1):
-                base = base.parent
-            bases = [base]
-        return any(base.joinpath(*parts).is_dir() and parts for base in bases)
-
     def in_namespace(self, name: str) -> Source | None:
         """The module ``folder.module`` of a folder of the project without ``__init__.py``."""
         top, _, rest = name.partition(".")

@@ -66,9 +66,7 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
         mp, more = module_in(source, "multiprocessing")
         imports = (*imports, *more)
         form, asked, words = FORKED, "forks", {**words, "mp": mp, "why": why}
-    for (
-        most
-    ) in MOST.values():  # it is there already: another rule, or an earlier run, has put it there
+    for most in MOST.values():  # another rule, or an earlier run, may have put it there
         if _holds(source, form.format(name=NAMES[0], asked=asked, most=most, **words)):
             return Helped(NAMES[0], ())
     name, asked = source.fresh(*NAMES), source.fresh(asked, f"{asked}_here")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autofast.model import names
-from autofast.model.events import Way, way_of
 from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
@@ -173,33 +172,13 @@ def _forward(
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
             return values(base)
-        cache: dict[Any, tuple[Values, Way]] = interp.__dict__.setdefault("_forward_cache", {})
-        key = (
-            id(thing),
-            interp.model_changes,
-            interp.grad_on(),
-            tuple(g.values for g in args.positional),
-            tuple((k, g.values) for k, g in args.named.items()),
-        )
-        stack = tuple(interp.stack)
-        if key in cache:
-            # what is recorded below the first call happens below this one, too
-            seen = interp.__dict__.setdefault("_repeated", {})
-            here = way_of(stack), id(thing)
-            firsts = seen[here] = {**seen.get(here, {}), cache[key][1]: None}
-            place: ast.AST = thing.cls.node if node is None else node
-            interp.happen(
-                "forward_again", place, stack, thing, args, NOTHING, "on", {"firsts": firsts}
-            )
-        else:
-            found: Values = NOTHING
-            for func in method:
-                if isinstance(func, Func) and "forward" not in thing.attrs:
-                    found |= interp.call_function(func, args, node, thing)
-                else:
-                    found |= interp.call_values(values(func), args, node)
-            cache[key] = found or values(base), way_of(stack) + ((id(node),) if node else ())
-        return cache[key][0]
+        found: Values = NOTHING
+        for func in method:
+            if isinstance(func, Func) and "forward" not in thing.attrs:
+                found |= interp.call_function(func, args, node, thing)
+            else:
+                found |= interp.call_values(values(func), args, node)
+        return found or values(base)
     if isinstance(thing, Ext):
         if thing.name in WRAPPERS:
             found = NOTHING

@@ -130,7 +130,6 @@ def _peel(script: Script, backward: Backward) -> None:
             backward.scaled = True
             expr = expr.args[0]
     if isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Div):
-        backward.divided = True
         expr = expr.left
     backward.expr = expr
 

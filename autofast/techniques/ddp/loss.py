@@ -49,7 +49,6 @@ SHAPES = frozenset(
     "view reshape flatten squeeze unsqueeze view_as contiguous detach clone to float double half long int bool cuda cpu type type_as "
     "expand expand_as unflatten narrow chunk split repeat_interleave requires_grad_ data".split()
 )
-COUNTS = frozenset({"size", "numel", "nelement", "__len__"})
 RANDOM = frozenset(
     {
         "randn",

@@ -63,7 +63,6 @@ RECURRENT = frozenset(
     for n in ("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer", "TransformerEncoder")
 )
 LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
-BATCH_LAYERS = frozenset({"torch.nn.ParameterList"})
 
 
 def check_forward(script: Script, module: Thing) -> bool:

@@ -60,13 +60,12 @@ ABSOLUTE = (
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """The edits of one scheduler. ``uses`` tells how often they need the number of updates, ``lasting`` whether they ask for it later."""
+    """The edits of one scheduler. ``uses`` tells how often they need the number of updates."""
 
     scheduler: Scheduler
     edits: tuple[Edit, ...]
     smooth: bool
     uses: int
-    lasting: bool = False
 
 
 def every_part(script: Script, scheduler: Scheduler, tick: Tick) -> list[Scheduler]:
@@ -190,7 +189,7 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
         return Conversion(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
     functions = [f for part in _listed(expr) for f in [_function(script, part, factor, form.kind)]]
     edits = tuple(e for made, _ in functions for e in made)
-    return Conversion(scheduler, edits, any(smooth for _, smooth in functions), 2, lasting=True)
+    return Conversion(scheduler, edits, any(smooth for _, smooth in functions), 2)
 
 
 def _listed(expr: ast.expr) -> list[ast.expr]:

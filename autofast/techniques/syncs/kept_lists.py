@@ -129,9 +129,10 @@ class Kept:
         if self.split:
             return f"sum({self._all()})"
         # a sum of integers is of 64 bits, and does not overflow; nothing is 0
-        wide = isinstance(core, ast.Call) and isinstance(core.func, ast.Attribute)
-        wide = wide and core.func.attr == "sum" and not core.args and not core.keywords  # type: ignore[attr-defined]
-        return f"int(sum({self.name}))" if wide and self.may_be_stacked() else ""
+        match core:
+            case ast.Call(func=ast.Attribute(attr="sum"), args=[], keywords=[]):
+                return f"int(sum({self.name}))" if self.may_be_stacked() else ""
+        return ""
 
     def _is_bound(self, *names: str) -> bool:
         """Whether the file may use a name of Python's for something of its own."""

@@ -26,7 +26,6 @@ PLUGINS = (
     "torch_tp_plugin",
     "parallelism_config",
 )
-CONFIG = "accelerate.DataLoaderConfiguration"
 CONFIG_SINCE = (0, 30)
 
 
