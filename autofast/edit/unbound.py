@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.hunks import Hunk, Span
 from autofast.edit.spans import own_lines
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import FUNCTIONS, Function
+from autofast.flow.cfg import Function
 from autofast.flow.program import Flow, function_around
-from autofast.flow.scopes import Variable, bound_by, variables_of
+from autofast.flow.scopes import FUNCTIONS, Variable, bound_by, variables_of
 from autofast.model.script import Script
 from autofast.model.source import Source, statement_of
 
@@ -38,7 +38,7 @@ class _File:
         self.old, self.new, self.source, self.fresh = old, new, source, fresh
         self.hunks, self.flow = hunks, new.analysis(Flow)
         self.table = variables_of(fresh.tree)
-        self.loads = _reads(fresh.tree)
+        self.loads = _reads(fresh.nodes)
         self.written = {id(n): h for n in self.loads for h in hunks if _on(n, h.new)}
         # A read that was there before finds a value, or the script fails as it did.
         self.trusted = frozenset(id(n) for n in self.loads if id(n) not in self.written)
@@ -106,7 +106,7 @@ class _File:
 
     def _was_read_in(self, function: Function, name: str) -> bool:
         """Whether the function reads the variable of another scope in the old text, too."""
-        return any(n.id == name and id(n) in self.trusted for n in _reads(function))
+        return any(n.id == name and id(n) in self.trusted for n in _reads(ast.walk(function)))
 
     def _robbed(self) -> Iterator[Unbound]:
         """Reads that are as they were, but whose value a hunk no longer writes."""
@@ -127,7 +127,7 @@ class _File:
     def _failed_before(self, load: ast.Name) -> bool:
         """Whether a read of this name may already have found no value in the old text."""
         flow, table = self.old.analysis(Flow), variables_of(self.source.tree)
-        same = [n for n in _reads(self.source.tree) if n.id == load.id]
+        same = [n for n in _reads(self.source.nodes) if n.id == load.id]
         pairs = [(n, v) for n in same if (v := table.of(n)) is not None]
         return any(
             flow.definitions(n).may_come_unbound(v, n)
@@ -136,8 +136,8 @@ class _File:
         )
 
 
-def _reads(tree: ast.AST) -> list[ast.Name]:
-    return [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+def _reads(nodes: Iterable[ast.AST]) -> list[ast.Name]:
+    return [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
 
 
 def _on(node: ast.expr, span: Span) -> bool:
@@ -147,7 +147,7 @@ def _on(node: ast.expr, span: Span) -> bool:
 def _read_at(source: Source, span: Span) -> frozenset[str]:
     """The names that statements read which stand, with some of their lines, in a span of lines."""
     found = set()
-    for node in _reads(source.tree):
+    for node in _reads(source.nodes):
         first, last = own_lines(statement_of(node))
         if first - 1 < span[1] and last > span[0]:
             found.add(node.id)
@@ -158,7 +158,7 @@ def _bound_at(source: Source, span: Span) -> frozenset[str]:
     """The names that are bound in a span of lines."""
     return frozenset(
         name
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if not isinstance(getattr(node, "ctx", None), ast.Del)
         for name in bound_by(node)
         if span[0] <= getattr(node, "lineno", 0) - 1 < span[1]

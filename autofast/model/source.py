@@ -101,11 +101,16 @@ class Source:
         return found
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, as ``ast.walk`` gives them: breadth first."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def rebound(self) -> frozenset[str]:
         """The names that some function declares ``global`` or ``nonlocal``."""
         return frozenset(
             n
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, (ast.Global, ast.Nonlocal))
             for n in node.names
         )
@@ -114,7 +119,7 @@ class Source:
     def names(self) -> frozenset[str]:
         """Every identifier that occurs anywhere in the file: a new name must be none of them."""
         found: set[str] = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Name):
                 found.add(node.id)
             elif isinstance(node, ast.arg):

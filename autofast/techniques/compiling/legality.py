@@ -97,7 +97,7 @@ COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 def is_there(script: Script) -> ast.AST | None:
     """Where the script knows about torch.compile already, perhaps behind an option."""
     return next(
-        (node for source in script.sources for node in ast.walk(source.tree) if _compiles(node)),
+        (node for source in script.sources for node in source.nodes if _compiles(node)),
         None,
     )
 
@@ -164,7 +164,7 @@ def _graphs_used_twice(script: Script) -> str:
 
 def _hooks(script: Script) -> str:
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Attribute) and HOOKS.match(node.attr):
                 return f"line {node.lineno} of {source.rel} registers a hook: compiled code does not call all of them"
     for kind, site in _kinds(script, HOOKED):
@@ -183,7 +183,7 @@ def _scripted(script: Script) -> str:
 
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr == "jit"
@@ -412,7 +412,7 @@ def _module_of(stack: Stack) -> CallFrame | None:
 def _state(script: Script, model: Model, code: Code) -> str:
     """Lists that live on the model: filled in every step, outside or inside of its forward pass."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)

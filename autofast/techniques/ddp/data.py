@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap
 from autofast.facts.loaders import given, managed
 from autofast.facts.updates import cadence
-from autofast.flow.cfg import FUNCTIONS, loop_of
+from autofast.flow.cfg import loop_of
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_local, stored_in
+from autofast.flow.scopes import FUNCTIONS, is_local, stored_in
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -199,7 +199,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 f"the loader on {at(loader.node)} is also gone through without training on {at(use.node)}: make a second one for that"
             )
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr not in READ

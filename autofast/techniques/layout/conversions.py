@@ -39,7 +39,7 @@ def is_there(script: Script) -> bool:
     return any(
         isinstance(n, ast.Attribute) and n.attr.startswith("channels_last")
         for s in script.sources
-        for n in ast.walk(s.tree)
+        for n in s.nodes
     )
 
 

@@ -37,7 +37,7 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
 def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The calls that give values which may be in the other layout another shape, and these values."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             base = is_reshaping(script, node)
             if base is None or not isinstance(node, ast.Call):
                 continue
@@ -55,7 +55,7 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
 def _unbound(script: Script) -> str:
     """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             line = getattr(node, "lineno", 0)
             if (
                 isinstance(node, ast.Attribute)

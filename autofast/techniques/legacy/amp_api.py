@@ -55,7 +55,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
     if "amp" not in source.text:
         return
     bound = dict(_bindings(source))
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             continue
         name = _named(script, node, bound)
@@ -78,7 +78,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
 
 def _bindings(source: Source) -> Iterator[tuple[str, tuple[str, ast.Import | ast.ImportFrom]]]:
     """Names that an import of the file binds to an old module or to an object of one."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
@@ -141,7 +141,7 @@ def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | Non
         for a in binding.names
         if a.name in OLD or f"{getattr(binding, 'module', '')}.{a.name}" in OLD
     }
-    for node in ast.walk(use.source.tree):
+    for node in use.source.nodes:
         if isinstance(node, ast.Name) and node.id in modules and isinstance(node.ctx, ast.Load):
             parent = parent_of(node)
             if not isinstance(parent, ast.Attribute) or parent.attr not in NAMES:

@@ -53,7 +53,7 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
     bound = _bindings(source)
     uses = [
         _use(script, node, plain, bound)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if _names_variable(script, node, bound)
     ]
     fixed = [u for u in uses if not u.stays]
@@ -83,7 +83,7 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
 def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
     """The names that imports bind to Variable, with the imports."""
     found: dict[str, list[ast.ImportFrom]] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in MODULES:
             for alias in node.names:
                 if alias.name == "Variable":
@@ -252,7 +252,7 @@ def _import_edits(
     ):
         return ()
     if source.rel.endswith("__init__.py") or any(
-        isinstance(n, ast.Constant) and n.value in bound for n in ast.walk(source.tree)
+        isinstance(n, ast.Constant) and n.value in bound for n in source.nodes
     ):
         return ()
     edits: list[Edit] = []
@@ -267,7 +267,7 @@ def _import_edits(
 
 def _may_take(other: Source, names: set[str]) -> bool:
     """Whether another file may have the name from here."""
-    for node in ast.walk(other.tree):
+    for node in other.nodes:
         if isinstance(node, ast.ImportFrom) and node.module not in MODULES:
             if any(
                 a.name in names or a.name == "*" and (node.module or "").split(".")[0] != "torch"

@@ -186,7 +186,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
                 return f"the parameters of line {line_of(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for source in script.sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
                     isinstance(node, ast.Constant) and isinstance(node.value, complex)
                 ):
@@ -248,7 +248,7 @@ def _lightning_clips(script: Script) -> str:
 def _configured(script: Script, word: str) -> str:
     """Where the defaults or the configuration files of a LightningCLI name an argument of its Trainer."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)

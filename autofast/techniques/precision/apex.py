@@ -269,7 +269,7 @@ def _imports(script: Script) -> Iterator[Edit]:
         if isinstance(s.node, ast.Call)
     }
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.ImportFrom)
                 and isinstance(parent_of(node), ast.Module)
@@ -298,7 +298,7 @@ def _imports(script: Script) -> Iterator[Edit]:
 
 
 def _is_used(source: Source, name: str, gone: set[int]) -> bool:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Name) and node.id == name:
             outer: ast.AST = node
             while isinstance(parent := parent_of(outer), ast.Attribute):

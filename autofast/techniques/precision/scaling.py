@@ -590,9 +590,7 @@ def _unique(found: list) -> list:  # type: ignore[type-arg]
 def _free_name(script: Script) -> str:
     taken: set[str] = set()
     for source in script.sources:
-        taken |= source.names | {
-            n.attr for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)
-        }
+        taken |= source.names | {n.attr for n in source.nodes if isinstance(n, ast.Attribute)}
     return next((n for n in NAMES if n not in taken), None) or next(
         f"{NAMES[0]}_{i}" for i in range(2, 99) if f"{NAMES[0]}_{i}" not in taken
     )

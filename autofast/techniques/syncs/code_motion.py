@@ -89,7 +89,7 @@ def move_around(script: Script, node: ast.AST) -> Move | None:
 
 def _find(script: Script) -> Iterator[Move]:
     for source in script.sources:
-        for statement in ast.walk(source.tree):
+        for statement in source.nodes:
             match statement:
                 case ast.Assign(targets=[ast.Name() as target]) if (
                     loop := loop_of(statement)
@@ -174,7 +174,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     rebound = {
         n
         for s in script.sources
-        for f in ast.walk(s.tree)
+        for f in s.nodes
         if isinstance(f, (ast.Global, ast.Nonlocal))
         for n in f.names
     }

@@ -24,7 +24,7 @@ PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.UnaryOp)
 def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
     """Each condition of a loop over batches that can be read at once: the statement, the tensor, the edits."""
     for source in script.sources:
-        for statement in ast.walk(source.tree):
+        for statement in source.nodes:
             if not isinstance(statement, (ast.Assert, ast.If)) or not isinstance(
                 statement.test, ast.BoolOp
             ):

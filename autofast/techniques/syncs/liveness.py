@@ -232,7 +232,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     holding = _holding(script, frozenset(objects))
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
                 node.ctx, ast.Load
             ):
@@ -282,7 +282,7 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 base
                 and _is_shown_whole(script, node, base)
@@ -348,7 +348,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         {id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True)
     )
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
                 node.ctx, ast.Load
             ):

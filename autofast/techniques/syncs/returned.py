@@ -117,7 +117,7 @@ def _calls(
             raise Refusal(f"{function.name}() is decorated")
         calls[id(frame.node)] = frame.node
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, (ast.Name, ast.Attribute))
                 and isinstance(node.ctx, ast.Load)

@@ -267,7 +267,7 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
         return bool(found)
     stores = [
         n
-        for n in ast.walk(source_of(name).tree)
+        for n in source_of(name).nodes
         if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)
     ]
     return (
@@ -484,7 +484,7 @@ def is_number(script: Script, expr: ast.expr) -> bool:
 
 def _globals_of(source: Source) -> Iterator[set[str]]:
     """Names that functions of a file declare global: their values may change in any call."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Global):
             yield set(node.names)
 

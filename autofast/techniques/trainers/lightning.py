@@ -377,7 +377,7 @@ def _modern(script: Script) -> bool:
     """Imported by the name ``lightning``, which 2.0 made the usual one."""
     names: list[str] = []
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Import):
                 names += [a.name for a in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
