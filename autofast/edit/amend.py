@@ -94,9 +94,7 @@ def _words(source: Source, unbound: Unbound, finding: Finding) -> str:
         (n.lineno for e in finding.edits if file_of(e) is source for n in anchors(e)),
         unbound.hunk.old[0] + 1,
     )
-    stores = sorted(
-        getattr(n, "lineno", 1) for n in ast.walk(source.tree) if unbound.name in bound_by(n)
-    )
+    stores = sorted(getattr(n, "lineno", 1) for n in source.nodes if unbound.name in bound_by(n))
     gets = f" (it gets one on line {source.shown(stores[0])})" if stores else ""
     return f"`{unbound.name}` may have no value yet on line {source.shown(line)}{gets}"
 
@@ -105,7 +103,7 @@ def _words(source: Source, unbound: Unbound, finding: Finding) -> str:
 def _early_import(source: Source, unbound: Unbound, finding: Finding) -> Iterator[Import]:
     """The import of the name, for a place above it, where that runs no code of the package earlier than the file itself does."""
     places = [statement_of(n) for e in finding.edits if file_of(e) is source for n in anchors(e)]
-    every = [n for n in ast.walk(source.tree) if unbound.name in bound_by(n)]
+    every = [n for n in source.nodes if unbound.name in bound_by(n)]
     meant = {b for s in source.tree.body for b in bindings(s) if b.bound == unbound.name}
     if not places or len(meant) != 1 or not all(isinstance(n, ast.alias) for n in every):
         return

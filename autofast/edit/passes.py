@@ -157,7 +157,5 @@ def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 def _statement_at(source: Source, line: int) -> ast.AST:
     """The statement that a line stands in, or the last one before it."""
-    before = [
-        n for n in ast.walk(source.tree) if isinstance(n, ast.stmt) and n.lineno <= max(line, 1)
-    ]
+    before = [n for n in source.nodes if isinstance(n, ast.stmt) and n.lineno <= max(line, 1)]
     return max(before, key=lambda n: (n.lineno, n.col_offset), default=source.tree)

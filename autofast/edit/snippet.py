@@ -29,7 +29,7 @@ class Style(NamedTuple):
     def of(cls, source: Source, unit: str) -> Style:
         """The style of a file."""
         seen: Counter[str] = Counter()
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)

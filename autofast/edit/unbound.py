@@ -158,7 +158,7 @@ def _bound_at(source: Source, span: Span) -> frozenset[str]:
     """The names that are bound in a span of lines."""
     return frozenset(
         name
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if not isinstance(getattr(node, "ctx", None), ast.Del)
         for name in bound_by(node)
         if span[0] <= getattr(node, "lineno", 0) - 1 < span[1]

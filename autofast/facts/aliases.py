@@ -66,7 +66,7 @@ def learned(script: Script, expr: ast.expr) -> str:
     if any(isinstance(t, Tensor) and (t.param or t.grad) for t in script.values(expr)):
         return "is a parameter, or needs a gradient"
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             match node:
                 case ast.Call(func=func, keywords=keywords) if any(
                     k.arg == "requires_grad" and not is_false(k.value) for k in keywords
@@ -109,7 +109,7 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
         isinstance(n, (ast.Attribute, ast.Name))
         and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
         for source in script.sources
-        for n in ast.walk(source.tree)
+        for n in source.nodes
     )
     for node, target in _writes(script, shared):
         if may_be(script, target, expr, arrays=shared) and not _is_before(script, node, expr, made):
@@ -129,7 +129,7 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
     """Every write to a tensor (or to an array that may share its memory), with what is written to."""
     seen: set[int] = set()
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             seen.add(id(node))
             yield from ((node, target) for target in _written(script, node, shared))
     for (kind, _), site in script.log.each():
@@ -187,7 +187,7 @@ def _is_counter(script: Script, target: ast.expr) -> bool:
     variable = table.of(target)
     names = [
         n
-        for n in ast.walk(source_of(target).tree)
+        for n in source_of(target).nodes
         if isinstance(n, ast.Name) and n.id == target.id and table.of(n) == variable
     ]
     return not any(isinstance(t, Tensor) for n in names for t in script.values(n)) and not any(

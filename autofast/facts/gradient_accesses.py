@@ -510,7 +510,7 @@ def _is_harmless(callee: Thing) -> bool:
 def _nodes(script: Script) -> Iterator[ast.AST]:
     """The nodes of all code of the project that something may run."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(
                 node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)
             ) and not _is_dead(script, node):
@@ -542,7 +542,7 @@ def _dead(script: Script) -> set[int]:
     nodes = (
         n
         for source in script.sources
-        for n in ast.walk(source.tree)
+        for n in source.nodes
         if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
     named = (

@@ -120,7 +120,7 @@ class HostEffect:
 def effects(script: Script) -> Iterator[HostEffect]:
     """The calls of the script that do something outside their process, or may do."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and (found := effect_of(script, node)) is not None:
                 yield found
 

@@ -34,7 +34,7 @@ def sparse(script: Script) -> str:
             )
             if flag is not None and const(flag.values) is not False:
                 return f"the embedding of line {line_of(site.node)} may have sparse gradients, which no fused kernel takes"
-    for node in (n for source in script.sources for n in ast.walk(source.tree)):
+    for node in (n for source in script.sources for n in source.nodes):
         if isinstance(node, ast.Call):
             pretrained = (
                 isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
@@ -73,7 +73,7 @@ def fused_with_momentum(script: Script) -> str:
 
 def _is_said(script: Script, word: str) -> bool:
     """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group or of a state."""
-    for node in (n for source in script.sources for n in ast.walk(source.tree)):
+    for node in (n for source in script.sources for n in source.nodes):
         if isinstance(node, ast.Constant) and node.value == word:
             return True
         if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):

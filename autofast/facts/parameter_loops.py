@@ -67,7 +67,7 @@ class ParameterLoop:
 def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
     """All that the script comes to, and whose variables nothing reads below them."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
                 continue
             lists = _lists(script, node.target, node.iter)

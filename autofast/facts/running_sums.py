@@ -127,7 +127,7 @@ def _gone_through(script: Script) -> list[ast.expr]:
     """What backwards are called on, what is given to functions that differentiate, and to those of which nothing is known."""
     found: list[ast.expr] = []
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and _may_go_back(script, node):
                 found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
                 found += [*node.args, *(k.value for k in node.keywords)]

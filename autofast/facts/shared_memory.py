@@ -107,7 +107,7 @@ def _bound(parent: ast.AST | None) -> list[str]:
 def _in_attribute(script: Script, kept: list[str]) -> int:
     """The line of a write to what is kept under one of these attributes."""
     memory = script.analysis(Memory)
-    for node in (n for source in script.sources for n in ast.walk(source.tree) if kept):
+    for node in (n for source in script.sources for n in source.nodes if kept):
         if isinstance(node, ast.Attribute) and node.attr in kept:
             whole = views_around(node)
             if _is_written(memory, whole, parent_of(whole)):

@@ -179,7 +179,7 @@ class Plainness:
 
     def _nodes(self) -> Iterator[ast.AST]:
         for source in self.script.sources:
-            yield from ast.walk(source.tree)
+            yield from source.nodes
 
     def _may_be_meant(self, expr: ast.expr) -> bool:
         """Whether ``expr`` may be a tensor that is no parameter and no result of a model."""

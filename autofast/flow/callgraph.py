@@ -118,7 +118,7 @@ class CallGraph:
         self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
         self._entries: dict[int, list[ast.AST]] = defaultdict(list)
         for source in script.sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 self._look(node)
         self._follow_log()
 

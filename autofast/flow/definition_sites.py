@@ -124,7 +124,7 @@ class _Search:
         ids = {id(t) for t in owners}
         stores: list[ast.stmt] = []
         for source in self.script.sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if (
                     isinstance(node, ast.Attribute)
                     and node.attr == expr.attr

@@ -65,9 +65,7 @@ class Importers:
                 targets += [(file.path, again) for again in _exported(self, file, path, name)]
                 if method != getattr(owner, "name", "") and uses:
                     uses = [
-                        n
-                        for n in ast.walk(file.tree)
-                        if isinstance(n, ast.Attribute) and n.attr == method
+                        n for n in file.nodes if isinstance(n, ast.Attribute) and n.attr == method
                     ]
                 if file.path not in self._mine:
                     yield from (User(file.rel, file.shown(n.lineno)) for n in uses)
@@ -128,7 +126,7 @@ class Importers:
 def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[ast.expr]:
     """The places in ``file`` that use ``name`` of the module at ``path``."""
     names, modules = set(), set()
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if files.module(file, alias.name) == path:
@@ -145,7 +143,7 @@ def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[
                     == path
                 ):
                     modules.add(alias.asname or alias.name)
-    for node in ast.walk(file.tree) if names or modules else ():
+    for node in file.nodes if names or modules else ():
         if (
             isinstance(node, ast.Name)
             and isinstance(node.ctx, ast.Load)

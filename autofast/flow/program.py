@@ -52,10 +52,7 @@ class Flow:
             return None
         others = (s for s in self.script.sources if s is not self.script.entry)
         imports = (
-            n
-            for s in others
-            for n in ast.walk(s.tree)
-            if isinstance(n, (ast.Import, ast.ImportFrom))
+            n for s in others for n in s.nodes if isinstance(n, (ast.Import, ast.ImportFrom))
         )
         return None if any(self._imports_entry(n) for n in imports) else ()
 
@@ -84,12 +81,7 @@ def holder_of(name: ast.Name) -> Function:
 
 def _swallowing(script: Script) -> frozenset[int]:
     """The ids of the ``with`` statements that may end an exception."""
-    found = (
-        n
-        for s in script.sources
-        for n in ast.walk(s.tree)
-        if isinstance(n, (ast.With, ast.AsyncWith))
-    )
+    found = (n for s in script.sources for n in s.nodes if isinstance(n, (ast.With, ast.AsyncWith)))
     return frozenset(
         id(n) for n in found if any(may_swallow(script, item.context_expr) for item in n.items)
     )

@@ -131,7 +131,7 @@ class Trail:
             return None
         on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
         for source in self.script.sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if (
                     isinstance(node, (ast.Attribute, ast.Name))
                     and isinstance(node.ctx, ast.Load)

@@ -37,7 +37,7 @@ class Slices:
         self.script, self.calls = script, script.analysis(CallGraph)
         self._given: dict[str, list[ast.expr]] = defaultdict(list)  # to attributes, by their names
         for source in script.sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, ast.Attribute):
                     self._given[node.attr] += _put_into(node)
 

@@ -267,9 +267,7 @@ def _literal(code: str) -> str:
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     found: dict[int, list[ast.expr]] = defaultdict(list)
-    for node in (
-        n for source in script.sources for n in ast.walk(source.tree) if isinstance(n, ast.expr)
-    ):
+    for node in (n for source in script.sources for n in source.nodes if isinstance(n, ast.expr)):
         for thing in _dicts(script, node):
             found[id(thing)].append(node)
     return found

@@ -110,7 +110,7 @@ def _starts_processes(source: Source) -> bool:
     """It may fork: a process that is forked after CUDA was asked cannot use it."""
     modules = {
         name
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.stmt)
         for b in bindings(node)
         for name in (b.module, f"{b.module}.{b.name}")
@@ -205,7 +205,7 @@ def _reaches(script: Script, start: Source, wanted: Source) -> bool:
     todo, seen = [start], {id(start)}
     while todo:
         here = todo.pop()
-        for stmt in ast.walk(here.tree):
+        for stmt in here.nodes:
             for _, source in _imported(script, here, stmt):
                 if source is wanted:
                     return True

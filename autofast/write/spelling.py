@@ -23,7 +23,7 @@ NOT_CUDA = frozenset(
 # ------------------------------------------------------------------------------------------------ names in a file
 def torch_name(source: Source) -> str:
     """What the module ``torch`` is called in a file; empty where it is not imported."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import) and isinstance(function_of(node), ast.Module):
             for alias in node.names:
                 if alias.name == "torch" or (
@@ -47,10 +47,8 @@ def _is_starred(source: Source) -> bool:
         isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
         for n in source.tree.body
     )
-    uses = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == "torch"]
-    others = (
-        getattr(n, field, "") for n in ast.walk(source.tree) for field in ("asname", "arg", "name")
-    )
+    uses = [n for n in source.nodes if isinstance(n, ast.Name) and n.id == "torch"]
+    others = (getattr(n, field, "") for n in source.nodes for field in ("asname", "arg", "name"))
     return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
 
 
@@ -146,7 +144,7 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> int:
     for source in script.sources:
         if VISIBLE not in source.text:
             continue
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Constant)
                 and node.value == VISIBLE

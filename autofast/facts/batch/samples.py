@@ -173,7 +173,7 @@ def joined(kinds: list[Shape], where: ast.AST) -> Shape:
 def is_set_later(script: Script, attribute: str) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr == attribute
@@ -187,7 +187,7 @@ def is_set_later(script: Script, attribute: str) -> bool:
 def skipped(script: Script) -> ast.AST | None:
     """A place that writes -100, which the losses of classes leave out."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.UnaryOp)
                 and isinstance(node.op, ast.USub)

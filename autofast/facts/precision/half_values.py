@@ -400,7 +400,7 @@ class Half:
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)
         for source in self.script.sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if (
                     isinstance(node, ast.Attribute)
                     and node.attr == target.attr

@@ -242,7 +242,7 @@ def _odd_parameter(script: Script) -> str:
         for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
     }
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and any(
                 k.arg == "requires_grad" and const(script.values(k.value)) is True
                 for k in node.keywords

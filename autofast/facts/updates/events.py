@@ -226,7 +226,7 @@ def _is_steady(node: ast.AST, loop: ast.For) -> bool:
 
 def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
-    for node in ast.walk(source_of(loop).tree):
+    for node in source_of(loop).nodes:
         if (
             isinstance(node, ast.Attribute)
             and node.attr == attribute.attr
@@ -273,7 +273,7 @@ def _check_update(update: Update) -> None:
 
 def check_hooks(script: Script) -> None:
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Attribute) and node.attr in HOOKS and script.reached(node):
                 raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
 

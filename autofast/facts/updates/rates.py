@@ -79,7 +79,7 @@ def by_hand(script: Script) -> ast.AST | None:
 # ------------------------------------------------------------------------------------------------ uses
 def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
                 node.ctx, ast.Load
             ):
@@ -114,7 +114,7 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
     for source in script.sources:
         if "param_groups" not in source.text:
             continue
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Subscript)
                 and isinstance(node.slice, ast.Constant)

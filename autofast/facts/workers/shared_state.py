@@ -355,7 +355,7 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
         if not isinstance(node, ast.Attribute):
             continue
         for source in script.sources:
-            for read in ast.walk(source.tree):
+            for read in source.nodes:
                 if (
                     not isinstance(read, ast.Attribute)
                     or read.attr != node.attr

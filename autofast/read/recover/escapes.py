@@ -214,7 +214,7 @@ class _Leaks:
                 ):
                     return f": line {line_of(site.node)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
-        for node in (n for source in self.script.sources for n in ast.walk(source.tree)):
+        for node in (n for source in self.script.sources for n in source.nodes):
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in names

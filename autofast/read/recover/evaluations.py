@@ -456,7 +456,7 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
         return site.node
     forwards = {id(s.node) for s in evaluation.forwards}
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in GRAPH

@@ -120,7 +120,7 @@ def _check_others(
     options = {t for t in values if isinstance(t, Arg)}
     words = ast.dump(expr)
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in ("batch_size", "batch_sampler")

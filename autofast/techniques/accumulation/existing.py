@@ -187,7 +187,7 @@ def _definition(script: Script, every: ast.expr) -> ast.expr:
     )
     found = []
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
                 node.value, ast.Constant
             ):

@@ -91,7 +91,7 @@ def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
     for part in ast.walk(size):
         if isinstance(part, ast.Attribute):
             for source in script.sources:
-                for node in ast.walk(source.tree):
+                for node in source.nodes:
                     if (
                         isinstance(node, ast.Attribute)
                         and node.attr == part.attr

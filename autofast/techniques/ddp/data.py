@@ -199,7 +199,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 f"the loader on {at(loader.node)} is also gone through without training on {at(use.node)}: make a second one for that"
             )
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr not in READ

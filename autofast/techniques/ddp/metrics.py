@@ -146,7 +146,7 @@ def _check_kept(script: Script, walk: Walk) -> None:
     asked: dict[str, ast.AST] = {}
     handed = _handed_over(script)
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 if not script.reached(node) and not any(
                     isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
@@ -169,7 +169,7 @@ def _handed_over(script: Script) -> set[str]:
     """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
     found: set[str] = set()
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 outer = parent_of(node)
                 if not (isinstance(outer, ast.Call) and outer.func is node) and not isinstance(

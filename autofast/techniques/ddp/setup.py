@@ -243,7 +243,7 @@ def _leaves(script: Script, statement: ast.stmt) -> bool:
 def _chooses_devices(script: Script) -> str:
     for source in script.sources:
         if VISIBLE in source.text:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if (
                     isinstance(node, ast.Constant)
                     and node.value == VISIBLE
@@ -332,7 +332,7 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
     """``cuda:0`` is this process's own GPU; raises :class:`Refusal` where the script chooses another."""
     edits: list[Edit] = []
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)

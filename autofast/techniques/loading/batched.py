@@ -127,7 +127,7 @@ def _looked_at(script: Script, loader: Loader) -> str:
         return any(t is x for t in script.values(expr) for x in loader.things)
 
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr != "dataset"
