@@ -198,6 +198,16 @@ class Graph:
     def _following(self) -> dict[tuple[int, int], frozenset[Node]]:
         return {}
 
+    @cached_property
+    def frequencies(self) -> dict[tuple[int, int], Frequency]:
+        """What :meth:`frequency` has answered, by statement and loop."""
+        return {}
+
+    @cached_property
+    def rare(self) -> dict[int, frozenset[tuple[Node, Node]]]:
+        """The edges that few iterations of a loop take, as far as they were asked for."""
+        return {}
+
     def _bit(self, node: ast.AST) -> int:
         place = self.place(node)
         copies = self.copies.get(id(place))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from autofast.flow.cfg import Frequency, Graph, Loop, Node, is_repeated, loops_around
 from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import BranchFrame
-from autofast.model.source import ancestors
+from autofast.model.source import ancestors, source_of
 
 
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
@@ -16,6 +16,14 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     place = graph.place(node)
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
+    key = id(place), id(loop)
+    if key not in graph.frequencies:
+        graph.frequencies[key] = _frequency(graph, place, loop)
+    return graph.frequencies[key]
+
+
+def _frequency(graph: Graph, place: ast.AST, loop: Loop) -> Frequency:
+    """The same for a statement that stands in ``loop``."""
     wanted = {
         n
         for n in graph.copies.get(id(place), ())
@@ -28,14 +36,16 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
         _avoids(graph, begin, head, wanted, loop) for begin, head in iterations
     ):
         return Frequency.EVERY
-    rare = set(_rare_arms(graph, loop))
+    if id(loop) not in graph.rare:
+        graph.rare[id(loop)] = frozenset(_rare_arms(graph, loop))
+    rare = graph.rare[id(loop)]
     if not any(_passes(graph, begin, head, wanted, rare) for begin, head in iterations):
         return Frequency.RARE
     return Frequency.SOME
 
 
 def _walk(
-    graph: Graph, begin: Node, head: Node, closed: set[tuple[Node, Node]], wanted: set[Node]
+    graph: Graph, begin: Node, head: Node, closed: Set[tuple[Node, Node]], wanted: set[Node]
 ) -> Iterator[Node]:
     """The nodes of one iteration without exceptions; not what follows ``wanted``, nor what lies behind edges that are closed."""
     seen, todo = set(), [begin]
@@ -54,9 +64,9 @@ def _passes(
     begin: Node,
     head: Node,
     wanted: set[Node],
-    closed: set[tuple[Node, Node]] | None = None,
+    closed: Set[tuple[Node, Node]] = frozenset(),
 ) -> bool:
-    return any(n in wanted for n in _walk(graph, begin, head, closed or set(), wanted))
+    return any(n in wanted for n in _walk(graph, begin, head, closed, wanted))
 
 
 def _avoids(graph: Graph, begin: Node, head: Node, wanted: set[Node], loop: Loop) -> bool:
@@ -82,10 +92,7 @@ def rare_arm(gate: ast.If) -> bool | None:
     Rare are a remainder (``i % 100 == 0``), an equation with something that the loop changes (``i == last``), and a counter that is set back
     when it is full (``if waited >= n: ...; waited = 0``). A condition on the configuration or the rank is not.
     """
-    changed = _changed_by_loop(gate)
-    return next(
-        (value for value in (True, False) if _is_rare(gate.test, value, gate, changed)), None
-    )
+    return next((value for value in (True, False) if _is_rare(gate.test, value, gate)), None)
 
 
 def is_rare(frame: BranchFrame) -> bool:
@@ -107,22 +114,22 @@ def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, boo
     return []
 
 
-def _is_rare(test: ast.expr, value: bool, gate: ast.If, changed: set[str]) -> bool:
+def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i % 100 == 0 or i == last``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _is_rare(test.operand, not value, gate, changed)
+        return _is_rare(test.operand, not value, gate)
     if isinstance(test, ast.BoolOp):
-        parts = [_is_rare(v, value, gate, changed) for v in test.values]
+        parts = [_is_rare(v, value, gate) for v in test.values]
         return any(parts) if value or isinstance(test.op, ast.Or) else all(parts)
     if isinstance(test, ast.NamedExpr):
-        return _is_rare(test.value, value, gate, changed)
+        return _is_rare(test.value, value, gate)
     if not isinstance(test, ast.Compare):
         return not value and _has_remainder(test)  # ``if i % 100:``
     equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
     unequal = isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
     if _has_remainder(test):
         return value is not unequal
-    if not changed & _names(test):
+    if not _changed_by_loop(gate) & _names(test):
         return False
     if equal or unequal:
         return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
@@ -139,13 +146,9 @@ def _has_remainder(test: ast.AST) -> bool:
     )
 
 
-def _changed_by_loop(gate: ast.If) -> set[str]:
+def _changed_by_loop(gate: ast.If) -> frozenset[str]:
     loop = next(loops_around(gate), None)
-    return (
-        {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        if loop is not None
-        else set()
-    )
+    return source_of(loop).stored_in(loop) if loop is not None else frozenset()
 
 
 def _set_back(gate: ast.If) -> set[str]:

@@ -86,6 +86,25 @@ class Source:
         return self.text.split("\n")
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of ``tree``, in the order of :func:`ast.walk`, which takes far longer the second time too."""
+        return tuple(ast.walk(self.tree))
+
+    def stored_in(self, statement: ast.AST) -> frozenset[str]:
+        """The names that get a value anywhere in a statement of this file."""
+        if id(statement) not in self._stored:
+            self._stored[id(statement)] = frozenset(
+                n.id
+                for n in ast.walk(statement)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            )
+        return self._stored[id(statement)]
+
+    @cached_property
+    def _stored(self) -> dict[int, frozenset[str]]:
+        return {}
+
+    @cached_property
     def ignores(self) -> dict[int, frozenset[str]]:
         """Line number -> names in its ``# autofast: ignore[...]`` comment; an empty set means every rule."""
         found: dict[int, frozenset[str]] = {}
