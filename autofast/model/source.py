@@ -120,11 +120,6 @@ class Source:
         return found
 
     @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        """Every node of the tree, as ``ast.walk`` gives them: breadth first."""
-        return tuple(ast.walk(self.tree))
-
-    @cached_property
     def rebound(self) -> frozenset[str]:
         """The names that some function declares ``global`` or ``nonlocal``."""
         return frozenset(
