@@ -8,136 +8,17 @@ with the reason that ends up in a refusal.
 from __future__ import annotations
 
 import ast
-import itertools
-import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from autofast.model.changes import Mutable, Numbered, Watched, steady
 
 if TYPE_CHECKING:
     from autofast.model.source import Source
 
 Values: TypeAlias = "frozenset[Thing]"
 NOTHING: Values = frozenset()
-
-
-_serial = itertools.count(1)
-_STEADY: dict[str, int] = {}
-
-
-def steady(text: str) -> int:
-    """A hash of a string that is the same in every run, so that sets of things have one order in every run."""
-    found = _STEADY.get(text)
-    if found is None:
-        found = _STEADY[text] = zlib.crc32(text.encode("utf-8", "surrogatepass"))
-    return found
-
-
-def restart() -> None:
-    """Number the things of the next script from 1 again, so that two readings of one script agree in every order."""
-    global _serial
-    _serial = itertools.count(1)
-
-
-class Numbered:
-    """Things that are what they are by identity. Their hash is a serial number, so sets of them have one order in every run."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "serial", next(_serial))
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {hash(self)}>"
-
-    def __hash__(self) -> int:
-        number: int = getattr(self, "serial", 0)
-        return number
-
-
-class Clock:
-    """Ticks whenever something that the reader knows changes: between two equal times nothing has.
-
-    What changes is an object, which notes the time (:func:`changed_at`), or a variable; ``epoch`` counts changes that may concern anything.
-    """
-
-    def __init__(self) -> None:
-        self.ticks = 0
-        self.epoch = 0
-
-    def tick(self) -> int:
-        self.ticks += 1
-        return self.ticks
-
-    def shake(self) -> None:
-        """Anything may be otherwise from now on."""
-        self.ticks += 1
-        self.epoch += 1
-
-
-CLOCK = Clock()
-
-
-class Watched(dict[Any, Any]):
-    """What an object holds under names or keys; a change of it is a tick of the clock."""
-
-    __slots__ = ("changed",)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if not _same(self.get(key, ...), value):
-            self.changed = CLOCK.tick()
-        dict.__setitem__(self, key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        self.changed = CLOCK.tick()
-        dict.__delitem__(self, key)
-
-    def update(self, *others: Any, **named: Any) -> None:
-        for key, value in dict(*others, **named).items():
-            self[key] = value
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = default
-        return self[key]
-
-
-def _same(old: Any, new: Any) -> bool:
-    """Whether a value says what the one before said; entries and arguments are compared by what is in them."""
-    if old is new:
-        return True
-    if isinstance(old, Arguments) and isinstance(new, Arguments):
-        return _alike(old, new)
-    if isinstance(old, dict) and isinstance(new, dict):
-        return old.keys() == new.keys() and all(_same(old[k], v) for k, v in new.items())
-    if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(_same(a, b) for a, b in zip(old, new, strict=True))
-    if isinstance(old, Entry) and isinstance(new, Entry):
-        return (
-            old.values == new.values
-            and old.expr is new.expr
-            and old.home is new.home
-            and old.sure == new.sure
-        )
-    return type(old) is type(new) and bool(old == new)
-
-
-class Mutable(Numbered):
-    """Things that change while the script is followed."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if type(value) is dict:
-            value = Watched(value)
-        if not _same(self.__dict__.get(name, value), value):
-            self.touch()
-        object.__setattr__(self, name, value)
-
-    def touch(self) -> None:
-        """It has changed."""
-        self.__dict__["changed"] = CLOCK.tick()
 
 
 @dataclass(frozen=True)
@@ -363,6 +244,11 @@ class Entry:
     home: ast.AST | None  # the dict display, dict() call or assignment that holds it
     sure: bool  # False where it is set under a condition
 
+    def alike(self, other: Entry) -> bool:
+        """Whether another entry says the same."""
+        mine, others = (self.values, self.sure), (other.values, other.sure)
+        return mine == others and self.expr is other.expr and self.home is other.home
+
 
 @dataclass(eq=False, repr=False)
 class Dict(Mutable):
@@ -532,11 +418,29 @@ class Arguments:
             )
         return self.positional[index] if 0 <= index < len(self.positional) else None
 
+    def alike(self, other: Arguments) -> bool:
+        """Whether two ways to a call give it the same."""
+        if (self.open, self.loose, len(self.positional), len(self.named)) != (
+            other.open,
+            other.loose,
+            len(other.positional),
+            len(other.named),
+        ) or self.dicts != other.dicts:
+            return False
+        pairs = [
+            *zip(self.positional, other.positional, strict=True),
+            *((g, other.named.get(n)) for n, g in self.named.items()),
+        ]
+        return all(
+            y is not None and x.values == y.values and x.sure == y.sure and x.expr is y.expr
+            for x, y in pairs
+        )
+
 
 def joined(several: list[Arguments]) -> Arguments:
     """The arguments of one call in all the ways the script comes there."""
     first = several[0]
-    if all(_alike(first, other) for other in several[1:]):
+    if all(first.alike(other) for other in several[1:]):
         return several[-1]
     out = Arguments(
         first.call,
@@ -573,25 +477,6 @@ def joined(several: list[Arguments]) -> Arguments:
     return out
 
 
-def _alike(a: Arguments, b: Arguments) -> bool:
-    """Whether two ways to a call give it the same."""
-    if (a.open, a.loose, len(a.positional), len(a.named)) != (
-        b.open,
-        b.loose,
-        len(b.positional),
-        len(b.named),
-    ) or a.dicts != b.dicts:
-        return False
-    pairs = [
-        *zip(a.positional, b.positional, strict=True),
-        *((g, b.named.get(n)) for n, g in a.named.items()),
-    ]
-    return all(
-        y is not None and x.values == y.values and x.sure == y.sure and x.expr is y.expr
-        for x, y in pairs
-    )
-
-
 def both_given(a: Given, b: Given) -> Given:
     """An argument that is given in two ways."""
     via = [
@@ -599,58 +484,6 @@ def both_given(a: Given, b: Given) -> Given:
         *(v for v in b.via if not any(v[0] is w[0] and v[1].expr is w[1].expr for w in a.via)),
     ]
     return Given(a.values | b.values, a.expr or b.expr, via, a.sure and b.sure)
-
-
-def changed_since(roots: Iterable[Thing], ticks: int, most: int) -> bool:
-    """Whether a thing among ``roots``, or that can be reached from them, has changed; also where these are more than ``most``."""
-    todo: list[Any] = [t for t in roots if type(t) not in PLAIN]
-    seen = set(map(id, todo))
-    while todo:
-        thing = todo.pop()
-        parts: list[Any] = []
-        for held in _held(thing):
-            if isinstance(held, Watched):
-                if getattr(held, "changed", 0) > ticks:
-                    return True
-                for value in held.values():
-                    parts.extend(value if isinstance(value, frozenset) else _of_entries(value))
-            else:
-                parts.extend(held)
-        if thing.__dict__.get("changed", 0) > ticks:
-            return True
-        for part in parts:
-            if type(part) not in PLAIN and id(part) not in seen:
-                seen.add(id(part))
-                todo.append(part)
-        if len(seen) > most:
-            return True
-    return False
-
-
-def _of_entries(entries: list[Entry]) -> list[Thing]:
-    return [t for e in entries for t in e.values]
-
-
-def _held(thing: Any) -> list[Iterable[Any]]:
-    """What a thing holds: tables (:class:`Watched`), and things."""
-    if isinstance(thing, Inst):
-        own = [thing.cls], thing.attrs, thing.past
-        return [*own, *(thing.args.all() if thing.args is not None else ())]
-    if isinstance(thing, Ext):
-        return [thing.attrs, *thing.args.all()]
-    if isinstance(thing, Seq):
-        return [thing.elem, *(thing.items or ())]
-    if isinstance(thing, Dict):
-        return [thing.entries, thing.rest]
-    if isinstance(thing, Cls):
-        return [thing.members, thing.bases]
-    if isinstance(thing, Func):
-        return [thing.attrs, thing.defaults]
-    if isinstance(thing, Partial):
-        return [thing.func, *thing.args.all()]
-    if isinstance(thing, Bound):
-        return [[thing.func, thing.this]]
-    return [[thing.this]] if isinstance(thing, Method) else []
 
 
 @dataclass(eq=False)
@@ -678,11 +511,6 @@ class Env:
         while env.outer is not None:
             env = env.outer
         return env
-
-
-PLAIN = frozenset(
-    {Const, Num, Ref, Unknown, Tensor, Arg}
-)  # nothing can be reached from these, or set on them
 
 
 # ------------------------------------------------------------------------------------------------ small questions

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model import names
+from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_classmethod, is_property, is_static
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
-    PLAIN,
     Arguments,
     Bound,
     Cls,
@@ -40,6 +39,7 @@ from autofast.model.values import (
     const,
     ordered,
 )
+from autofast.read.interpreter.reachable import PLAIN
 from autofast.read.interpreter.state import Core, join, values
 from autofast.read.library import torch_library as torchlib
 

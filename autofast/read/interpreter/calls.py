@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import is_static
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
     Arguments,
     Bound,

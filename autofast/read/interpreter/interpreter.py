@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_static
 from autofast.model.source import Source, source_of
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
     Arguments,
     Bound,

@@ -6,10 +6,10 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
     Arg,
     Arguments,

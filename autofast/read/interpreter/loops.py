@@ -6,9 +6,9 @@ import ast
 import importlib
 
 from autofast.model import names
+from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
     Const,
     Env,

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from autofast.model import names
+from autofast.model.changes import CLOCK
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -19,7 +20,6 @@ from autofast.model.events import (
 )
 from autofast.model.source import Source
 from autofast.model.values import (
-    CLOCK,
     NOTHING,
     Arguments,
     Const,

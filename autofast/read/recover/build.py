@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autofast.depth import deeply
 from autofast.model import names
+from autofast.model.changes import restart
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -38,7 +39,6 @@ from autofast.model.values import (
     const,
     joined,
     ordered,
-    restart,
 )
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
 from autofast.read.library import torch_library as torchlib
