@@ -17,7 +17,7 @@ from autofast.techniques.syncs.planned import (
     in_texts,
 )
 from autofast.techniques.syncs.reads import reads
-from autofast.techniques.syncs.unspelled import findings
+from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
 
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
@@ -35,6 +35,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return  # on the CPU, nothing waits for anything
     every = reads(script)
     taken: set[int] = set()
+    answered: set[int] = set()
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
         return
@@ -46,12 +47,15 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     ):
         if not taken & used:
             taken |= used if finding.edits else set()
+            answered |= {id(whole(finding.node))}
+            answered |= {id(r.statement) for r in every if id(r.node) in used}
             yield finding
     for statement, text, edits in combined(script):
+        answered.add(id(statement))
         yield Finding(
             statement,
             f"reads several results of `{text}` from the device one by one in every step",
             edits=tuple(edits),
         )
     yield from in_texts(script)
-    yield from findings(script)
+    yield from findings(script, answered)

@@ -95,6 +95,57 @@ def test_what_costs_little(body: str, end: str) -> None:
     assert not made(ITEM, body, end).findings
 
 
+def test_every_statement_that_waits_is_named_once() -> None:
+    """Also where a loop has several of one kind, and of a number that is read to be shown what is shown."""
+    found = made(
+        ITEM,
+        "writer.add_scalar('loss', loss, i)\nwriter.add_scalar('top', out.max().item(), i)\nfound.append(str(out.tolist()))",
+    )
+    assert [f.node.lineno for f in found.findings] == [27, 28, 29] and not found.fixes
+    assert [f.advice[:4] for f in found.findings] == ["show", "show", "keep"]
+
+
+HELPER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def score(out, y):
+    right = 0
+    for part, wanted in zip(out.chunk(2), y.chunk(2)):
+        right += (part.argmax(1) == wanted).sum().item()
+    return right
+
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+batches = iter(DataLoader(data, batch_size=8, sampler=range(8)))
+test = DataLoader(data, batch_size=8)
+for i in range(8):
+    x, y = (t.cuda() for t in next(batches))
+    out = model(x)
+    loss = nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    known = score(out, y)
+    if i % 4 == 0:
+        for x, y in test:
+            print(model(x.cuda()).sum().item())
+"""
+
+
+def test_numbers_read_in_helpers_of_a_loop_that_asks_for_batches() -> None:
+    """A loop that takes its batches by ``next``, with an evaluation inside, is a training loop like any other."""
+    found = apply(ITEM, HELPER)
+    line = (
+        HELPER.lstrip("\n")
+        .splitlines()
+        .index("        right += (part.argmax(1) == wanted).sum().item()")
+    )
+    assert any(f.node.lineno == line + 1 and f.status == "advice" for f in found.findings)
+
+
 def without_libraries(text: str) -> str:
     lines = [
         t for t in text.splitlines() if not any(n in t for n in ("import tqdm", "plt", "Writer"))

@@ -85,7 +85,7 @@ def _is_sure(frame: Frame) -> bool:
 
 
 def batch_loops(script: Script) -> Iterator[ast.AST]:
-    """The innermost loops that train or evaluate, batch by batch; not those over epochs or trials around them."""
+    """The innermost loops that train, and those that evaluate, batch by batch; not those over epochs or trials around them."""
     ways = [
         (o.stack, step.loop)
         for step in script.steps
@@ -93,6 +93,13 @@ def batch_loops(script: Script) -> Iterator[ast.AST]:
         for o in b.site
         if inside(o.stack, step.loop)
     ]
+    trains = {id(loop) for _, loop in ways}
+    around = {
+        id(f.node)
+        for stack, loop in ways
+        for f in stack[: len(stack) - len(below(stack, loop))]
+        if f.node is not loop
+    }
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
@@ -108,11 +115,17 @@ def batch_loops(script: Script) -> Iterator[ast.AST]:
         for f in stack[: len(stack) - len(below(stack, loop))]
         if f.node is not loop
     }
-    yield from (loop for key, loop in mine.items() if key not in outer)
+    yield from (
+        loop for key, loop in mine.items() if key not in (around if key in trains else outer)
+    )
 
 
 def goes_by_batch(script: Script, loop: ast.AST) -> bool:
-    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, or stands inside another loop."""
+    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, asks one for its next, or stands inside another loop."""
+    if any(
+        o.data.get("loaders") and inside(o.stack, loop) for s in script.log.of("next") for o in s
+    ):
+        return True
     sites = [b.site for s in script.steps if s.loop is loop for b in s.backwards]
     sites += [f for e in script.evaluations for f in e.forwards]
     for o in (o for site in sites for o in site if inside(o.stack, loop)):
