@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
-from autofast.techniques.syncs.conditions import combined
+from autofast.techniques.syncs.conditions import combined, flags_first
 from autofast.techniques.syncs.planned import (
     in_dicts,
     in_functions,
@@ -56,6 +57,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             statement,
             f"reads several results of `{text}` from the device one by one in every step",
             edits=tuple(edits),
+        )
+    for statement, flag, edits in flags_first(script):
+        answered.add(id(statement))
+        name = ast.unparse(flag)
+        yield Finding(
+            flag, f"asks the device before it asks `{name}`, and waits for it", edits=tuple(edits)
         )
     yield from in_texts(script)
     yield from findings(script, answered)

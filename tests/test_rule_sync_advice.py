@@ -9,6 +9,7 @@ from tests.onerule import Applied, apply, run
 SCRIPT = """
 import math
 import sys
+from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ loader = DataLoader(data, batch_size=8)
 model = nn.Linear(4, 2).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 writer = SummaryWriter()
+log = Path("log.txt").open("w") if len(sys.argv) < 9 else None
 found, shown = [], []
 for epoch in range(2):
     bar = tqdm(loader, disable=True)
@@ -53,6 +55,7 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("assert not torch.isnan(out).any()", "in few steps only"),
         ("found.append(1 if loss > 2 else 0)", "in few steps only"),
         ("print('%.3f' % loss)", "show them in few steps"),
+        ("print('%d: %.3f' % (i, loss))", "show them in few steps"),
         ("print(f'{i}: {loss:.3f}')", "show them in few steps"),
         ("print('loss {:.3f}'.format(loss))", "show them in few steps"),
         ("bar.set_postfix(loss=loss)", "show them in few steps"),
@@ -95,13 +98,52 @@ def test_what_costs_little(body: str, end: str) -> None:
     assert not made(ITEM, body, end).findings
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("torch.isnan(out).any() and CHECK", "CHECK and torch.isnan(out).any()"),
+        (
+            "(torch.isnan(out).any() or torch.isinf(out).any()) and CHECK",
+            "CHECK and (torch.isnan(out).any() or torch.isinf(out).any())",
+        ),
+        (
+            "(out.max() > 9) and out.min() < 9 and CHECK",
+            "CHECK and out.max() > 9 and out.min() < 9",
+        ),
+    ],
+)
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_flag_is_asked_before_the_device(asked: str, written: str, flag: bool) -> None:
+    body = f"if {asked}:\n    found.append(i)"
+    script = SCRIPT.replace("found, shown", f"CHECK = {flag}\nfound, shown")
+    made = apply(ITEM, script.format(body=body.replace("\n", "\n        "), end="pass"))
+    assert f"if {written}:" in made.text.replace("(out.max() > 9)", "out.max() > 9")
+    old, new = (run(without_libraries(t)) for t in (made.before, made.text))
+    assert old["found"] == new["found"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "CHECK and torch.isnan(out).any()",
+        "out.add_(1).max() > 0 and CHECK",
+        "torch.rand(2).to(device).max() > 0 and CHECK",
+        "torch.isnan(out).any() and shown",
+        "torch.isnan(out).any() or CHECK",
+    ],
+)
+def test_where_the_order_of_a_condition_stays(asked: str) -> None:
+    body = f"if {asked}:\n    found.append(i)"
+    assert not made(ITEM, body.replace("CHECK", "torch.__debug__")).fixes
+
+
 def test_every_statement_that_waits_is_named_once() -> None:
     """Also where a loop has several of one kind, and of a number that is read to be shown what is shown."""
     found = made(
         ITEM,
         "writer.add_scalar('loss', loss, i)\nwriter.add_scalar('top', out.max().item(), i)\nfound.append(str(out.tolist()))",
     )
-    assert [f.node.lineno for f in found.findings] == [27, 28, 29] and not found.fixes
+    assert [f.node.lineno for f in found.findings] == [29, 30, 31] and not found.fixes
     assert [f.advice[:4] for f in found.findings] == ["show", "show", "keep"]
 
 
@@ -175,6 +217,7 @@ def test_texts_move_to_where_they_are_shown(text: str) -> None:
         ("torch.save({'model': model.state_dict()}, 'last.pt')", "save once an epoch"),
         ("with open('log.txt', 'a') as file:\n    file.write(str(i))", "in front of the loop"),
         ("state = model.state_dict()", "where it is saved or loaded"),
+        ("if log is not None:\n    log.flush()", "flush once an epoch"),
     ],
 )
 def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:

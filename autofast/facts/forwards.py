@@ -303,7 +303,7 @@ MEASURES = frozenset({"argmax", "max", "topk", "eq"})
 
 
 def is_measured(evaluation: Evaluation) -> bool:
-    """A single statement of an evaluation that runs now and then in a training loop: the model is switched to ``eval()`` above it, or its output counted below."""
+    """A single statement that measures the model: switched to ``eval()`` above it, or its output counted below it."""
     statement = evaluation.node
     if not isinstance(statement, ast.Assign):
         return False

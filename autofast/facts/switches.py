@@ -48,7 +48,10 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
             if any(isinstance(f, TryFrame) and f.part != "body" for f in rest):
                 continue
             if not any(
-                isinstance(f, BranchFrame) and not f.known and not about_hardware(f.node)
+                isinstance(f, BranchFrame)
+                and not f.known
+                and not about_hardware(f.node)
+                and not _is_given(f)
                 for f in rest
             ):
                 return loop, occurrence
@@ -147,6 +150,16 @@ def about_hardware(node: ast.AST) -> bool:
             return True
         case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=str(kind))]):
             return kind.split(":")[0] in ("cuda", "mps", "xpu")
+    return False
+
+
+def _is_given(frame: BranchFrame) -> bool:
+    """In the arm of ``if log is not None:``: what is switched on by giving it is on in every step, or in none."""
+    match getattr(frame.node, "test", None):
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return frame.arm is True
+        case ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            return frame.arm is False
     return False
 
 

@@ -17,7 +17,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, statement_of
-from autofast.model.values import Num, Tensor, Thing, Values
+from autofast.model.values import Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.scalars import is_scalar
@@ -31,7 +31,7 @@ PICKS = frozenset(
     """.nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere""".split()
 )
 TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
-LOOKED_AT = (*TESTS, ast.Subscript)
+LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 MASKS = frozenset(
     "bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not".split()
 )
@@ -192,6 +192,10 @@ def _reads(script: Script, call: ast.Call) -> bool:
 def _of_code(script: Script, node: ast.AST) -> Wait | None:
     if isinstance(node, TESTS):
         return ASKED if any(_is_tensor(script, e) for e in _tests(node.test)) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
+        is_text = isinstance(const(script.values(node.left)), str)
+        return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         picks = _is_tensor(script, node.value) and _is_mask(script, node.slice, 0)
         return PICKED if picks else None
