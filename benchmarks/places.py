@@ -59,9 +59,11 @@ def main() -> int:
             print(f"{place(row)}: {SHOWN[row['answer']]}{judged}: {row['text'] or row['reason']}")
     print(table(rows))
     if options.against:
-        before = {place(row): row["answer"] for row in json.loads(options.against.read_text())}
+        earlier = json.loads(options.against.read_text())
+        before: dict[str, str] = {place(row): str(row["answer"]) for row in earlier}
         for row in rows:
-            if (old := before.get(place(row), row["answer"])) != row["answer"]:
+            old = before.get(place(row), str(row["answer"]))
+            if old != row["answer"]:
                 print(f"{place(row)}: {SHOWN[old]} -> {SHOWN[row['answer']]}")
     return 0
 
@@ -152,9 +154,9 @@ def table(rows: list[Row]) -> str:
             count[key][SHOWN[row["answer"]]] += 1
             count[key]["wrong"] += row["judged"] == "wrong"
     names = sorted(count, key=lambda name: (name == "all", name == "other", -total(count[name])))
-    columns = ("fixed", "refused", "wrong", "advised", "silent")
+    columns = ("fixed", "refused", "advised", "wrong", "silent")
     lines = [
-        "| technique | places | fixed | refused | of these wrongly | advised | silent |",
+        "| technique | places | fixed | refused | advised | wrongly so | silent |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name in names:

@@ -243,3 +243,37 @@ def test_epochs_are_no_steps() -> None:
         torch.save(model.state_dict(), "last.pt")
     """
     assert not apply(f"{ITEM} {IO}", text).findings
+
+
+def test_a_function_that_returns_a_number_made_of_a_tensor() -> None:
+    """What it gives is needed where it is shown, not where it is read."""
+    text = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Mean:
+        def __init__(self):
+            self.total, self.count = 0.0, 0
+
+        def update(self, value):
+            self.total += value
+            self.count += 1
+
+    def share(out, y):
+        right = (out.argmax(1) == y).float().sum()
+        return right.item() * (100 / len(y))
+
+    data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    mean = Mean()
+    for x, y in DataLoader(data, batch_size=8):
+        x, y = x.cuda(), y.cuda()
+        out = model(x)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(out, y).backward()
+        optimizer.step()
+        mean.update(share(out, y))
+    print(mean.total / mean.count)
+    """
+    assert "share() returns a number that is computed with it" in apply(ITEM, text).refusals

@@ -55,7 +55,8 @@ ASKED = Wait(
 )
 COPIED = Wait(
     "copies results to the host in every step, and waits for them",
-    "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there",
+    "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there; "
+    "what the host needs at once, lengths say, had better stay on the host",
 )
 PICKED = Wait(
     "picks elements by a mask in every step: how many there are is asked of the device",
