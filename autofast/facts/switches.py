@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.model.events import (
     BranchFrame,
@@ -87,8 +86,12 @@ def _is_sure(frame: Frame) -> bool:
     return isinstance(frame, BranchFrame) and (frame.known or about_hardware(frame.node))
 
 
-def batch_loops(script: Script) -> Iterator[ast.AST]:
+def batch_loops(script: Script) -> list[ast.AST]:
     """The innermost loops that train, and those that evaluate, batch by batch; not those over epochs or trials around them."""
+    return script.analysis(_batch_loops)
+
+
+def _batch_loops(script: Script) -> list[ast.AST]:
     ways = [
         (o.stack, step.loop)
         for step in script.steps

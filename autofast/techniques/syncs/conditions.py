@@ -22,6 +22,10 @@ RESULTS = frozenset(
     {"min", "max", "sum", "mean", "any", "all"}
 )  # without arguments: one number for the whole tensor
 TESTS = frozenset({"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "abs"})
+ASKING = (
+    *(ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop),
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call, ast.expr_context),
+)
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.UnaryOp)
 
 
@@ -86,11 +90,9 @@ def _is_flag(script: Script, part: ast.expr) -> bool:
 
 def _only_asks(script: Script, part: ast.expr) -> bool:
     """A test of tensors on the device that changes nothing: ``torch.isnan(out).any() or torch.isinf(out).any()``."""
-    allowed = (ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop)
-    allowed += (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call, ast.expr_context)
     asks = False
     for node in ast.walk(part):
-        if not isinstance(node, allowed):
+        if not isinstance(node, ASKING):
             return False
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
