@@ -121,9 +121,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
         for f in stack[: len(stack) - len(below(stack, loop))]
         if f.node is not loop
     }
-    return [
-        loop for key, loop in mine.items() if key not in (around if key in trains else outer)
-    ]
+    return [loop for key, loop in mine.items() if key not in (around if key in trains else outer)]
 
 
 def goes_by_batch(script: Script, loop: ast.AST) -> bool:
