@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
-from autofast.techniques.syncs.conditions import combined
+from autofast.techniques.syncs.conditions import combined, flags_first
 from autofast.techniques.syncs.planned import (
     in_dicts,
     in_functions,
@@ -17,7 +18,7 @@ from autofast.techniques.syncs.planned import (
     in_texts,
 )
 from autofast.techniques.syncs.reads import reads
-from autofast.techniques.syncs.unspelled import findings
+from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
 
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
@@ -35,6 +36,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return  # on the CPU, nothing waits for anything
     every = reads(script)
     taken: set[int] = set()
+    answered: set[int] = set()
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
         return
@@ -46,12 +48,21 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     ):
         if not taken & used:
             taken |= used if finding.edits else set()
+            answered |= {id(whole(finding.node))}
+            answered |= {id(r.statement) for r in every if id(r.node) in used}
             yield finding
     for statement, text, edits in combined(script):
+        answered.add(id(statement))
         yield Finding(
             statement,
             f"reads several results of `{text}` from the device one by one in every step",
             edits=tuple(edits),
         )
+    for statement, flag, edits in flags_first(script):
+        answered.add(id(statement))
+        name = ast.unparse(flag)
+        yield Finding(
+            flag, f"asks the device before it asks `{name}`, and waits for it", edits=tuple(edits)
+        )
     yield from in_texts(script)
-    yield from findings(script)
+    yield from findings(script, answered)

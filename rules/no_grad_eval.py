@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
-from autofast.facts.forwards import is_worth
+from autofast.facts.forwards import is_measured, is_worth
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Ref
@@ -87,7 +87,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    if evaluation.kind == "statement" and not is_worth(evaluation):
+    if evaluation.kind == "statement" and not (is_worth(evaluation) or is_measured(evaluation)):
         return
     torch, imports = torch_in(source_of(node))
     mode = f"{torch}.no_grad()" if evaluation.escapes else f"{torch}.inference_mode()"

@@ -12,7 +12,7 @@ from autofast.facts.switches import goes_by_batch, in_every_iteration
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Ext, const
+from autofast.model.values import Ext, Num, Unknown, const
 from autofast.rule import Effect, Finding, Options, rule
 
 EVERY = "`if step % 100 == 0:`"
@@ -30,7 +30,9 @@ class Kind:
 WRITER = r".*SummaryWriter\."
 KINDS = (
     Kind(
-        re.compile(rf"sys\.(stdout|stderr)\.flush|builtins\.print|{WRITER}flush|io\..*\.flush"),
+        re.compile(
+            rf"sys\.(stdout|stderr)\.flush|builtins\.print|{WRITER}flush|io\..*\.flush|pathlib\.Path\.open\.flush"
+        ),
         "waits in every step until what was written is out of its buffer",
         "leave the buffer alone, or flush once an epoch: it is written when it is full and when it is closed",
     ),
@@ -89,7 +91,8 @@ def _kind(script: Script, site: Site) -> Kind | None:
         return None
     names = {site.kind}
     if site.kind.startswith("."):
-        names |= {f"{o.this.name}{site.kind}" for o in site if isinstance(o.this, Ext)}
+        names |= {f"{o.this.name}{site.kind}" for o in site if isinstance(o.this, (Ext, Unknown))}
+        names |= {f"io.file{site.kind}" for o in site if isinstance(o.this, Num)}  # Path.open()
     kind = next((k for k in KINDS if any(k.names.fullmatch(n) for n in names)), None)
     if site.kind == "builtins.print":
         flush = next((k.value for k in node.keywords if k.arg == "flush"), None)

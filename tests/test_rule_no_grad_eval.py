@@ -528,6 +528,22 @@ def test_seldom_ones_are_left_alone() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "            model.eval()\n            held = model(part)\n            worth = F.cross_entropy(held, side)\n            model.train()\n",
+        "            held = model(part)\n            worth = (torch.max(held, 1)[1] == side).float().mean()\n",
+        "            held = model(part)\n            worth = held.argmax(1).eq(side).sum()\n",
+    ],
+)
+def test_seldom_ones_that_measure_the_model(text: str) -> None:
+    head = (
+        HEAD + "part, side = data.tensors[0].to(device), data.tensors[1].to(device)\nfound = []\n"
+    )
+    gate = "        if len(losses) % 5 == 0:\n" + text + "            found.append(worth.item())\n"
+    check(head + TRAIN + gate, "with torch.inference_mode():")
+
+
 def test_generators_get_no_decorator() -> None:
     text = "def predictions(model, rows):\n    for row in rows.split(8):\n        yield model(row).argmax(1).tolist()\n"
     untouched(

@@ -9,6 +9,7 @@ from tests.onerule import Applied, apply, run
 SCRIPT = """
 import math
 import sys
+from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ loader = DataLoader(data, batch_size=8)
 model = nn.Linear(4, 2).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 writer = SummaryWriter()
+log = Path("log.txt").open("w") if len(sys.argv) < 9 else None
 found, shown = [], []
 for epoch in range(2):
     bar = tqdm(loader, disable=True)
@@ -53,6 +55,7 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("assert not torch.isnan(out).any()", "in few steps only"),
         ("found.append(1 if loss > 2 else 0)", "in few steps only"),
         ("print('%.3f' % loss)", "show them in few steps"),
+        ("print('%d: %.3f' % (i, loss))", "show them in few steps"),
         ("print(f'{i}: {loss:.3f}')", "show them in few steps"),
         ("print('loss {:.3f}'.format(loss))", "show them in few steps"),
         ("bar.set_postfix(loss=loss)", "show them in few steps"),
@@ -95,6 +98,96 @@ def test_what_costs_little(body: str, end: str) -> None:
     assert not made(ITEM, body, end).findings
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("torch.isnan(out).any() and CHECK", "CHECK and torch.isnan(out).any()"),
+        (
+            "(torch.isnan(out).any() or torch.isinf(out).any()) and CHECK",
+            "CHECK and (torch.isnan(out).any() or torch.isinf(out).any())",
+        ),
+        (
+            "(out.max() > 9) and out.min() < 9 and CHECK",
+            "CHECK and out.max() > 9 and out.min() < 9",
+        ),
+    ],
+)
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_flag_is_asked_before_the_device(asked: str, written: str, flag: bool) -> None:
+    body = f"if {asked}:\n    found.append(i)"
+    script = SCRIPT.replace("found, shown", f"CHECK = {flag}\nfound, shown")
+    made = apply(ITEM, script.format(body=body.replace("\n", "\n        "), end="pass"))
+    assert f"if {written}:" in made.text.replace("(out.max() > 9)", "out.max() > 9")
+    old, new = (run(without_libraries(t)) for t in (made.before, made.text))
+    assert old["found"] == new["found"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "CHECK and torch.isnan(out).any()",
+        "out.add_(1).max() > 0 and CHECK",
+        "torch.rand(2).to(device).max() > 0 and CHECK",
+        "torch.isnan(out).any() and shown",
+        "torch.isnan(out).any() or CHECK",
+    ],
+)
+def test_where_the_order_of_a_condition_stays(asked: str) -> None:
+    body = f"if {asked}:\n    found.append(i)"
+    assert not made(ITEM, body.replace("CHECK", "torch.__debug__")).fixes
+
+
+def test_every_statement_that_waits_is_named_once() -> None:
+    """Also where a loop has several of one kind, and of a number that is read to be shown what is shown."""
+    found = made(
+        ITEM,
+        "writer.add_scalar('loss', loss, i)\nwriter.add_scalar('top', out.max().item(), i)\nfound.append(str(out.tolist()))",
+    )
+    assert [f.node.lineno for f in found.findings] == [29, 30, 31] and not found.fixes
+    assert [f.advice[:4] for f in found.findings] == ["show", "show", "keep"]
+
+
+HELPER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def score(out, y):
+    right = 0
+    for part, wanted in zip(out.chunk(2), y.chunk(2)):
+        right += (part.argmax(1) == wanted).sum().item()
+    return right
+
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+batches = iter(DataLoader(data, batch_size=8, sampler=range(8)))
+test = DataLoader(data, batch_size=8)
+for i in range(8):
+    x, y = (t.cuda() for t in next(batches))
+    out = model(x)
+    loss = nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    known = score(out, y)
+    if i % 4 == 0:
+        for x, y in test:
+            print(model(x.cuda()).sum().item())
+"""
+
+
+def test_numbers_read_in_helpers_of_a_loop_that_asks_for_batches() -> None:
+    """A loop that takes its batches by ``next``, with an evaluation inside, is a training loop like any other."""
+    found = apply(ITEM, HELPER)
+    line = (
+        HELPER.lstrip("\n")
+        .splitlines()
+        .index("        right += (part.argmax(1) == wanted).sum().item()")
+    )
+    assert any(f.node.lineno == line + 1 and f.status == "advice" for f in found.findings)
+
+
 def without_libraries(text: str) -> str:
     lines = [
         t for t in text.splitlines() if not any(n in t for n in ("import tqdm", "plt", "Writer"))
@@ -124,6 +217,7 @@ def test_texts_move_to_where_they_are_shown(text: str) -> None:
         ("torch.save({'model': model.state_dict()}, 'last.pt')", "save once an epoch"),
         ("with open('log.txt', 'a') as file:\n    file.write(str(i))", "in front of the loop"),
         ("state = model.state_dict()", "where it is saved or loaded"),
+        ("if log is not None:\n    log.flush()", "flush once an epoch"),
     ],
 )
 def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:
@@ -149,3 +243,37 @@ def test_epochs_are_no_steps() -> None:
         torch.save(model.state_dict(), "last.pt")
     """
     assert not apply(f"{ITEM} {IO}", text).findings
+
+
+def test_a_function_that_returns_a_number_made_of_a_tensor() -> None:
+    """What it gives is needed where it is shown, not where it is read."""
+    text = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Mean:
+        def __init__(self):
+            self.total, self.count = 0.0, 0
+
+        def update(self, value):
+            self.total += value
+            self.count += 1
+
+    def share(out, y):
+        right = (out.argmax(1) == y).float().sum()
+        return right.item() * (100 / len(y))
+
+    data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    mean = Mean()
+    for x, y in DataLoader(data, batch_size=8):
+        x, y = x.cuda(), y.cuda()
+        out = model(x)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(out, y).backward()
+        optimizer.step()
+        mean.update(share(out, y))
+    print(mean.total / mean.count)
+    """
+    assert "share() returns a number that is computed with it" in apply(ITEM, text).refusals

@@ -299,6 +299,38 @@ def is_worth(evaluation: Evaluation) -> bool:
     )
 
 
+MEASURES = frozenset({"argmax", "max", "topk", "eq"})
+
+
+def is_measured(evaluation: Evaluation) -> bool:
+    """A single statement that measures the model: switched to ``eval()`` above it, or its output counted below it."""
+    statement = evaluation.node
+    if not isinstance(statement, ast.Assign):
+        return False
+    here = block(statement)
+    n = index(here, statement)
+    switched = any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == "eval" and not call.args
+        for s in here[:n]
+        for call in _calls(s)
+    )
+    made = {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and _is_bound(t)}
+    counted = any(
+        getattr(call.func, "attr", "") in MEASURES and made & _loaded(ast.Expr(call))
+        for s in here[n + 1 :]
+        for call in _calls(s)
+    )
+    return switched or counted
+
+
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    yield from (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+
+
+def _is_bound(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
 def _seldom(occurrence: Occurrence) -> bool:
     """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
     inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]

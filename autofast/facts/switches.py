@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.model.events import (
     BranchFrame,
@@ -48,7 +47,10 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
             if any(isinstance(f, TryFrame) and f.part != "body" for f in rest):
                 continue
             if not any(
-                isinstance(f, BranchFrame) and not f.known and not about_hardware(f.node)
+                isinstance(f, BranchFrame)
+                and not f.known
+                and not about_hardware(f.node)
+                and not _is_given(f)
                 for f in rest
             ):
                 return loop, occurrence
@@ -84,8 +86,12 @@ def _is_sure(frame: Frame) -> bool:
     return isinstance(frame, BranchFrame) and (frame.known or about_hardware(frame.node))
 
 
-def batch_loops(script: Script) -> Iterator[ast.AST]:
-    """The innermost loops that train or evaluate, batch by batch; not those over epochs or trials around them."""
+def batch_loops(script: Script) -> list[ast.AST]:
+    """The innermost loops that train, and those that evaluate, batch by batch; not those over epochs or trials around them."""
+    return script.analysis(_batch_loops)
+
+
+def _batch_loops(script: Script) -> list[ast.AST]:
     ways = [
         (o.stack, step.loop)
         for step in script.steps
@@ -93,6 +99,13 @@ def batch_loops(script: Script) -> Iterator[ast.AST]:
         for o in b.site
         if inside(o.stack, step.loop)
     ]
+    trains = {id(loop) for _, loop in ways}
+    around = {
+        id(f.node)
+        for stack, loop in ways
+        for f in stack[: len(stack) - len(below(stack, loop))]
+        if f.node is not loop
+    }
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
@@ -108,11 +121,15 @@ def batch_loops(script: Script) -> Iterator[ast.AST]:
         for f in stack[: len(stack) - len(below(stack, loop))]
         if f.node is not loop
     }
-    yield from (loop for key, loop in mine.items() if key not in outer)
+    return [loop for key, loop in mine.items() if key not in (around if key in trains else outer)]
 
 
 def goes_by_batch(script: Script, loop: ast.AST) -> bool:
-    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, or stands inside another loop."""
+    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, asks one for its next, or stands inside another loop."""
+    if any(
+        o.data.get("loaders") and inside(o.stack, loop) for s in script.log.of("next") for o in s
+    ):
+        return True
     sites = [b.site for s in script.steps if s.loop is loop for b in s.backwards]
     sites += [f for e in script.evaluations for f in e.forwards]
     for o in (o for site in sites for o in site if inside(o.stack, loop)):
@@ -134,6 +151,16 @@ def about_hardware(node: ast.AST) -> bool:
             return True
         case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=str(kind))]):
             return kind.split(":")[0] in ("cuda", "mps", "xpu")
+    return False
+
+
+def _is_given(frame: BranchFrame) -> bool:
+    """In the arm of ``if log is not None:``: what is switched on by giving it is on in every step, or in none."""
+    match getattr(frame.node, "test", None):
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return frame.arm is True
+        case ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            return frame.arm is False
     return False
 
 

@@ -1,6 +1,7 @@
-"""Conditions that read several results of one tensor: combined on the device, they are read once.
+"""Conditions that wait for the device more often than they need.
 
 ``assert mask.min() >= 0 and mask.max() < n`` makes the host wait twice, ``assert (mask.min() >= 0) & (mask.max() < n)`` once.
+``if torch.isnan(out).any() and DEBUG:`` waits although DEBUG is False, ``if DEBUG and torch.isnan(out).any():`` does not.
 """
 
 from __future__ import annotations
@@ -9,15 +10,22 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
+from autofast.facts.switches import in_every_iteration
 from autofast.flow.cfg import loop_of
+from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.values import Tensor
+from autofast.model.values import Arg, Const, Tensor
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
 
 RESULTS = frozenset(
     {"min", "max", "sum", "mean", "any", "all"}
 )  # without arguments: one number for the whole tensor
+TESTS = frozenset({"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "abs"})
+ASKING = (
+    *(ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop),
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call, ast.expr_context),
+)
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.UnaryOp)
 
 
@@ -48,6 +56,56 @@ def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
                 ast.unparse(receivers[0]),
                 [Rewrite(test, sign.join("({" + hole + "})" for hole in holes), holes)],
             )
+
+
+def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]]]:
+    """Each condition that asks the device before it asks a flag, in what runs in every step: the statement, the flag, the edits."""
+    for source in script.sources:
+        for statement in ast.walk(source.tree):
+            if not isinstance(statement, (ast.Assert, ast.If, ast.While)):
+                continue
+            test = statement.test
+            if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+                continue
+            *before, last = test.values
+            if not _is_flag(script, last) or not all(_only_asks(script, p) for p in before):
+                continue
+            sites = [s for p in before for n in ast.walk(p) for s in _calls_at(script, n)]
+            if any(in_every_iteration(script, site) for site in sites):
+                holes = {f"p{n}": part for n, part in enumerate(test.values)}
+                rest = " and ".join(
+                    f"({{p{n}}})" if isinstance(part, ast.BoolOp) else f"{{p{n}}}"
+                    for n, part in enumerate(before)
+                )
+                text = f"{{p{len(before)}}} and {rest}"
+                yield statement, last, [Rewrite(test, text, holes)]
+
+
+def _is_flag(script: Script, part: ast.expr) -> bool:
+    """``DEBUG``, ``args.check``: a variable that holds no tensor, certainly."""
+    found = script.values(part)
+    plain = isinstance(part, (ast.Name, ast.Attribute))
+    return plain and bool(found) and all(isinstance(t, (Const, Arg)) for t in found)
+
+
+def _only_asks(script: Script, part: ast.expr) -> bool:
+    """A test of tensors on the device that changes nothing: ``torch.isnan(out).any() or torch.isinf(out).any()``."""
+    asks = False
+    for node in ast.walk(part):
+        if not isinstance(node, ASKING):
+            return False
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if name not in (*RESULTS, *TESTS) or node.keywords:
+                return False
+            asks = asks or any(
+                isinstance(t, Tensor) and t.device == "dev" for t in script.values(node)
+            )
+    return asks
+
+
+def _calls_at(script: Script, node: ast.AST) -> Iterator[Site]:
+    yield from (s for (_, _), s in script.log.each() if s.node is node)
 
 
 def _receiver(script: Script, part: ast.expr) -> ast.expr | None:

@@ -32,6 +32,7 @@ from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
 from autofast.techniques.syncs.sums import grouped
+from autofast.techniques.syncs.unspelled import FEW
 
 Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
 
@@ -414,8 +415,22 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
 def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:
     for at, mine, reason in fixed:
         if at is statement and reason != "-":
-            why = reason or "its value is needed in every step, where it stands"
+            why = reason or needed(at)
             yield Finding(at, said(mine), refusal=why), {id(r.node) for r in mine}
+
+
+def needed(statement: ast.stmt) -> str:
+    """Why a number must be read where it stands, and what a person could do about that."""
+    function = function_of(statement)
+    if isinstance(statement, ast.Return) and isinstance(function, ast.FunctionDef):
+        return (
+            f"{function.name}() returns a number that is computed with it: it could compute on the device and return the tensor, "
+            "to be read where it is shown"
+        )
+    return (
+        "its value is needed in every step, where it stands; what is only shown could be shown in few steps, "
+        f"below {FEW}"
+    )
 
 
 def group(

@@ -12,11 +12,12 @@ from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iterati
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.cfg import Frequency
 from autofast.flow.program import Flow
+from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, live
-from autofast.model.values import Num, Tensor, Thing, Values
+from autofast.model.source import function_of, live, statement_of
+from autofast.model.values import Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.scalars import is_scalar
@@ -30,7 +31,7 @@ PICKS = frozenset(
     """.nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere""".split()
 )
 TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
-LOOKED_AT = (*TESTS, ast.Subscript)
+LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 MASKS = frozenset(
     "bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not".split()
 )
@@ -54,11 +55,16 @@ ASKED = Wait(
 )
 COPIED = Wait(
     "copies results to the host in every step, and waits for them",
-    "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there",
+    "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there; "
+    "what the host needs at once, lengths say, had better stay on the host",
 )
 PICKED = Wait(
     "picks elements by a mask in every step: how many there are is asked of the device",
     "where only a sum or mean of them is needed, multiply by the mask, or take torch.where or masked_fill",
+)
+READ = Wait(
+    "reads a number from the device in every step, and waits for it",
+    f"keep the tensor, detached, and read it where the number is shown, in few steps, below {FEW}",
 )
 NORMS = Wait(
     "reads the norm of each gradient by itself in every step",
@@ -71,22 +77,27 @@ COMPUTED = Wait(
 
 
 def unspelled(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
-    """The first place of each kind in each loop over batches."""
-    said: set[tuple[int, Wait]] = set()
-    for loop, node, wait in (
-        *_by_calls(script),
-        *_by_code(script),
-        *_by_parameter(script),
-    ):
-        if (id(loop), wait) not in said:
-            said.add((id(loop), wait))
+    """Each statement that waits in every turn of a loop over batches, or in a function called there, with the first reason."""
+    said: set[int] = set()
+    found = [*_by_parameter(script), *_by_code(script), *_by_calls(script)]
+    for _, node, wait in sorted(
+        found, key=lambda f: f[2] is READ
+    ):  # what is done with it says more
+        if id(whole(node)) not in said:
+            said.add(id(whole(node)))
             yield node, wait
 
 
-def findings(script: Script) -> Iterator[Finding]:
-    """What :func:`unspelled` finds, as advice."""
+def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
+    """What :func:`unspelled` finds, as advice; ``answered`` are ids of statements of which something is said already."""
     for node, wait in unspelled(script):
-        yield Finding(node, wait.message, advice=wait.advice)
+        if id(whole(node)) not in answered:
+            yield Finding(node, wait.message, advice=wait.advice)
+
+
+def whole(node: ast.AST) -> ast.AST:
+    """The statement of a place; of a condition, the condition."""
+    return node if isinstance(node, (ast.If, ast.While)) else statement_of(node)
 
 
 def _by_calls(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
@@ -108,7 +119,9 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         mine = any(_on_device(o.this) for o in site)
         func = site.node.func
         core = func.value if isinstance(func, ast.Attribute) else site.node
-        return COPIED if mine and how in COPIES and not is_scalar(script, core) else None
+        if how in COPIES and not is_scalar(script, core):
+            return COPIED if mine else None
+        return READ if mine and not is_spelled(site.node) else None
     if kind in PICKS:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         return (
@@ -180,6 +193,10 @@ def _reads(script: Script, call: ast.Call) -> bool:
 def _of_code(script: Script, node: ast.AST) -> Wait | None:
     if isinstance(node, TESTS):
         return ASKED if any(_is_tensor(script, e) for e in _tests(node.test)) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
+        is_text = isinstance(const(script.values(node.left)), str)
+        return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         picks = _is_tensor(script, node.value) and _is_mask(script, node.slice, 0)
         return PICKED if picks else None

@@ -1,0 +1,173 @@
+"""What autofast answers at the places of places.toml, at which an expert would change a public training script.
+
+    python -m benchmarks.places --mirror DIR [--only NAME ...] [--json OUT.json] [--against OLD.json] [--list]
+
+DIR holds the repositories as DIR/OWNER+NAME/repo. For each entry: ``autofast check -v --root REPO ENTRY --output-format json --effect recipe --exit-zero``.
+A place is fixed, refused or advised where a finding of its technique says so in the same file within three lines (in the same file for what is decided
+once for a model, anywhere for what is set once for a script or is answered where the dataset is made), otherwise silent. Whether a reason is true is
+judged from the source, by hand, and kept in places-judged.toml; a judgement counts only as long as the reason is the one that was judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent
+KEPT = (".py", ".ipynb", ".toml", ".cfg", ".yaml", ".yml", ".json", ".txt")
+NEAR = 3  # lines between a place and a finding about it
+IN_FILE = {"autocast", "channels-last", "legacy-amp-api"}
+IN_SCRIPT = {"batched-dataset", "cudnn-benchmark", "tf32"}
+ORDER = ("fix", "refused", "advice")  # the better answer where there are two
+SHOWN = {"fix": "fixed", "refused": "refused", "advice": "advised", "": "silent"}
+Row = dict[str, Any]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mirror", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of repositories' names")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--against", type=Path, help="an earlier --json: what has changed")
+    parser.add_argument("--list", action="store_true", help="every place that is not fixed")
+    options = parser.parse_args()
+    rows = [
+        row
+        for entry in tomllib.loads((HERE / "places.toml").read_text())["entry"]
+        if any(part in entry["repo"] for part in options.only)
+        for row in answers(entry, options.mirror)
+    ]
+    judge(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+    for row in rows if options.list else []:
+        if row["answer"] != "fix":
+            judged = f" [{row['judged']}]" if row["judged"] else ""
+            print(f"{place(row)}: {SHOWN[row['answer']]}{judged}: {row['text'] or row['reason']}")
+    print(table(rows))
+    if options.against:
+        earlier = json.loads(options.against.read_text())
+        before: dict[str, str] = {place(row): str(row["answer"]) for row in earlier}
+        for row in rows:
+            old = before.get(place(row), str(row["answer"]))
+            if old != row["answer"]:
+                print(f"{place(row)}: {SHOWN[old]} -> {SHOWN[row['answer']]}")
+    return 0
+
+
+def answers(entry: Row, mirror: Path) -> list[Row]:
+    """One row for each place of the entry, with the answer that it gets."""
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(mirror / entry["repo"].replace("/", "+") / "repo", entry["commit"], Path(folder))
+        command = [sys.executable, "-m", "autofast", "check", "-v", "--root", ".", entry["entry"]]
+        command += ["--output-format", "json", "--effect", "recipe", "--exit-zero"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        print(f"{entry['repo']} {entry['entry']}: {done.stderr.strip()[-300:]}", file=sys.stderr)
+    findings = json.loads(done.stdout)["findings"] if not done.returncode else []
+    rows = []
+    for path, line, technique, reason in entry["places"]:
+        found = [
+            f for f in findings if f["rule"] == technique and near(f, path, str(line), technique)
+        ]
+        found.sort(key=lambda f: (ORDER.index(f["status"]), distance(f, str(line))))
+        rows.append(
+            {
+                "repo": entry["repo"],
+                "entry": entry["entry"],
+                "path": path,
+                "line": line,
+                "technique": technique,
+                "reason": reason,
+                "answer": found[0]["status"] if found else "",
+                "text": (found[0].get("reason") or found[0]["message"]) if found else "",
+                "judged": "",
+            }
+        )
+    return rows
+
+
+def near(finding: Row, path: str, line: str, technique: str) -> bool:
+    """Whether the finding is about the place."""
+    if technique in IN_SCRIPT:
+        return True
+    return finding["path"] == path and (technique in IN_FILE or distance(finding, line) <= NEAR)
+
+
+def distance(finding: Row, line: str) -> int:
+    """Lines between the finding and the place; many where they are in different cells."""
+    cell, _, number = line.rpartition(":")
+    if cell and str(finding.get("cell")) != cell:
+        return 10**6
+    return abs(int(finding["line"]) - int(number))
+
+
+def lay_out(git: Path, commit: str, into: Path) -> None:
+    """Write the text files of the commit; those that the copy lacks are left out."""
+    listing = subprocess.run(
+        ["git", "--git-dir", git, "ls-tree", "-r", "-z", commit], capture_output=True, check=True
+    ).stdout
+    for line in filter(None, listing.decode("utf-8", "replace").split("\0")):
+        meta, name = line.split("\t", 1)
+        if meta.startswith("120000") or not name.endswith(KEPT):
+            continue
+        blob = subprocess.run(
+            ["git", "--git-dir", git, "cat-file", "blob", meta.split()[2]], capture_output=True
+        )
+        if blob.returncode == 0:
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            (into / name).write_bytes(blob.stdout)
+
+
+def judge(rows: list[Row]) -> None:
+    """Put into each row what was judged of its answer, where that is still the answer."""
+    kept = HERE / "places-judged.toml"
+    known = tomllib.loads(kept.read_text())["judged"] if kept.exists() else []
+    by_place = {(j["place"], j["text"]): j["verdict"] for j in known}
+    for row in rows:
+        row["judged"] = by_place.get((place(row), row["text"]), "")
+
+
+def place(row: Row) -> str:
+    return f"{row['repo']} {row['path']}:{row['line']} {row['technique']}"
+
+
+def table(rows: list[Row]) -> str:
+    """The answers by technique, as Markdown."""
+    count: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        name = "other" if row["technique"].startswith("other:") else row["technique"]
+        for key in (name, "all"):
+            count[key][SHOWN[row["answer"]]] += 1
+            count[key]["wrong"] += row["judged"] == "wrong"
+    names = sorted(count, key=lambda name: (name == "all", name == "other", -total(count[name])))
+    columns = ("fixed", "refused", "advised", "wrong", "silent")
+    lines = [
+        "| technique | places | fixed | refused | advised | wrongly so | silent |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name in names:
+        cells = [str(total(count[name])), *(str(count[name][column]) for column in columns)]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def total(count: Counter[str]) -> int:
+    return sum(count[shown] for shown in SHOWN.values())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
