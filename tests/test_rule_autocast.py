@@ -1201,3 +1201,45 @@ def test_a_device_that_another_script_may_pass_as_a_string(other: str, enabled: 
     )
     done = amp(script(loop, head), files={"engine.py": engine, "other.py": other})
     assert f"dtype=amp_dtype, enabled={enabled}):" in done.texts["engine.py"]
+
+
+# ------------------------------------------------------------------------------------------------ there, and off
+SWITCH = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--mixed', action='store_true')\nargs = parser.parse_args([])\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "form", "advice"),
+    [
+        (
+            SWITCH,
+            'with torch.autocast("cuda", enabled=args.mixed):\n        loss = criterion(model(x), y)',
+            "it is there, and off by default: turn on `--mixed` (line 4 of train.py)",
+        ),
+        (
+            SWITCH,
+            'if args.mixed:\n        with torch.autocast("cuda"):\n            loss = criterion(model(x), y)\n    else:\n'
+            "        loss = criterion(model(x), y)",
+            "turn on `--mixed` (line 4 of train.py)",
+        ),
+        (
+            "MIXED = False\n",
+            'with torch.autocast("cuda", enabled=MIXED):\n        loss = criterion(model(x), y)',
+            "turn on the setting (line 2 of train.py)",
+        ),
+        (
+            SWITCH.replace("store_true", "store_false"),
+            'with torch.autocast("cuda", enabled=args.mixed):\n        loss = criterion(model(x), y)',
+            "",
+        ),
+        (
+            "",
+            'with torch.autocast("cuda", enabled=False):\n        loss = criterion(model(x), y)',
+            "",
+        ),
+    ],
+)
+def test_there_and_off_by_default(before: str, form: str, advice: str):
+    """What the script can do already is only to be turned on; what is spelled out as off is wanted so."""
+    done = amp("import torch\n" + before + changed(LOSS, form), rules="autocast")
+    assert not done.fixes
+    assert advice in done.advice if advice else not done.advice

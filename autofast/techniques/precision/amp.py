@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import After, Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
+from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.half_values import Half
@@ -96,6 +97,8 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
     found = Amp()
     if not script.steps:
         return found
+    if off := _apex_option(script) if not leaves else None:
+        script = _without_apex(script, off)
     if why := against_script(script, options.target, uses_gpu(script), leaves):
         found.refused += [(node, why) for node in _first_forwards(script)]
         return found
@@ -107,6 +110,12 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
     precision = _shared(script, precision, [r for r, _ in accepted], found.scaling)
+    if off is not None:
+        if why := _cannot_ask(script, off, [r for r, _ in accepted], found.scaling):
+            found.scaling = None
+            found.refused += [(r.forwards[0], why) for r, _ in accepted if r.trains]
+            return found
+        precision = replace(precision, off=off)
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     for region, _ in accepted:
         edits = _edits(script, options, region, precision, inside)
@@ -121,6 +130,33 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
         for place in found.scaling.makes:
             found.makes[place] = precision.scaler(script, place, found.scaling)
     return found
+
+
+def _apex_option(script: Script) -> Off | None:
+    """The option, off by default, without which the script has nothing to do with apex; None where there is none."""
+    if "apex" not in script.frameworks:
+        return None
+    sites = [
+        site
+        for (kind, _), site in script.log.each()
+        if kind.startswith("apex.")
+        or (kind == "new" and any(getattr(o.this, "name", "").startswith("apex.") for o in site))
+    ]
+    return behind_option(script, sites)
+
+
+def _without_apex(script: Script, off: Off) -> Script:
+    frameworks = {name: node for name, node in script.frameworks.items() if name != "apex"}
+    return replace(by_default(script, off), frameworks=frameworks)
+
+
+def _cannot_ask(script: Script, off: Off, regions: list[Region], scaling: Scaling | None) -> str:
+    """A place that has to know whether apex is at work and cannot, in words."""
+    places = [*(r.first for r in regions), *(scaling.makes if scaling is not None else ())]
+    for place in places:
+        if not off.asked_at(script, place):
+            return f"apex.amp is at work where `--{off.option.name}` is given, which cannot be asked on {at(place)}"
+    return ""
 
 
 def _is_there(found: Amp, region: Region) -> bool:
@@ -218,12 +254,13 @@ def _against_step(script: Script, region: Region) -> str:
 class Precision:
     """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu.
 
-    ``shared`` is what the forms auto and native ask the GPU.
+    ``shared`` is what the forms auto and native ask the GPU; ``off`` an option with which something else does all this.
     """
 
     form: str
     device: str
     shared: Shared | None = None
+    off: Off | None = None
 
     def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
         """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
@@ -238,8 +275,15 @@ class Precision:
                 dtype = chosen.code
             else:
                 enabled, imports = chosen.code, self.shared.below()
+        enabled = self._unless(script, place, enabled)
         given = f'"{self.device}", dtype={dtype}' + (f", enabled={enabled}" if enabled else "")
         return f"with {torch}.autocast({given}):", (*edits, *imports)
+
+    def _unless(self, script: Script, place: ast.stmt, enabled: str) -> str:
+        """The condition ``enabled``, and that the option is not given."""
+        if self.off is None:
+            return enabled
+        return " and ".join(e for e in (enabled, f"not {self.off.asked_at(script, place)}") if e)
 
     def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
         return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
@@ -256,6 +300,7 @@ class Precision:
             is_half = f"{chosen.code} == {torch}.float16"
             # the function says bfloat16 without CUDA, the constant does not
             enabled = f"{enabled} and {is_half}" if enabled and chosen.is_constant else is_half
+        enabled = self._unless(script, place, enabled)
         given = f'"{self.device}"' + (f", enabled={enabled}" if enabled else "")
         code = f"{before}{scaling.target} = {torch}.amp.GradScaler({given})"
         return ((Before if scaling.early else After)(place, code), *edits, *imports)

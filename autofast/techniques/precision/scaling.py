@@ -381,7 +381,7 @@ class _Builder:
         if not related:
             raise Refusal(f"{at(site.node)} reads gradients that no optimizer updates with")
         between = [f for f in found if not self._backward_between(step, f[1], f[0])]
-        return [(mine, update) for _, mine, update in between]
+        return [(_in_arm(occurrence, site.node, mine), update) for _, mine, update in between]
 
     def _backward_between(self, step: Step, mine: ast.stmt, distance: int) -> bool:
         """Another backward stands between a clip and an update: the update is not that of the clipped gradients alone."""
@@ -596,6 +596,16 @@ def _free_name(script: Script) -> str:
     return next((n for n in NAMES if n not in taken), None) or next(
         f"{NAMES[0]}_{i}" for i in range(2, 99) if f"{NAMES[0]}_{i}" not in taken
     )
+
+
+def _in_arm(occurrence: Occurrence, node: ast.AST, statement: ast.stmt) -> ast.stmt:
+    """The statement of a place in the arm of ``statement`` (an ``if``) that certainly runs; ``statement`` where there is none."""
+    stack = occurrence.stack
+    first = next((n for n, f in enumerate(stack) if f.node is statement), len(stack))
+    depth = first
+    while depth < len(stack) and isinstance(f := stack[depth], BranchFrame) and f.known:
+        depth += 1
+    return statement_at(stack, node, depth) if depth > first else statement
 
 
 def _is_inside(step: Step, other: Step) -> bool:

@@ -1,0 +1,66 @@
+"""Mixed precision that a script has, and that is off unless an option or a setting says otherwise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.by_default import behind_option
+from autofast.flow.provenance import Trail
+from autofast.model.events import Site, Stack, WithFrame
+from autofast.model.kinds import is_autocast
+from autofast.model.script import Script
+from autofast.model.values import Arg, Ext, const, one
+from autofast.rule import at
+
+
+def switched_off(script: Script) -> tuple[ast.AST, str] | None:
+    """A forward pass whose autocast is off by default, and where that is decided, in words; None where there is none, or it is on."""
+    for step in script.steps:
+        around = [
+            (site, o.stack, frame, context)
+            for site in step.forwards
+            for o in site
+            for frame, context in _autocasts(o.stack)
+        ]
+        if not around:
+            continue
+        place = around[0][0].node
+        within = {id(frame.node): Site("with", frame.node) for _, _, frame, _ in around}
+        for site, stack, frame, _ in around:
+            within[id(frame.node)].occurrences += [o for o in site if o.stack is stack]
+        if (off := behind_option(script, within.values())) is not None:
+            option = off.option
+            return place, _where(f"`--{option.name}`", option.node)
+        where = [_enabled(script, c, s) for _, s, _, c in around]
+        if where[0] and all(w == where[0] for w in where):
+            return place, where[0]
+    return None
+
+
+def _autocasts(stack: Stack) -> Iterator[tuple[WithFrame, Ext]]:
+    for frame in stack:
+        if isinstance(frame, WithFrame):
+            for _, found in frame.contexts:
+                if is_autocast(found):
+                    yield from ((frame, t) for t in found if isinstance(t, Ext))
+
+
+def _enabled(script: Script, context: Ext, stack: Stack) -> str:
+    """What sets ``enabled=`` to False, in words; empty where nothing certainly does."""
+    given = context.args.named.get("enabled")
+    if given is None:
+        return ""
+    if isinstance(option := one(given.values), Arg):
+        is_off = const(option.default) in (False, None)
+        return _where(f"`--{option.name}`", option.node) if is_off else ""
+    found = Trail(script).of(given, [stack])
+    if isinstance(found, str) or len(found) != 1:
+        return ""
+    origin = found[0]
+    is_off = isinstance(origin.expr, ast.Constant) and origin.expr.value is False
+    return _where("the setting", origin.node) if is_off and origin.shared else ""
+
+
+def _where(what: str, node: ast.expr) -> str:
+    return f"{what} ({at(node)})"
