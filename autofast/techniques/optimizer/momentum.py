@@ -2,8 +2,8 @@
 
 SGD makes a buffer at a parameter's first gradient. The fused kernel (torch 2.13) makes all of them in its first step, and does not set
 them where a GradScaler skips that step: they hold what was in memory, and the next step takes them for momentum. Whether a scaler is
-enabled only on some machines (fp16 where there is no bf16) makes no difference there. And it takes all of them or none, so that a parameter which gets its first gradient later is an
-error. What a plain ``fused=True`` cannot do stays as it is.
+enabled only on some machines (fp16 where there is no bf16) makes no difference there. And it takes all of them or none, so that a
+parameter which gets its first gradient later is an error. What a plain ``fused=True`` cannot do stays as it is.
 """
 
 from __future__ import annotations
