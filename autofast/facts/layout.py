@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.precision.hazards import Code, is_activation
+from autofast.facts.precision.activations import is_activation
+from autofast.facts.precision.code import Code
+from autofast.facts.precision.foreign import custom_function
 from autofast.model import names
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, line_of, source_of
@@ -110,7 +112,7 @@ def against(script: Script, model: Model, code: Code) -> str:
             and any(is_activation(g.values) for g in occurrence.args.positional)
         ):
             return f"line {line_of(site.node)} gives values to something that is not known: {occurrence.this.why}"
-    if why := code.custom_function():
+    if why := custom_function(code):
         return why
     for site in model.forwards:
         for occurrence in site:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from autofast.facts.model_objects import own_state
 from autofast.facts.parts import held
-from autofast.facts.precision.hazards import Code
+from autofast.facts.precision.code import Code
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack

@@ -9,7 +9,7 @@ Two things compute in fp16 whatever was asked for: with them, the form is fp16 a
 
 - ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that autocast is on, not its dtype
   (torch/nn/parallel/parallel_apply.py).
-- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN (:attr:`autofast.facts.precision.hazards.Code.recurrent`).
+- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN (:func:`autofast.facts.precision.layers.recurrent`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ from autofast.edit.order import Rank
 from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
+from autofast.facts.precision.between import between
+from autofast.facts.precision.code import Code
+from autofast.facts.precision.fp16_numbers import not_fp16
 from autofast.facts.precision.half_values import Half
-from autofast.facts.precision.hazards import Code, against_script
+from autofast.facts.precision.hazards import against, has_autocast, ratio
+from autofast.facts.precision.layers import is_small, recurrent
 from autofast.facts.precision.probabilities import log_of_rounded
+from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
 from autofast.model.source import source_of, statement_of
@@ -180,7 +185,7 @@ def _accepted(
             return
         regions = training_regions(script, step)
         mine = [(r, Code(script, r.parts, r.things)) for r in regions]
-        if any(code.is_autocast for _, code in mine):
+        if any(has_autocast(code) for _, code in mine):
             return
         for region, code in mine:
             fit = _against_step(script, region) or _fit(script, region, code)
@@ -193,7 +198,7 @@ def _accepted(
                     for r, c in fit
                     if not r.is_forward_only or not any(id(f) in known for f in r.forwards)
                 ]
-    if options.by_default and not leaves and all(code.is_small for _, code in training):
+    if options.by_default and not leaves and all(is_small(code) for _, code in training):
         found.refused += [(_place(region), SMALL) for region, _ in training]
     if found.refused or not training:
         return
@@ -206,7 +211,7 @@ def _accepted(
             if nodes & taken or not any(id(t) in models for t in region.things):
                 continue
             code = Code(script, region.parts, region.things)
-            if code.is_autocast:
+            if has_autocast(code):
                 continue
             fit = _fit(script, region, code)
             if isinstance(fit, str):
@@ -223,17 +228,17 @@ def _place(region: Region) -> ast.AST:
 def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]] | str:
     """The region as a whole, or its forward passes alone where the rest must stay in fp32; a reason where even they must."""
     span = Code(script, region.span, region.things)
-    if why := region.refusal or code.between() or _in_fp32_too(script, span, region):
+    if why := region.refusal or between(code) or _in_fp32_too(script, span, region):
         return why
-    if not (why := code.against()):
+    if not (why := against(code)):
         return [(region, code)]
     alone = [(r, Code(script, r.parts, r.things)) for r in forwards_alone(region)]
-    return why if not alone or any(c.against() for _, c in alone) else alone
+    return why if not alone or any(against(c) for _, c in alone) else alone
 
 
 def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
     """What would go wrong with a forward pass in 16 bits although what is made of it is computed in fp32."""
-    return (span.ratio() if region.trains else "") or log_of_rounded(script, span, region.outputs)
+    return (ratio(span) if region.trains else "") or log_of_rounded(script, span, region.outputs)
 
 
 def _against_step(script: Script, region: Region) -> str:
@@ -334,7 +339,7 @@ def _precision(
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
     fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
-    not_fp16 = next((c.not_fp16 for c in code if c.not_fp16), "")
+    too_wide = next(filter(None, map(not_fp16, code)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         return (
@@ -342,7 +347,7 @@ def _precision(
             if fp16_anyway
             else Precision("bf16", device)
         )
-    made: Scaling | str = not_fp16 or (
+    made: Scaling | str = too_wide or (
         scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected"
     )
     if isinstance(made, Scaling):
@@ -360,7 +365,7 @@ def _in_fp16_anyway(script: Script, code: list[Code]) -> str:
     """What computes in fp16 whichever type autocast is asked for, in words; empty where nothing does."""
     if _is_data_parallel(script):
         return "DataParallel runs its replicas in fp16, whatever autocast is set to"
-    return next((c.recurrent for c in code if c.recurrent), "")
+    return next(filter(None, map(recurrent, code)), "")
 
 
 def _is_data_parallel(script: Script) -> bool:
