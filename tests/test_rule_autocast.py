@@ -1243,3 +1243,35 @@ def test_there_and_off_by_default(before: str, form: str, advice: str):
     done = amp("import torch\n" + before + changed(LOSS, form), rules="autocast")
     assert not done.fixes
     assert advice in done.advice if advice else not done.advice
+
+
+IN_A_FILE = """
+import torch
+import yaml
+
+with open("configs/base.yaml") as f:
+    config = yaml.safe_load(f)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        (
+            {"configs/base.yaml": "lr: 0.1\ntrain:\n  mixed: false  # slow\n"},
+            "turn on `mixed` (line 3 of configs/base.yaml)",
+        ),
+        ({"configs/base.yaml": "train:\n  mixed: true\n"}, ""),
+        (  # the code names one of the files
+            {"configs/base.yaml": "mixed: 0\n", "configs/other.yaml": "mixed: true\n"},
+            "turn on `mixed` (line 1 of configs/base.yaml)",
+        ),
+        ({"config.json": '{\n  "mixed": false,\n  "lr": 1\n}\n'}, "line 2 of config.json"),
+        ({"a.yaml": "mixed: false\n", "b.yaml": "mixed: true\n"}, ""),  # which is taken?
+    ],
+)
+def test_off_in_a_file_of_settings(files: dict[str, str], advice: str):
+    form = 'with torch.autocast("cuda", enabled=config["train"]["mixed"]):\n        loss = criterion(model(x), y)'
+    done = amp(IN_A_FILE + changed(LOSS, form), rules="autocast", files=files)
+    assert not done.fixes
+    assert advice in done.advice if advice else not done.advice

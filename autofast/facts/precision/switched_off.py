@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.by_default import behind_option
+from autofast.facts.setting_files import set_to
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
-from autofast.model.values import Arg, Ext, const, one
+from autofast.model.values import Arg, Ext, Unknown, const, one
 from autofast.rule import at
 
 
@@ -54,12 +55,24 @@ def _enabled(script: Script, context: Ext, stack: Stack) -> str:
     if isinstance(option := one(given.values), Arg):
         is_off = const(option.default) in (False, None)
         return _where(f"`--{option.name}`", option.node) if is_off else ""
+    if name := _name(given.expr):
+        if all(isinstance(t, Unknown) for t in given.values):
+            place = set_to(script, name, "false|no|off|0")
+            return f"`{name}` ({place})" if place else ""
     found = Trail(script).of(given, [stack])
     if isinstance(found, str) or len(found) != 1:
         return ""
     origin = found[0]
     is_off = isinstance(origin.expr, ast.Constant) and origin.expr.value is False
     return _where("the setting", origin.node) if is_off and origin.shared else ""
+
+
+def _name(expr: ast.expr | None) -> str:
+    """The last word of ``config.train.amp`` or ``config["train"]["amp"]``."""
+    match expr:
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+    return ""
 
 
 def _where(what: str, node: ast.expr) -> str:
