@@ -1275,3 +1275,68 @@ def test_off_in_a_file_of_settings(files: dict[str, str], advice: str):
     done = amp(IN_A_FILE + changed(LOSS, form), rules="autocast", files=files)
     assert not done.fixes
     assert advice in done.advice if advice else not done.advice
+
+
+LABELLER = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Labeller(nn.Module):
+    def __init__(self, weigh):
+        super().__init__()
+        self.weigh = weigh
+        self.body = nn.Conv1d(8, 64, 3, padding=1)
+        self.head = nn.Linear(64, 10)
+        self.gate = nn.Linear(64, 64)
+
+    def forward(self, x, lengths):
+        lengths, order = torch.sort(lengths, descending=True)
+        x = torch.relu(self.body(x[order])).transpose(1, 2)
+        weights = self.gate(x) if self.weigh else None
+        return self.head(x), weights, lengths.tolist(), order
+
+
+model = Labeller(False).to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+losses = []
+for step in range(6):
+    x = torch.randn(4, 8, 12).to(device)
+    y, n = torch.randint(0, 10, (4, 12)).to(device), torch.randint(3, 12, (4,)).to(device)
+    optimizer.zero_grad()
+    scores, weights, lengths, order = model(x, n)
+    packed = pack_padded_sequence(scores, lengths, batch_first=True).data
+    wanted = pack_padded_sequence(y[order], lengths, batch_first=True).data
+    loss = F.cross_entropy(packed, wanted)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def test_the_part_of_an_output_that_must_be_fp32():
+    """The other parts are None, a list and indices, which have no float()."""
+    done = same(LABELLER)
+    assert (
+        "scores, weights, lengths, order = model(x, n)\n        scores = scores.float()"
+        in done.text
+    )
+
+
+def test_a_variable_that_gets_another_output_elsewhere():
+    """Now and then the model is run in fp32 under the same name: what is done with that is not asked of the block."""
+    later = LABELLER.replace(
+        "    packed = pack_padded_sequence(scores, lengths, batch_first=True).data\n", ""
+    ).replace("    wanted = pack_padded_sequence(y[order], lengths, batch_first=True).data\n", "")
+    later = later.replace("cross_entropy(packed, wanted)", "cross_entropy(scores.mean(1), y[:, 0])")
+    later = later.replace("scores.mean(1)", "scores.flatten(0, 1)").replace(
+        "y[:, 0]", "y.flatten()"
+    )
+    once = "    if step % 3 == 2:\n        with torch.no_grad():\n            scores, _, _, _ = model(x, n)\n            spread = scores * 3.0\n"
+    done = same(later + once)
+    assert "float()" not in done.text

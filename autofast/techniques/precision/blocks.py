@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from autofast.edit.edits import Around, Before, Edit, Rewrite, Wrap
+from autofast.edit.edits import After, Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region
 from autofast.facts.precision.half_values import Half
 from autofast.model.script import Script
-from autofast.model.source import source_of
-from autofast.model.values import Seq, Tensor, Thing
+from autofast.model.source import parent_of, source_of
+from autofast.model.values import Seq, Tensor, Thing, Values
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
 
@@ -24,14 +24,18 @@ def block_edits(
     header, needed = precision.header(script, region.first)
     half = Half(script, inside, options.target)
     casts: dict[int, tuple[ast.Call, str]] = {}
+    named: list[Edit] = []
     for call in region.outputs:
         if why := half.misuse(call):
-            if not (cast := _cast(script, call)):
+            if cast := _cast(script, call):
+                casts[id(call)] = call, cast
+            elif parts := _parts(script, half, call):
+                named += parts
+            else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
-            casts[id(call)] = call, cast
     taken = {id(e) for e in region.hoisted}
     wraps = [Wrap(call, cast) for call, cast in casts.values() if id(call) not in taken]
-    return (*_around(region, header, {n: c for n, (_, c) in casts.items()}), *needed, *wraps)
+    return (*_around(region, header, {n: c for n, (_, c) in casts.items()}), *needed, *wraps, *named)
 
 
 def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, ...]:
@@ -65,6 +69,30 @@ def _cast(script: Script, call: ast.Call) -> str:
     ):
         return f"tuple({PART}.float() for {PART} in {{}})"
     return ""
+
+
+def _parts(script: Script, half: Half, call: ast.Call) -> list[Edit]:
+    """``a = a.float()`` below ``a, b = model(x)`` for each part that is a tensor and must not be 16-bit; empty where one is not known."""
+    stmt = parent_of(call)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return []
+    target, found = stmt.targets[0], script.values(call)
+    tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
+    if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
+        return []
+    edits: list[Edit] = []
+    for n, name in enumerate(target.elts):
+        if not isinstance(name, ast.Name):
+            return []
+        if half.misuse_of(name):
+            if not all(len(t) == len(target.elts) and _all_floats(t[n]) for t in tuples):
+                return []
+            edits.append(After(stmt, f"{name.id} = {name.id}.float()", rank=Rank.AUTOCAST))
+    return edits
+
+
+def _all_floats(found: Values) -> bool:
+    return bool(found) and all(_is_floats(t) for t in found)
 
 
 def _is_floats(thing: Thing) -> bool:
