@@ -34,6 +34,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if (off := switched_off(script)) is not None:
         place, where = off
         yield Finding(place, TRAINS, advice=f"it is there, and off by default: turn on {where}")
+        if not found.blocks:
+            return
     scaler = ((Scaling, KEY),) if found.scaling is not None else ()
     training = tuple(
         (None, key) for block in found.blocks if block.region.trains for key in block.keys

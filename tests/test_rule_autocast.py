@@ -1227,6 +1227,12 @@ SWITCH = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argume
             "turn on the setting (line 2 of train.py)",
         ),
         (
+            SWITCH,
+            "with torch.cuda.amp.autocast(enabled=args.mixed):\n        out = model.a(x)\n"
+            "    loss = criterion(model.b(out.float()), y)",
+            "turn on `--mixed` (line 4 of train.py)",
+        ),
+        (
             SWITCH.replace("store_true", "store_false"),
             'with torch.autocast("cuda", enabled=args.mixed):\n        loss = criterion(model(x), y)',
             "",

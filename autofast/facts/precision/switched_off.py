@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.facts.by_default import behind_option
 from autofast.facts.setting_files import set_to
 from autofast.flow.provenance import Trail
-from autofast.model.events import Site, Stack, WithFrame
+from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
 from autofast.model.values import Arg, Ext, Unknown, const, one
@@ -19,23 +19,24 @@ def switched_off(script: Script) -> tuple[ast.AST, str] | None:
     """A forward pass whose autocast is off by default, and where that is decided, in words; None where there is none, or it is on."""
     for step in script.steps:
         around = [
-            (site, o.stack, frame, context)
-            for site in step.forwards
+            (o, frame, context)
+            for site in script.log.of("forward")  # also of layers, in the model
             for o in site
+            if inside(o.stack, step.loop)
             for frame, context in _autocasts(o.stack)
         ]
         if not around:
             continue
-        place = around[0][0].node
-        within = {id(frame.node): Site("with", frame.node) for _, _, frame, _ in around}
-        for site, stack, frame, _ in around:
-            within[id(frame.node)].occurrences += [o for o in site if o.stack is stack]
-        if (off := behind_option(script, within.values())) is not None:
-            option = off.option
-            return place, _where(f"`--{option.name}`", option.node)
-        where = [_enabled(script, c, s) for _, s, _, c in around]
-        if where[0] and all(w == where[0] for w in where):
-            return place, where[0]
+        place = step.forwards[0].node if step.forwards else around[0][1].node
+        blocks = {id(frame.node): Site("with", frame.node) for _, frame, _ in around}
+        for occurrence, frame, _ in around:
+            blocks[id(frame.node)].occurrences.append(occurrence)
+        if (off := behind_option(script, blocks.values())) is not None:
+            return place, _where(f"`--{off.option.name}`", off.option.node)
+        contexts = {id(context): (context, o.stack) for o, _, context in around}
+        where = {_enabled(script, context, stack) for context, stack in contexts.values()}
+        if len(where) == 1 and (words := where.pop()):
+            return place, words
     return None
 
 
