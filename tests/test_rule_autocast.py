@@ -1346,3 +1346,12 @@ def test_a_variable_that_gets_another_output_elsewhere():
     once = "    if step % 3 == 2:\n        with torch.no_grad():\n            scores, _, _, _ = model(x, n)\n            spread = scores * 3.0\n"
     done = same(later + once)
     assert "float()" not in done.text
+
+
+def test_a_network_that_is_not_in_the_project_is_not_known_for_its_wrapper():
+    """DataParallel is a module whatever is in it."""
+    text = HEAD.replace("import torch ", "from elsewhere import Network\nimport torch ", 1)
+    text = text.replace("Net().to(device)", "nn.DataParallel(Network(8)).to(device)")
+    done = amp(text + LOOP)
+    assert not done.fixes and "what Network is made of is not known" in done.refusals
+    assert not amp(text + LOOP, rules="compile channels-last").fixes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code
 from autofast.model.source import line_of
@@ -53,8 +54,8 @@ KNOWN_LIBRARIES = frozenset(
 
 def foreign(code: Code) -> str:
     for model in code.models:
-        if model.unknown:
-            return f"what {model.name} is made of is not known: {model.unknown}"
+        if why := not_known(model):
+            return why
         if any(w.name.startswith("torch.jit") for w in model.wraps):
             return f"{model.name} is a TorchScript module"
     for site, occurrence in code.events("call_unknown"):
