@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.precision.switched_off import switched_off
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, Amp, amp
@@ -30,6 +31,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     found = amp(script, options)
     for node, why in found.refused:
         yield Finding(node, TRAINS, refusal=why)
+    if (off := switched_off(script)) is not None:
+        place, where = off
+        yield Finding(place, TRAINS, advice=f"it is there, and off by default: turn on {where}")
+        if not found.blocks:
+            return
     scaler = ((Scaling, KEY),) if found.scaling is not None else ()
     training = tuple(
         (None, key) for block in found.blocks if block.region.trains for key in block.keys

@@ -10,7 +10,7 @@ from autofast.edit.edits import After, Edit
 from autofast.facts.layout import draws
 from autofast.facts.model_objects import against_replaced_forward
 from autofast.facts.parts import parts_of
-from autofast.facts.precision.hazards import Code
+from autofast.facts.precision.code import Code
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Model, Script
 from autofast.model.source import source_of

@@ -187,3 +187,139 @@ def test_the_names_of_a_comprehension_are_free_ones() -> None:
     )
     made = apply("apex-amp", "p = param = p_ = 0\n" + text)
     assert '[p_2 for group in optimizer.param_groups for p_2 in group["params"]]' in made.text
+
+
+# ------------------------------------------------------------------------------------------------ behind an option
+OPTIONAL = """\
+import argparse
+
+import torch
+from torch import nn
+
+try:
+    from apex import amp
+except ImportError:
+    amp = None
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(3, 64, 3, padding=1)
+        self.head = nn.Linear(64 * 64, 10)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)).flatten(1))
+
+
+def train(args, model, batches, optimizer, device):
+    criterion = nn.CrossEntropyLoss()
+    for step, (x, y) in enumerate(batches):
+        loss = criterion(model(x.to(device)), y.to(device))
+        if args.half:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.5)
+        else:
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+        print("step", step, "loss %.1f" % loss.item())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--half", action="store_true")
+    parser.add_argument("--level", default="O1")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = Tagger().to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    if args.half:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+    batches = [(torch.randn(8, 3, 8, 8), torch.randint(0, 10, (8,))) for _ in range(4)]
+    train(args, model, batches, optimizer, device)
+
+
+if __name__ == "__main__":
+    main()
+"""
+MIXED = "autocast grad-scaler unscale-before-clip"
+
+
+def test_the_way_without_apex_is_rewritten(tmp_path: Path) -> None:
+    """What runs by default gets autocast and a scaler; with the option, both are off, and apex does what it did."""
+    done = apply(MIXED, OPTIONAL)
+    text = " ".join(done.text.split())
+    assert 'dtype=amp_dtype, enabled=device.type == "cuda" and not args.half' in text
+    assert "and amp_dtype == torch.float16 and not args.half" in text
+    assert "scaled.backward()" in done.text and "amp.scale_loss(loss, optimizer)" in done.text
+    clip = (
+        "            scaler.unscale_(optimizer)\n            torch.nn.utils.clip_grad_norm_(model"
+    )
+    assert clip in done.text  # in the arm that it belongs to
+    (tmp_path / "train.py").write_text(OPTIONAL)
+    files = {"train.py": done.text.encode()}
+    plain, faked, given, kept = HARNESS.run_many(
+        [
+            Job(tmp_path),
+            Job(tmp_path, files=files, fake_cuda_amp=True),
+            Job(tmp_path, args=("--half",), before=PRETEND),
+            Job(tmp_path, args=("--half",), before=PRETEND, files=files),
+        ]
+    )
+    assert plain.ok and given.ok, plain.traceback + given.traceback
+    assert compare(plain, faked, Effect.ROUNDING, HALF) == []
+    assert compare(given, kept, Effect.EXACT, HALF) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('action="store_true"', "type=int, default=0"),
+        (
+            "        if args.half:\n            with amp.scale_loss(loss, optimizer) as scaled:\n                scaled.backward()\n"
+            "            torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.5)\n        else:\n            loss.backward()\n"
+            "            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)\n",
+            "        if not args.half:\n            loss.backward()\n        else:\n            with amp.scale_loss(loss, optimizer) as scaled:\n"
+            "                scaled.backward()\n        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)\n",
+        ),
+        ("def main():\n", "def main():\n    global args\n"),
+    ],
+)
+def test_options_in_other_words(old: str, new: str) -> None:
+    assert old in OPTIONAL
+    done = apply(MIXED, OPTIONAL.replace(old, new))
+    assert "and not args.half" in done.text and "scaler.step(optimizer)" in done.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"store_true"', '"store_false"', "apex.amp decides about precision here"),
+        ("    if args.half:\n        model,", "    if amp:\n        model,", "apex.amp decides"),
+        (
+            "parser.parse_args()\n",
+            "parser.parse_args()\n    args = args\n",
+            "which cannot be asked on line",
+        ),
+        (
+            "    for step, (x, y)",
+            "    args = argparse.Namespace(**vars(args))\n    for step, (x, y)",
+            "",
+        ),
+    ],
+)
+def test_options_that_do_not_tell(old: str, new: str, reason: str) -> None:
+    assert old in OPTIONAL
+    done = apply(MIXED, OPTIONAL.replace(old, new))
+    assert not done.fixes
+    assert reason in done.refusals, done.refusals
+
+
+def test_without_a_scaler_where_the_option_changes_the_optimizer() -> None:
+    """O2 gives another model back: what is stepped is not certain, and bf16 needs no scaler."""
+    done = apply(MIXED, OPTIONAL.replace('"O1"', '"O2"'))
+    assert "enabled=has_bf16 and not args.half" in done.text and "GradScaler" not in done.text

@@ -1201,3 +1201,157 @@ def test_a_device_that_another_script_may_pass_as_a_string(other: str, enabled: 
     )
     done = amp(script(loop, head), files={"engine.py": engine, "other.py": other})
     assert f"dtype=amp_dtype, enabled={enabled}):" in done.texts["engine.py"]
+
+
+# ------------------------------------------------------------------------------------------------ there, and off
+SWITCH = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--mixed', action='store_true')\nargs = parser.parse_args([])\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "form", "advice"),
+    [
+        (
+            SWITCH,
+            'with torch.autocast("cuda", enabled=args.mixed):\n        loss = criterion(model(x), y)',
+            "it is there, and off by default: turn on `--mixed` (line 4 of train.py)",
+        ),
+        (
+            SWITCH,
+            'if args.mixed:\n        with torch.autocast("cuda"):\n            loss = criterion(model(x), y)\n    else:\n'
+            "        loss = criterion(model(x), y)",
+            "turn on `--mixed` (line 4 of train.py)",
+        ),
+        (
+            "MIXED = False\n",
+            'with torch.autocast("cuda", enabled=MIXED):\n        loss = criterion(model(x), y)',
+            "turn on the setting (line 2 of train.py)",
+        ),
+        (
+            SWITCH,
+            "with torch.cuda.amp.autocast(enabled=args.mixed):\n        out = model.a(x)\n"
+            "    loss = criterion(model.b(out.float()), y)",
+            "turn on `--mixed` (line 4 of train.py)",
+        ),
+        (
+            SWITCH.replace("store_true", "store_false"),
+            'with torch.autocast("cuda", enabled=args.mixed):\n        loss = criterion(model(x), y)',
+            "",
+        ),
+        (
+            "",
+            'with torch.autocast("cuda", enabled=False):\n        loss = criterion(model(x), y)',
+            "",
+        ),
+    ],
+)
+def test_there_and_off_by_default(before: str, form: str, advice: str):
+    """What the script can do already is only to be turned on; what is spelled out as off is wanted so."""
+    done = amp("import torch\n" + before + changed(LOSS, form), rules="autocast")
+    assert not done.fixes
+    assert advice in done.advice if advice else not done.advice
+
+
+IN_A_FILE = """
+import torch
+import yaml
+
+with open("configs/base.yaml") as f:
+    config = yaml.safe_load(f)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        (
+            {"configs/base.yaml": "lr: 0.1\ntrain:\n  mixed: false  # slow\n"},
+            "turn on `mixed` (line 3 of configs/base.yaml)",
+        ),
+        ({"configs/base.yaml": "train:\n  mixed: true\n"}, ""),
+        (  # the code names one of the files
+            {"configs/base.yaml": "mixed: 0\n", "configs/other.yaml": "mixed: true\n"},
+            "turn on `mixed` (line 1 of configs/base.yaml)",
+        ),
+        ({"config.json": '{\n  "mixed": false,\n  "lr": 1\n}\n'}, "line 2 of config.json"),
+        ({"a.yaml": "mixed: false\n", "b.yaml": "mixed: true\n"}, ""),  # which is taken?
+    ],
+)
+def test_off_in_a_file_of_settings(files: dict[str, str], advice: str):
+    form = 'with torch.autocast("cuda", enabled=config["train"]["mixed"]):\n        loss = criterion(model(x), y)'
+    done = amp(IN_A_FILE + changed(LOSS, form), rules="autocast", files=files)
+    assert not done.fixes
+    assert advice in done.advice if advice else not done.advice
+
+
+LABELLER = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Labeller(nn.Module):
+    def __init__(self, weigh):
+        super().__init__()
+        self.weigh = weigh
+        self.body = nn.Conv1d(8, 64, 3, padding=1)
+        self.head = nn.Linear(64, 10)
+        self.gate = nn.Linear(64, 64)
+
+    def forward(self, x, lengths):
+        lengths, order = torch.sort(lengths, descending=True)
+        x = torch.relu(self.body(x[order])).transpose(1, 2)
+        weights = self.gate(x) if self.weigh else None
+        return self.head(x), weights, lengths.tolist(), order
+
+
+model = Labeller(False).to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+losses = []
+for step in range(6):
+    x = torch.randn(4, 8, 12).to(device)
+    y, n = torch.randint(0, 10, (4, 12)).to(device), torch.randint(3, 12, (4,)).to(device)
+    optimizer.zero_grad()
+    scores, weights, lengths, order = model(x, n)
+    packed = pack_padded_sequence(scores, lengths, batch_first=True).data
+    wanted = pack_padded_sequence(y[order], lengths, batch_first=True).data
+    loss = F.cross_entropy(packed, wanted)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def test_the_part_of_an_output_that_must_be_fp32():
+    """The other parts are None, a list and indices, which have no float()."""
+    done = same(LABELLER)
+    assert (
+        "scores, weights, lengths, order = model(x, n)\n        scores = scores.float()"
+        in done.text
+    )
+
+
+def test_a_variable_that_gets_another_output_elsewhere():
+    """Now and then the model is run in fp32 under the same name: what is done with that is not asked of the block."""
+    later = LABELLER.replace(
+        "    packed = pack_padded_sequence(scores, lengths, batch_first=True).data\n", ""
+    ).replace("    wanted = pack_padded_sequence(y[order], lengths, batch_first=True).data\n", "")
+    later = later.replace("cross_entropy(packed, wanted)", "cross_entropy(scores.mean(1), y[:, 0])")
+    later = later.replace("scores.mean(1)", "scores.flatten(0, 1)").replace(
+        "y[:, 0]", "y.flatten()"
+    )
+    once = "    if step % 3 == 2:\n        with torch.no_grad():\n            scores, _, _, _ = model(x, n)\n            spread = scores * 3.0\n"
+    done = same(later + once)
+    assert "float()" not in done.text
+
+
+def test_a_network_that_is_not_in_the_project_is_not_known_for_its_wrapper():
+    """DataParallel is a module whatever is in it."""
+    text = HEAD.replace("import torch ", "from elsewhere import Network\nimport torch ", 1)
+    text = text.replace("Net().to(device)", "nn.DataParallel(Network(8)).to(device)")
+    done = amp(text + LOOP)
+    assert not done.fixes and "what Network is made of is not known" in done.refusals
+    assert not amp(text + LOOP, rules="compile channels-last").fixes

@@ -250,7 +250,62 @@ def test_fused_sgd_does_what_the_card_says() -> None:
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(skipped.sum() * float("inf")).backward()
     scaler.step(optimizer)
-    assert optimizer.state[skipped]["momentum_buffer"] is not None
+    kept = optimizer.state[skipped]["momentum_buffer"]
+    kept.fill_(8.0)  # it was never set: this could be in it
+    skipped.grad = torch.ones(2)
+    before = skipped.detach().clone()
+    optimizer.step()
+    assert torch.allclose(before - skipped, torch.tensor(0.1 * (0.9 * 8.0 + 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("head", "trainer", "fused"),
+    [
+        ("accelerate import Accelerator", "Accelerator(mixed_precision='bf16')", True),
+        ("accelerate import Accelerator", "Accelerator(mixed_precision='no')", True),
+        ("accelerate import Accelerator", "Accelerator(mixed_precision='fp16')", False),
+        ("lightning import Trainer", "Trainer(max_epochs=1)", True),
+        ("lightning import Trainer", "Trainer(precision='bf16-mixed')", True),
+        ("lightning import Trainer", "Trainer(precision='16-mixed')", False),
+        ("lightning import Trainer", "Trainer(precision=option)", False),
+    ],
+)
+def test_momentum_and_frameworks(head: str, trainer: str, fused: bool) -> None:
+    """Those that are told a precision without a scaler never skip a step."""
+    before = f"import os\noption = os.environ.get('PRECISION')\nfrom {head}\ntrainer = {trainer}"
+    done = made(MOMENTUM, before=before)
+    assert bool(done.fixes) is fused, done.refusals
+    assert fused or "may scale the loss" in done.refusals
+
+
+SPECTRA = """
+import torch
+from torch import nn, optim
+
+
+class Spectra(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(33, 2000)
+
+    def forward(self, x):
+        return self.out(torch.fft.rfft(x).abs())
+
+
+model = nn.DataParallel(Spectra()).cuda()
+optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 64).cuda()).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_momentum_under_data_parallel() -> None:
+    """Where autocast does not come, no scaler does, under DataParallel as elsewhere."""
+    assert apply(RULE, SPECTRA).fixes
+    mixed = apply(RULE, SPECTRA.replace("torch.fft.rfft(x).abs()", "x[:, :33]"))
+    assert not mixed.fixes and "with --precision bf16 there is none" in mixed.refusals
 
 
 def test_momentum_without_a_scaler() -> None:

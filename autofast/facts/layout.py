@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.precision.hazards import Code, is_activation
+from autofast.facts.parts import not_known
+from autofast.facts.precision.activations import is_activation
+from autofast.facts.precision.code import Code
+from autofast.facts.precision.foreign import custom_function
 from autofast.model import names
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, line_of, source_of
@@ -88,8 +91,8 @@ def is_convolutional(model: Model) -> bool:
 
 def against(script: Script, model: Model, code: Code) -> str:
     """Why the model must keep its layout; empty where nothing speaks against."""
-    if model.unknown:
-        return f"what {model.name} is made of is not known: {model.unknown}"
+    if why := not_known(model):
+        return why
     if lazy := next((n for n in sorted(model.layers) if n.startswith("Lazy")), ""):
         return f"{lazy} has no weights before the first forward pass, and converting none raises"
     if any(w.name.startswith("torch.jit") for w in model.wraps):
@@ -110,7 +113,7 @@ def against(script: Script, model: Model, code: Code) -> str:
             and any(is_activation(g.values) for g in occurrence.args.positional)
         ):
             return f"line {line_of(site.node)} gives values to something that is not known: {occurrence.this.why}"
-    if why := code.custom_function():
+    if why := custom_function(code):
         return why
     for site in model.forwards:
         for occurrence in site:

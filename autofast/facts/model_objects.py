@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.parts import held
-from autofast.facts.precision.hazards import Code
+from autofast.facts.precision.code import Code
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
 from autofast.model.source import line_of

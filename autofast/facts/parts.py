@@ -20,7 +20,17 @@ from autofast.model.values import (
     Values,
 )
 
+OF_MODELS = ("torch", "torchvision", "torchaudio", "timm", "transformers", "peft")
 PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
+
+
+def not_known(model: Model) -> str:
+    """Why it is not known what a model is made of, in words; empty where it is. A wrapper (DataParallel) makes a module of anything."""
+    thing = model.thing
+    is_elsewhere = isinstance(thing, Ext) and thing.name.split(".")[0] not in OF_MODELS
+    unread = is_elsewhere and not is_module(thing)
+    why = model.unknown or ("it is not in this project" if unread else "")
+    return f"what {model.name} is made of is not known: {why}" if why else ""
 
 
 def parts_of(*modules: Thing) -> dict[int, Thing]:

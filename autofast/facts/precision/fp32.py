@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from autofast.facts.parts import trained_models
-from autofast.facts.precision.hazards import FACTORING, LINALG
+from autofast.facts.precision.algebra import FACTORING, LINALG
 from autofast.facts.precision.quantised import quantised
 from autofast.facts.switches import branches
 from autofast.model.script import Script

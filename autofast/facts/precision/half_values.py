@@ -11,6 +11,7 @@ import ast
 
 from autofast.facts.parts import held
 from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
@@ -369,7 +370,7 @@ class Half:
     # ------------------------------------------------------------------------------------------------ names
     def _bind(self, target: ast.expr, entered: bool) -> str:
         if isinstance(target, ast.Name):
-            return self._loads(scope_of(target), target.id, entered)
+            return self._loads(scope_of(target), target.id, entered, target)
         if isinstance(target, (ast.Tuple, ast.List)):
             return next((why for t in target.elts if (why := self._bind(t, entered))), "")
         if isinstance(target, ast.Starred):
@@ -388,14 +389,27 @@ class Half:
         found = self.script.values(expr)
         return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
 
-    def _loads(self, scope: ast.AST, name: str, entered: bool) -> str:
-        """The uses of a variable, wherever it may hold a model's output."""
+    def _loads(self, scope: ast.AST, name: str, entered: bool, made: ast.Name | None = None) -> str:
+        """The uses of a variable, wherever it may hold a model's output; of the definition ``made`` only, where there is one."""
         loads = (
             n
             for n in mentions(scope, name)
-            if isinstance(n.ctx, ast.Load) and self.is_half(self.script.values(n))
+            if isinstance(n.ctx, ast.Load)
+            and self.is_half(self.script.values(n))
+            and (made is None or self._may_be_of(n, made, scope))
         )
         return next((why for n in loads if (why := self._use(n, entered))), "")
+
+    def _may_be_of(self, load: ast.Name, made: ast.Name, scope: ast.AST) -> bool:
+        """Whether a definition reaches a use. Of a use in a function inside, that is not asked."""
+        if scope_of(load) is not scope:
+            return True
+        return any(d.node is made for d in self.script.analysis(Flow).reaching(load))
+
+    def misuse_of(self, target: ast.Name) -> str:
+        """The first use of a variable that gets a part of a 16-bit output under autocast, and that must not be."""
+        self._seen = set()
+        return self._bind(target, id(target) not in self.inside)
 
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.parts import held
-from autofast.facts.precision.hazards import Code, banned, error_of
+from autofast.facts.precision.banned import banned, error_of
+from autofast.facts.precision.code import Code
 from autofast.model.script import Script
 from autofast.model.source import line_of
 from autofast.model.values import Tensor, Values

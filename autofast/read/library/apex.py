@@ -6,7 +6,18 @@ import ast
 from typing import TYPE_CHECKING
 
 from autofast.model.events import Stack, WithFrame
-from autofast.model.values import Arguments, Const, Ext, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Const,
+    Ext,
+    Seq,
+    Tensor,
+    Unknown,
+    Values,
+    const,
+    one,
+)
 from autofast.model.values import things as values
 
 if TYPE_CHECKING:
@@ -36,7 +47,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 
 def _initialize(interp: Core, args: Arguments, node: ast.AST | None) -> Values | None:
     """The models and optimizers that it is given, where they stay what they are: O1 changes the functions of torch instead."""
-    level = const(args.get(4, "opt_level")) if args.given(4, "opt_level") is not None else "O1"
+    level = _level(args.get(4, "opt_level")) if args.given(4, "opt_level") is not None else "O1"
     models, optimizers = args.get(0, "models"), args.get(1, "optimizers")
     if (
         level != "O1"
@@ -55,6 +66,12 @@ def _initialize(interp: Core, args: Arguments, node: ast.AST | None) -> Values |
             lambda: Seq(node, (models, optimizers), kind="tuple"),
         )
     )
+
+
+def _level(given: Values) -> object:
+    """The opt_level that is given; of an option, its default."""
+    option = one(given)
+    return const(option.default if isinstance(option, Arg) else given)
 
 
 def scales(stack: Stack) -> bool:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from autofast.facts.model_objects import own_state
-from autofast.facts.parts import held
-from autofast.facts.precision.hazards import Code
+from autofast.facts.parts import held, not_known
+from autofast.facts.precision.code import Code
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
@@ -259,8 +259,8 @@ def _kinds(script: Script, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Sit
 # ------------------------------------------------------------------------------------------------ one model
 def against(script: Script, model: Model, code: Code) -> str:
     """Why this model must not be compiled; empty where nothing speaks against."""
-    if model.unknown:
-        return f"what {model.name} is made of is not known: {model.unknown}"
+    if why := not_known(model):
+        return why
     if why := _by_method(model):
         return why
     if rnn := next(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.layout import against, draws, is_convolutional, takes_image
-from autofast.facts.precision.hazards import Code
+from autofast.facts.precision.code import Code
 from autofast.model import names
 from autofast.model.events import Site
 from autofast.model.kinds import is_module

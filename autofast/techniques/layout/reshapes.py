@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.facts.precision.hazards import Code, is_activation
+from autofast.facts.precision.activations import is_activation
+from autofast.facts.precision.code import Code
 from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.program import Flow
 from autofast.model.script import Script

@@ -1,8 +1,9 @@
 """The momentum of fused SGD: where its buffers come into being at the wrong time.
 
 SGD makes a buffer at a parameter's first gradient. The fused kernel (torch 2.13) makes all of them in its first step, and does not set
-them where a GradScaler skips that step; and it takes all of them or none, so that a parameter which gets its first gradient later is an
-error. What a plain ``fused=True`` cannot do stays as it is.
+them where a GradScaler skips that step: they hold what was in memory, and the next step takes them for momentum. Whether a scaler is
+enabled only on some machines (fp16 where there is no bf16) makes no difference there. And it takes all of them or none, so that a
+parameter which gets its first gradient later is an error. What a plain ``fused=True`` cannot do stays as it is.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import line_of
-from autofast.model.values import const
+from autofast.model.values import const, consts
 from autofast.rule import Options
 
 FRAMEWORKS = ("accelerate", "lightning", "fabric", "hf-trainer", "apex")
+ASKED = {"lightning": (4, "precision"), "accelerate": (-1, "mixed_precision")}  # of whom
+WITHOUT_SCALER = frozenset(
+    [32, 64, "32", "64", "32-true", "64-true", "16-true", "no"]
+    + ["bf16", "bf16-mixed", "bf16-true"]
+)
 SPOILT = "in steps that a GradScaler skips, fused SGD spoils its momentum"
 
 
@@ -39,13 +45,28 @@ def _skipped(script: Script, options: Options, scaled: bool) -> str:
     for site in script.log.of("new"):
         if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
             return f"in steps that the GradScaler of line {line_of(site.node)} skips, fused SGD spoils its momentum"
-    if framework := next((f for f in script.frameworks if f in FRAMEWORKS), ""):
+    for framework in (f for f in script.frameworks if f in FRAMEWORKS):
+        if _never_scales(script, framework):
+            continue
         return f"{framework} may scale the loss, and {SPOILT}"
     if scaled:
         return f"mixed precision needs a GradScaler on GPUs without bf16, and {SPOILT}: with --precision bf16 there is none"
-    if options.target == "cuda" and script.calls("torch.nn.DataParallel"):
-        return f"under DataParallel autocast computes in fp16, with a GradScaler, and {SPOILT}"
     return ""
+
+
+def _never_scales(script: Script, framework: str) -> bool:
+    """All its objects are told a precision that needs no scaler. Lightning's default is one; of Accelerate, the launcher's is taken."""
+    objects = [t for t in script.trainers if t.framework == framework]
+    if framework not in ASKED or not objects:
+        return False
+    for trainer in objects:
+        given = trainer.args.given(*ASKED[framework])
+        asked = consts(given.values) if given is not None else {32}
+        if trainer.args.open or "plugins" in trainer.args.named or asked is None:
+            return False
+        if not asked <= WITHOUT_SCALER or (given is None and framework == "accelerate"):
+            return False
+    return True
 
 
 def _late(script: Script, optimizer: Optimizer) -> str:

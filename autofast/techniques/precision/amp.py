@@ -9,7 +9,7 @@ Two things compute in fp16 whatever was asked for: with them, the form is fp16 a
 
 - ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that autocast is on, not its dtype
   (torch/nn/parallel/parallel_apply.py).
-- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN (:attr:`autofast.facts.precision.hazards.Code.recurrent`).
+- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN (:func:`autofast.facts.precision.layers.recurrent`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import After, Around, Before, Edit, Rewrite, Wrap
-from autofast.edit.order import Rank
+from autofast.edit.edits import Edit
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
-from autofast.facts.precision.half_values import Half
-from autofast.facts.precision.hazards import Code, against_script
+from autofast.facts.precision.between import between
+from autofast.facts.precision.code import Code
+from autofast.facts.precision.fp16_numbers import not_fp16
+from autofast.facts.precision.hazards import against, has_autocast, ratio
+from autofast.facts.precision.layers import is_small, recurrent
 from autofast.facts.precision.probabilities import log_of_rounded
+from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
-from autofast.model.source import source_of, statement_of
-from autofast.model.values import Seq, Tensor, Thing
 from autofast.rule import Options, at
+from autofast.techniques.precision.blocks import block_edits
+from autofast.techniques.precision.forms import Precision, shared
+from autofast.techniques.precision.optional_apex import apex_option, cannot_ask, script_without
 from autofast.techniques.precision.scaling import Scaling, scaling
-from autofast.write.cuda_flag import enabled_where_cuda
-from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared
-from autofast.write.spelling import torch_in, uses_gpu
+from autofast.write.spelling import uses_gpu
 
 SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
-PART = "part"  # of a tuple that a model returns
 KEY = "amp"  # of the scaler
 
 
@@ -96,6 +97,8 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
     found = Amp()
     if not script.steps:
         return found
+    if off := apex_option(script) if not leaves else None:
+        script = script_without(script, off)
     if why := against_script(script, options.target, uses_gpu(script), leaves):
         found.refused += [(node, why) for node in _first_forwards(script)]
         return found
@@ -106,10 +109,16 @@ def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") 
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
-    precision = _shared(script, precision, [r for r, _ in accepted], found.scaling)
+    precision = shared(script, precision, [r for r, _ in accepted], found.scaling)
+    if off is not None:
+        if why := cannot_ask(script, off, [r for r, _ in accepted], found.scaling):
+            found.scaling = None
+            found.refused += [(r.forwards[0], why) for r, _ in accepted if r.trains]
+            return found
+        precision = replace(precision, off=off)
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     for region, _ in accepted:
-        edits = _edits(script, options, region, precision, inside)
+        edits = block_edits(script, options, region, precision, inside)
         if isinstance(edits, str):
             found.refused.append((region.forwards[0], edits))
         else:
@@ -144,7 +153,7 @@ def _accepted(
             return
         regions = training_regions(script, step)
         mine = [(r, Code(script, r.parts, r.things)) for r in regions]
-        if any(code.is_autocast for _, code in mine):
+        if any(has_autocast(code) for _, code in mine):
             return
         for region, code in mine:
             fit = _against_step(script, region) or _fit(script, region, code)
@@ -157,7 +166,7 @@ def _accepted(
                     for r, c in fit
                     if not r.is_forward_only or not any(id(f) in known for f in r.forwards)
                 ]
-    if options.by_default and not leaves and all(code.is_small for _, code in training):
+    if options.by_default and not leaves and all(is_small(code) for _, code in training):
         found.refused += [(_place(region), SMALL) for region, _ in training]
     if found.refused or not training:
         return
@@ -170,7 +179,7 @@ def _accepted(
             if nodes & taken or not any(id(t) in models for t in region.things):
                 continue
             code = Code(script, region.parts, region.things)
-            if code.is_autocast:
+            if has_autocast(code):
                 continue
             fit = _fit(script, region, code)
             if isinstance(fit, str):
@@ -187,17 +196,17 @@ def _place(region: Region) -> ast.AST:
 def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]] | str:
     """The region as a whole, or its forward passes alone where the rest must stay in fp32; a reason where even they must."""
     span = Code(script, region.span, region.things)
-    if why := region.refusal or code.between() or _in_fp32_too(script, span, region):
+    if why := region.refusal or between(code) or _in_fp32_too(script, span, region):
         return why
-    if not (why := code.against()):
+    if not (why := against(code)):
         return [(region, code)]
     alone = [(r, Code(script, r.parts, r.things)) for r in forwards_alone(region)]
-    return why if not alone or any(c.against() for _, c in alone) else alone
+    return why if not alone or any(against(c) for _, c in alone) else alone
 
 
 def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
     """What would go wrong with a forward pass in 16 bits although what is made of it is computed in fp32."""
-    return (span.ratio() if region.trains else "") or log_of_rounded(script, span, region.outputs)
+    return (ratio(span) if region.trains else "") or log_of_rounded(script, span, region.outputs)
 
 
 def _against_step(script: Script, region: Region) -> str:
@@ -214,68 +223,6 @@ def _against_step(script: Script, region: Region) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ which precision
-@dataclass(frozen=True)
-class Precision:
-    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu.
-
-    ``shared`` is what the forms auto and native ask the GPU.
-    """
-
-    form: str
-    device: str
-    shared: Shared | None = None
-
-    def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-        """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
-        torch, needed = torch_in(source_of(place))
-        edits: tuple[Edit, ...] = needed
-        dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
-        enabled, imports = self._enabled(script, place)
-        if self.shared is not None:
-            chosen = self.shared.value_for(place)
-            edits = *edits, *chosen.edits
-            if self.form == "auto":
-                dtype = chosen.code
-            else:
-                enabled, imports = chosen.code, self.shared.below()
-        given = f'"{self.device}", dtype={dtype}' + (f", enabled={enabled}" if enabled else "")
-        return f"with {torch}.autocast({given}):", (*edits, *imports)
-
-    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-        return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
-
-    def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
-        """The edits that make the scaler."""
-        torch, needed = torch_in(source_of(place))
-        edits: tuple[Edit, ...] = needed
-        enabled, imports = self._enabled(script, place)
-        before = ""
-        if self.shared is not None:
-            chosen, before = self.shared.value_for(place), self.shared.local
-            imports = *imports, *chosen.edits
-            is_half = f"{chosen.code} == {torch}.float16"
-            # the function says bfloat16 without CUDA, the constant does not
-            enabled = f"{enabled} and {is_half}" if enabled and chosen.is_constant else is_half
-        given = f'"{self.device}"' + (f", enabled={enabled}" if enabled else "")
-        code = f"{before}{scaling.target} = {torch}.amp.GradScaler({given})"
-        return ((Before if scaling.early else After)(place, code), *edits, *imports)
-
-
-def _shared(
-    script: Script, precision: Precision, regions: list[Region], scaling: Scaling | None
-) -> Precision:
-    """The precision, with the place of the constant that it asks for."""
-    firsts = [r.first for r in regions]
-    if precision.form == "auto" and scaling is not None:
-        beside = scaling.makes[0] if len(scaling.makes) == 1 else None
-        return replace(
-            precision, shared=Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
-        )
-    if precision.form == "native":
-        made = [statement_of(o.node) for o in script.optimizers]
-        found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]
-        return replace(precision, shared=next((f for f in found if f.local), found[-1]))
-    return precision
 
 
 def _precision(
@@ -289,7 +236,7 @@ def _precision(
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
     fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
-    not_fp16 = next((c.not_fp16 for c in code if c.not_fp16), "")
+    too_wide = next(filter(None, map(not_fp16, code)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         return (
@@ -297,7 +244,7 @@ def _precision(
             if fp16_anyway
             else Precision("bf16", device)
         )
-    made: Scaling | str = not_fp16 or (
+    made: Scaling | str = too_wide or (
         scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected"
     )
     if isinstance(made, Scaling):
@@ -315,7 +262,7 @@ def _in_fp16_anyway(script: Script, code: list[Code]) -> str:
     """What computes in fp16 whichever type autocast is asked for, in words; empty where nothing does."""
     if _is_data_parallel(script):
         return "DataParallel runs its replicas in fp16, whatever autocast is set to"
-    return next((c.recurrent for c in code if c.recurrent), "")
+    return next(filter(None, map(recurrent, code)), "")
 
 
 def _is_data_parallel(script: Script) -> bool:
@@ -325,57 +272,3 @@ def _is_data_parallel(script: Script) -> bool:
         or any("DataParallel" in m.layers for m in script.models)
         or bool(script.calls("torch.nn.parallel.data_parallel"))
     )
-
-
-# ------------------------------------------------------------------------------------------------ edits of one block
-def _edits(
-    script: Script, options: Options, region: Region, precision: Precision, inside: set[int]
-) -> tuple[Edit, ...] | str:
-    header, needed = precision.header(script, region.first)
-    half = Half(script, inside, options.target)
-    casts: dict[int, tuple[ast.Call, str]] = {}
-    for call in region.outputs:
-        if why := half.misuse(call):
-            if not (cast := _cast(script, call)):
-                return f"{why}, and the model's output is no plain tensor that .float() could be called on"
-            casts[id(call)] = call, cast
-    taken = {id(e) for e in region.hoisted}
-    wraps = [Wrap(call, cast) for call, cast in casts.values() if id(call) not in taken]
-    return (*_around(region, header, {n: c for n, (_, c) in casts.items()}), *needed, *wraps)
-
-
-def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, ...]:
-    if not region.hoisted:
-        return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
-    fresh = source_of(region.first).fresh
-    name = fresh("output", "model_output") if region.is_forward_only else fresh("loss", "step_loss")
-    several = len(region.hoisted) > 1
-    holes = {fresh(f"{name}_{n}") if several else name: e for n, e in enumerate(region.hoisted, 1)}
-    lines = [
-        f"    {name} = " + casts.get(id(e), "{}").format(f"{{{name}}}") for name, e in holes.items()
-    ]
-    return (
-        Before(region.first, "\n".join([header, *lines]), holes, rank=Rank.AUTOCAST),
-        *(Rewrite(expr, name) for name, expr in holes.items()),
-    )
-
-
-def _cast(script: Script, call: ast.Call) -> str:
-    """How the fp32 form of a model's output is written; empty where it is not known to be a tensor, or a tuple of them."""
-    found = script.values(call)
-    if found and all(_is_floats(t) for t in found):
-        return "{}.float()"
-    parts = [t.exact for t in found if isinstance(t, Seq) and t.kind == "tuple"]
-    if (
-        found
-        and len(parts) == len(found)
-        and all(
-            p is not None and all(e and all(_is_floats(t) for t in e) for e in p) for p in parts
-        )
-    ):
-        return f"tuple({PART}.float() for {PART} in {{}})"
-    return ""
-
-
-def _is_floats(thing: Thing) -> bool:
-    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype != "int"

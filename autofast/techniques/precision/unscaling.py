@@ -16,7 +16,7 @@ from autofast.model.script import Script, Step, Update
 from autofast.model.source import function_of, source_of
 from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
-from autofast.techniques.precision.scaling import alike, clips, zeros
+from autofast.techniques.precision.gradient_events import alike, clips, zeros
 
 UNSURE = (
     "unseen",

@@ -61,7 +61,7 @@ def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
 def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]]]:
     """Each condition that asks the device before it asks a flag, in what runs in every step: the statement, the flag, the edits."""
     for source in script.sources:
-        for statement in ast.walk(source.tree):
+        for statement in source.nodes:
             if not isinstance(statement, (ast.Assert, ast.If, ast.While)):
                 continue
             test = statement.test

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit
-from autofast.facts.precision.hazards import KNOWN_LIBRARIES, Code, against_script
+from autofast.facts.precision.code import Code
+from autofast.facts.precision.foreign import KNOWN_LIBRARIES
+from autofast.facts.precision.hazards import against, has_autocast, ratio
+from autofast.facts.precision.layers import is_small, recurrent
+from autofast.facts.precision.whole_script import against_script
 from autofast.model.script import Model, Script
 from autofast.model.source import Source
 from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
@@ -61,13 +65,13 @@ def against_half(
     asked = Code(script, list(code), things)
     known = {id(m.thing) for m in asked.models}
     asked.models += [_model(t) for t in things if id(t) not in known and isinstance(t, (Inst, Ext))]
-    if asked.is_autocast:
+    if has_autocast(asked):
         return "it has autocast blocks of its own"
-    if options.target == "cuda" and asked.recurrent:
-        return f"{asked.recurrent}: without a GradScaler small gradients become zero"
-    if options.by_default and asked.is_small:
+    if options.target == "cuda" and (why := recurrent(asked)):
+        return f"{why}: without a GradScaler small gradients become zero"
+    if options.by_default and is_small(asked):
         return "its linear layers are small: to cast would take longer than 16 bits save"
-    return asked.against() or asked.ratio() or _foreign_object(asked)
+    return against(asked) or ratio(asked) or _foreign_object(asked)
 
 
 def _adapted(thing: Thing) -> list[Thing]:

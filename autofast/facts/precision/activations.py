@@ -1,0 +1,20 @@
+"""Values that would be 16-bit under autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autofast.model.values import Tensor, Unknown, Values
+
+
+def is_activation(found: Values) -> bool:
+    """A tensor of numbers that comes out of a batch or a layer, or something that is not known."""
+    return any(
+        isinstance(t, Unknown)
+        or (isinstance(t, Tensor) and not (t.loss or t.fresh or t.param) and t.dtype != "int")
+        for t in found
+    )
+
+
+def has_tensor(given: Iterable[object]) -> bool:
+    return any(is_activation(getattr(g, "values", frozenset())) for g in given)

@@ -1,0 +1,26 @@
+"""Losses that are an error under autocast for CUDA."""
+
+from __future__ import annotations
+
+from autofast.model.events import Site
+from autofast.model.source import line_of
+from autofast.model.values import Ext, Inst, Ref, Thing
+
+BANNED = (
+    "torch.nn.BCELoss",
+    "torch.nn.functional.binary_cross_entropy",
+)  # an error under CUDA autocast
+
+
+def banned(loss: Thing | None) -> str:
+    """The name of a loss that is an error under autocast; empty for any other."""
+    if isinstance(loss, Inst):
+        return next((n for n in BANNED if n in loss.cls.external), "")
+    return loss.name if isinstance(loss, (Ext, Ref)) and loss.name in BANNED else ""
+
+
+def error_of(name: str, site: Site) -> str:
+    """What is wrong with a banned loss, in words."""
+    short = name.rsplit(".", 1)[-1]
+    better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
+    return f"{short} (line {line_of(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"

@@ -1,0 +1,78 @@
+"""What happens to gradients and weights inside of a block that would run under autocast."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.precision.code import Code
+from autofast.model.events import Occurrence, WithFrame
+from autofast.model.kinds import grad_mode_of, is_optimizer, is_scaler
+from autofast.model.source import ancestors, line_of
+from autofast.model.values import Tensor
+
+
+def structure(code: Code) -> str:
+    return _yields(code) or between(code) or _modes(code)
+
+
+def _yields(code: Code) -> str:
+    for node in (n for s in code.statements for n in ast.walk(s)):
+        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
+            node, code.statements
+        ):
+            return f"line {node.lineno} leaves the block in the middle (yield)"
+    return ""
+
+
+def between(code: Code) -> str:
+    """What it does to gradients or weights between forward pass and loss, in words; empty where it does nothing."""
+    for site, _ in code.events(
+        ".backward",
+        "torch.autograd.grad",
+        "torch.autograd.backward",
+        ".unscale_",
+        "closure",
+        entered=True,
+    ):
+        return f"line {line_of(site.node)} computes gradients between the forward pass and the end of the loss"
+    for site, occurrence in code.events(".step", entered=True):
+        if occurrence.this is not None and (
+            is_optimizer(occurrence.this) or is_scaler(occurrence.this)
+        ):
+            return f"line {line_of(site.node)} updates weights between the forward pass and the end of the loss"
+    for site, occurrence in code.events("inplace", "tensor_write", "grad_write", entered=True):
+        if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
+            return f"line {line_of(site.node)} changes weights before the end of the loss: autocast would go on with the old ones"
+    return ""
+
+
+def _modes(code: Code) -> str:
+    modes: dict[int, set[bool]] = {}
+    for _, occurrence in code.events("forward", entered=True):
+        if occurrence.data["outer"]:
+            modes.setdefault(id(occurrence.this), set()).add(_is_switched(code, occurrence))
+    if any(len(m) > 1 for m in modes.values()):
+        return "one model runs with and without gradients in it: torch before 2.11 loses the gradients of weights that were cast without"
+    return ""
+
+
+def _is_switched(code: Code, occurrence: Occurrence) -> bool:
+    """Whether gradients are switched off (or on) on the way to a place, inside of this code."""
+    first = next(
+        (n for n, f in enumerate(occurrence.stack) if id(f.node) in code.here),
+        len(occurrence.stack),
+    )
+    return any(
+        isinstance(f, WithFrame) and any(grad_mode_of(v) for _, v in f.contexts)
+        for f in occurrence.stack[first:]
+    )
+
+
+def _in_function_below(node: ast.AST, statements: list[ast.AST]) -> bool:
+    tops = {id(s) for s in statements}
+    for outer in ancestors(node):
+        if id(outer) in tops:
+            return False
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return True
+    return False

@@ -1,0 +1,78 @@
+"""A piece of code with all that it calls: what would come under autocast, or into another layout."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.positions import happens_in, nodes_of
+from autofast.model.events import Occurrence, Site
+from autofast.model.kinds import is_module
+from autofast.model.script import Model, Script
+from autofast.model.values import Cls, Thing
+from autofast.read.recover.build import unwrapped
+
+
+class Code:
+    """Statements (or expressions), and all code of the project that they call."""
+
+    def __init__(self, script: Script, statements: Iterable[ast.AST], models: Iterable[Thing]):
+        self.script = script
+        self.statements = list(statements)
+        self.here = nodes_of(self.statements)
+        self.models = _models(script, models)
+        self.parts: list[ast.AST] = [*self.statements, *self._called()]
+        self.all = nodes_of(self.parts)
+
+    def _called(self) -> list[ast.AST]:
+        """The functions that are called, and the forward passes of the models, but no constructors."""
+        found: dict[int, ast.AST] = {}
+        todo: list[ast.AST] = list(self.statements)
+        for model in self.models:
+            for cls in model.classes:
+                forwards = [
+                    s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "forward"
+                ]
+                found.update((id(f), f) for f in forwards)
+                todo += forwards
+        calls = self.script.analysis(CallGraph)
+        while todo:
+            nodes = (n for n in ast.walk(todo.pop()) if isinstance(n, ast.Call))
+            for func in (c.function for n in nodes for c in calls.callees(n) if c.makes is None):
+                if id(func) not in found:
+                    found[id(func)] = func
+                    todo.append(func)
+        return list(found.values())
+
+    def events(self, *kinds: str, entered: bool = False) -> Iterator[tuple[Site, Occurrence]]:
+        """What happens in this code, or in what it calls; with ``entered`` only what was seen to happen on the way from here."""
+        for site in self.script.log.of(*kinds):
+            mine = [o for o in site if happens_in(o, site.node, self.here)]
+            if not entered and id(site.node) in self.all and not mine and site.occurrences:
+                mine = [
+                    site.occurrences[0]
+                ]  # a forward that the reader entered once for all of its calls
+            for occurrence in mine:
+                yield site, occurrence
+
+    def kinds(self) -> list[str]:
+        return sorted({kind for kind, _ in self.script.log._sites})
+
+    def is_known(self, site: Site) -> bool:
+        """A call of a known model, of one that was loaded from a file in its place, or of an autograd Function of the project."""
+        call = site.node
+        if not isinstance(call, ast.Call):
+            return False
+        if (
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "apply"
+            and any(isinstance(t, Cls) for t in self.script.values(call.func.value))
+        ):
+            return True  # an autograd Function, asked about elsewhere
+        return any(is_module(t) for t in self.script.values(call.func))
+
+
+def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
+    wanted = {id(inner) for thing in things for inner in unwrapped(thing)}
+    return [m for m in script.models if id(m.thing) in wanted]

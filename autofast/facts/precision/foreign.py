@@ -1,0 +1,102 @@
+"""Code that nobody has prepared for 16-bit tensors: autograd Functions of the project, other libraries, what is not known."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.parts import not_known
+from autofast.facts.precision.activations import has_tensor
+from autofast.facts.precision.code import Code
+from autofast.model.source import line_of
+from autofast.model.values import Cls, Unknown
+
+KNOWN_LIBRARIES = frozenset(
+    [
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "builtins",
+        "math",
+        "numpy",
+        "random",
+        "time",
+        "tqdm",
+        "logging",
+        "collections",
+        "functools",
+        "itertools",
+        "einops",
+        "timm",
+        "transformers",
+        "warnings",
+        "os",
+        "sys",
+        "contextlib",
+        "typing",
+        "copy",
+        "string",
+        "re",
+        "datetime",
+        "dataclasses",
+        "abc",
+        "operator",
+        "json",
+        "pathlib",
+        "wandb",
+        "tensorboardX",
+        "visdom",
+        "torchinfo",
+        "torchsummary",
+        "rich",
+    ]
+)
+
+
+def foreign(code: Code) -> str:
+    for model in code.models:
+        if why := not_known(model):
+            return why
+        if any(w.name.startswith("torch.jit") for w in model.wraps):
+            return f"{model.name} is a TorchScript module"
+    for site, occurrence in code.events("call_unknown"):
+        if (
+            not isinstance(occurrence.this, Unknown)
+            or occurrence.args is None
+            or code.is_known(site)
+        ):
+            continue
+        if has_tensor(occurrence.args.positional):
+            return f"line {line_of(site.node)} gives tensors to something that is not known: {occurrence.this.why}"
+    for kind in code.kinds():
+        root = kind.split(".")[0]
+        if "." in kind and root and root not in KNOWN_LIBRARIES:
+            for site, occurrence in code.events(kind):
+                if occurrence.args is not None and has_tensor(
+                    [*occurrence.args.positional, *occurrence.args.named.values()]
+                ):
+                    return f"line {line_of(site.node)} gives tensors to {kind}(), which may not take 16-bit ones"
+    return ""
+
+
+def custom_function(code: Code) -> str:
+    """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
+    for node in (n for p in code.parts for n in ast.walk(p)):
+        if isinstance(node, ast.Attribute) and node.attr == "apply":
+            for thing in code.script.values(node.value):
+                if (
+                    isinstance(thing, Cls)
+                    and any(n.startswith("torch.autograd.") for n in thing.external)
+                    and not _marked(thing)
+                ):
+                    return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd (line {node.lineno})"
+    return ""
+
+
+def _marked(cls: Cls) -> bool:
+    """``@custom_fwd`` on forward: the author has thought of autocast."""
+    return any(
+        "custom_fwd" in ast.dump(d)
+        for f in cls.node.body
+        if isinstance(f, ast.FunctionDef) and f.name == "forward"
+        for d in f.decorator_list
+    )

@@ -1,0 +1,65 @@
+"""Numbers in the code that fp16 cannot hold."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.precision.code import Code
+from autofast.model.source import source_of
+from autofast.model.values import Cls, Ext, Ref, Thing, const
+
+FP16_MOST = 65504.0
+FP16_LEAST = 6e-8  # what is smaller becomes 0 in fp16
+
+
+def not_fp16(code: Code) -> str:
+    """A constant that fp16 cannot hold, in words; empty where there is none."""
+    for part in code.parts:
+        for node in ast.walk(part):
+            if isinstance(node, ast.expr) and (value := _constant(code, node)) is not None:
+                if abs(value) > FP16_MOST or 0 < abs(value) < FP16_LEAST:
+                    return f"fp16 cannot hold {value:g} ({source_of(node).rel}:{node.lineno})"
+    return ""
+
+
+def _constant(code: Code, node: ast.expr) -> float | None:
+    """The number that an operand or an argument is; not one of a layer, a loss or a functional norm, which compute in fp32."""
+    parent = getattr(node, "_af_parent", None)
+    call = getattr(parent, "_af_parent", None) if isinstance(parent, ast.keyword) else parent
+    if isinstance(call, ast.Call) and call.func is not node:
+        if any(_keeps_fp32(t) for t in code.script.values(call.func)):
+            return None
+    elif not isinstance(parent, (ast.BinOp, ast.arguments)):
+        return None
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+    ):
+        number = node.operand.value
+        value = -number if isinstance(number, (int, float)) else number
+    elif isinstance(node, ast.Constant):
+        value = node.value
+    else:
+        value = const(code.script.values(node))
+    return (
+        float(value)
+        if isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and value == value
+        and abs(value) != float("inf")
+        else None
+    )
+
+
+def _keeps_fp32(callee: Thing) -> bool:
+    if isinstance(callee, Ref):
+        last = callee.name.rsplit(".", 1)[-1]
+        return callee.name.startswith(
+            ("torch.nn.", "torch.optim.", "builtins.", "math.", "random.", "numpy.", "time.")
+        ) or last in (
+            "arange",
+            "randint",
+            "device",
+        )
+    return isinstance(callee, (Cls, Ext)) or callee is None

@@ -1,0 +1,80 @@
+"""Mixed precision that a script has, and that is off unless an option or a setting says otherwise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.by_default import behind_option
+from autofast.facts.setting_files import set_to
+from autofast.flow.provenance import Trail
+from autofast.model.events import Site, Stack, WithFrame, inside
+from autofast.model.kinds import is_autocast
+from autofast.model.script import Script
+from autofast.model.values import Arg, Ext, Unknown, const, one
+from autofast.rule import at
+
+
+def switched_off(script: Script) -> tuple[ast.AST, str] | None:
+    """A forward pass whose autocast is off by default, and where that is decided, in words; None where there is none, or it is on."""
+    for step in script.steps:
+        around = [
+            (o, frame, context)
+            for site in script.log.of("forward")  # also of layers, in the model
+            for o in site
+            if inside(o.stack, step.loop)
+            for frame, context in _autocasts(o.stack)
+        ]
+        if not around:
+            continue
+        place = step.forwards[0].node if step.forwards else around[0][1].node
+        blocks = {id(frame.node): Site("with", frame.node) for _, frame, _ in around}
+        for occurrence, frame, _ in around:
+            blocks[id(frame.node)].occurrences.append(occurrence)
+        if (off := behind_option(script, blocks.values())) is not None:
+            return place, _where(f"`--{off.option.name}`", off.option.node)
+        contexts = {id(context): (context, o.stack) for o, _, context in around}
+        where = {_enabled(script, context, stack) for context, stack in contexts.values()}
+        if len(where) == 1 and (words := where.pop()):
+            return place, words
+    return None
+
+
+def _autocasts(stack: Stack) -> Iterator[tuple[WithFrame, Ext]]:
+    for frame in stack:
+        if isinstance(frame, WithFrame):
+            for _, found in frame.contexts:
+                if is_autocast(found):
+                    yield from ((frame, t) for t in found if isinstance(t, Ext))
+
+
+def _enabled(script: Script, context: Ext, stack: Stack) -> str:
+    """What sets ``enabled=`` to False, in words; empty where nothing certainly does."""
+    given = context.args.named.get("enabled")
+    if given is None:
+        return ""
+    if isinstance(option := one(given.values), Arg):
+        is_off = const(option.default) in (False, None)
+        return _where(f"`--{option.name}`", option.node) if is_off else ""
+    if name := _name(given.expr):
+        if all(isinstance(t, Unknown) for t in given.values):
+            place = set_to(script, name, "false|no|off|0")
+            return f"`{name}` ({place})" if place else ""
+    found = Trail(script).of(given, [stack])
+    if isinstance(found, str) or len(found) != 1:
+        return ""
+    origin = found[0]
+    is_off = isinstance(origin.expr, ast.Constant) and origin.expr.value is False
+    return _where("the setting", origin.node) if is_off and origin.shared else ""
+
+
+def _name(expr: ast.expr | None) -> str:
+    """The last word of ``config.train.amp`` or ``config["train"]["amp"]``."""
+    match expr:
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+    return ""
+
+
+def _where(what: str, node: ast.expr) -> str:
+    return f"{what} ({at(node)})"

@@ -1,0 +1,159 @@
+"""What speaks against 16-bit arithmetic anywhere in a script."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.precision.quantised import quantised
+from autofast.flow.program import Flow
+from autofast.model.events import Site
+from autofast.model.script import Script
+from autofast.model.source import line_of, source_of
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Const, Ref, Values, const
+
+FRAMEWORKS = {
+    "accelerate": "Accelerator(mixed_precision=...)",
+    "lightning": "Trainer(precision=...)",
+    "fabric": "Fabric(precision=...)",
+    "hf-trainer": "TrainingArguments(bf16=...)",
+    "apex": "apex.amp",
+    "deepspeed": "the DeepSpeed configuration",
+}
+COMPLEX = frozenset(
+    [
+        "complex32",
+        "complex64",
+        "complex128",
+        "chalf",
+        "cfloat",
+        "cdouble",
+        "view_as_complex",
+        "polar",
+        "ComplexFloatTensor",
+    ]
+)
+DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
+CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
+
+
+def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> str:
+    """Why nothing in this script should be run under autocast; empty where nothing speaks against. ``leaves`` is a framework that goes."""
+    if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
+        name, node = next(iter(others.items()))
+        return f"{FRAMEWORKS.get(name, name)} decides about precision here (line {getattr(node, 'lineno', 1)})"
+    if sites := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
+        if any(
+            _names_f64(o.args.get(0, "d") | o.args.get(0, "t"))
+            for s in sites
+            for o in s
+            if o.args is not None
+        ):
+            return f"line {line_of(sites[0].node)} makes float64 the default"
+    if target == "cuda" and not gpu:
+        return "nothing in this script goes to a GPU"
+    if script.processes and _shares_model(script):
+        return f"several processes train one model in shared memory (line {line_of(script.processes[0].node)})"
+    if (site := quantised(script)) is not None:
+        return f"line {line_of(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+    if why := _odd_parameter(script):
+        return why
+    for site in _sparse(script):
+        return f"line {line_of(site.node)} makes sparse tensors, for which autocast has no kernels everywhere"
+    return ""
+
+
+def _names_f64(found: Values) -> bool:
+    return any(
+        (isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in ("float64", "double", "DoubleTensor"))
+        or (isinstance(t, Const) and str(t.value).rpartition(".")[2] in DOUBLE)
+        for t in found
+    )
+
+
+def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
+    """A word in the code of ``node`` that makes complex numbers."""
+    for part in ast.walk(node):
+        name = (
+            part.attr
+            if isinstance(part, ast.Attribute)
+            else part.id
+            if isinstance(part, ast.Name)
+            else ""
+        )
+        if isinstance(part, ast.Constant) and isinstance(part.value, complex):
+            return part
+        if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):
+            return part  # type: ignore[return-value]
+    return None
+
+
+def _odd_parameter(script: Script) -> str:
+    """A parameter that is complex or float64, in words."""
+    made = {
+        id(s.node): s.node
+        for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+    }
+    for source in script.sources:
+        for node in source.nodes:
+            if isinstance(node, ast.Call) and any(
+                k.arg == "requires_grad" and const(script.values(k.value)) is True
+                for k in node.keywords
+            ):
+                made[id(node)] = node
+    for node in made.values():
+        parts = [node, *_assigned(script, node)]
+        words = {
+            p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "")
+            for n in parts
+            for p in ast.walk(n)
+        }
+        given = tensors_in(
+            script.values(node), *(script.values(a) for a in getattr(node, "args", ()))
+        )
+        if any(t.dtype == "complex" for t in given) or any(
+            complex_in(script, p) is not None for p in parts
+        ):
+            return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is complex, which autocast and GradScaler do not take"
+        single = words & {"float", "float32"}
+        if (
+            any(t.dtype == "f64" for t in given)
+            or (words & DOUBLE and not single)
+            or ("from_numpy" in words and not single)
+        ):
+            return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is, or may be, float64 by choice"
+    for optimizer in script.optimizers:
+        for tensor in tensors_in(optimizer.args.get(0, "params")):
+            if tensor.dtype in ("complex", "f64"):
+                return f"the optimizer on line {optimizer.node.lineno} gets {CHOSEN[tensor.dtype]} parameters"
+    return ""
+
+
+def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
+    """What the variables in a call may have been set to."""
+    names = (n for a in getattr(call, "args", ()) for n in ast.walk(a) if isinstance(n, ast.Name))
+    yield from (
+        d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None
+    )
+
+
+def _shares_model(script: Script) -> bool:
+    return bool(script.methods("share_memory"))
+
+
+def _sparse(script: Script) -> Iterator[Site]:
+    yield from (
+        s
+        for (kind, _), s in script.log._sites.items()
+        if kind.startswith(("torch.sparse", "torch.to_sparse", "torch_sparse."))
+    )
+    yield from script.calls(
+        "torch.spmm",
+        "torch.hspmm",
+        "torch.sspaddmm",
+        "torch.sparse_coo_tensor",
+        "torch.sparse_csr_tensor",
+        "torch.sparse.FloatTensor",
+    )
+    yield from script.methods("to_sparse", "to_sparse_csr", "to_sparse_coo")

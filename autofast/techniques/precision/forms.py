@@ -1,0 +1,89 @@
+"""How autocast and the scaler are spelled: the dtype, and where they are enabled."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from autofast.edit.edits import After, Before, Edit
+from autofast.facts.by_default import Off
+from autofast.facts.forwards import Region
+from autofast.model.script import Script
+from autofast.model.source import source_of, statement_of
+from autofast.techniques.precision.scaling import Scaling
+from autofast.write.cuda_flag import enabled_where_cuda
+from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared
+from autofast.write.spelling import torch_in
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu.
+
+    ``shared`` is what the forms auto and native ask the GPU; ``off`` an option with which something else does all this.
+    """
+
+    form: str
+    device: str
+    shared: Shared | None = None
+    off: Off | None = None
+
+    def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+        """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
+        torch, needed = torch_in(source_of(place))
+        edits: tuple[Edit, ...] = needed
+        dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
+        enabled, imports = self._enabled(script, place)
+        if self.shared is not None:
+            chosen = self.shared.value_for(place)
+            edits = *edits, *chosen.edits
+            if self.form == "auto":
+                dtype = chosen.code
+            else:
+                enabled, imports = chosen.code, self.shared.below()
+        enabled = self._unless(script, place, enabled)
+        given = f'"{self.device}", dtype={dtype}' + (f", enabled={enabled}" if enabled else "")
+        return f"with {torch}.autocast({given}):", (*edits, *imports)
+
+    def _unless(self, script: Script, place: ast.stmt, enabled: str) -> str:
+        """The condition ``enabled``, and that the option is not given."""
+        if self.off is None:
+            return enabled
+        return " and ".join(e for e in (enabled, f"not {self.off.asked_at(script, place)}") if e)
+
+    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+        return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
+
+    def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
+        """The edits that make the scaler."""
+        torch, needed = torch_in(source_of(place))
+        edits: tuple[Edit, ...] = needed
+        enabled, imports = self._enabled(script, place)
+        before = ""
+        if self.shared is not None:
+            chosen, before = self.shared.value_for(place), self.shared.local
+            imports = *imports, *chosen.edits
+            is_half = f"{chosen.code} == {torch}.float16"
+            # the function says bfloat16 without CUDA, the constant does not
+            enabled = f"{enabled} and {is_half}" if enabled and chosen.is_constant else is_half
+        enabled = self._unless(script, place, enabled)
+        given = f'"{self.device}"' + (f", enabled={enabled}" if enabled else "")
+        code = f"{before}{scaling.target} = {torch}.amp.GradScaler({given})"
+        return ((Before if scaling.early else After)(place, code), *edits, *imports)
+
+
+def shared(
+    script: Script, precision: Precision, regions: list[Region], scaling: Scaling | None
+) -> Precision:
+    """The precision, with the place of the constant that it asks for."""
+    firsts = [r.first for r in regions]
+    if precision.form == "auto" and scaling is not None:
+        beside = scaling.makes[0] if len(scaling.makes) == 1 else None
+        return replace(
+            precision, shared=Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
+        )
+    if precision.form == "native":
+        made = [statement_of(o.node) for o in script.optimizers]
+        found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]
+        return replace(precision, shared=next((f for f in found if f.local), found[-1]))
+    return precision

@@ -1,0 +1,148 @@
+"""Where gradients are unscaled: before what clips or reads them between a backward and its update."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import Before, Edit
+from autofast.edit.order import Rank
+from autofast.facts.gradient_accesses import use_of
+from autofast.facts.scaler import Event
+from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
+from autofast.model.events import BranchFrame, Occurrence, Site, inside
+from autofast.model.script import Script, Step, Update
+from autofast.model.source import function_of, source_of
+from autofast.rule import Refusal, at
+from autofast.techniques.precision.gradient_events import parameter_owners
+
+Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
+
+
+@dataclass(eq=False)
+class Unscale:
+    """A place that clips or reads gradients before the update: they are unscaled just before ``statement``."""
+
+    node: ast.AST
+    edits: tuple[Edit, ...]
+    events: tuple[Event, ...] = ()
+
+
+def unscales(script: Script, name: Named) -> Iterator[Unscale]:
+    """The places that clip or read gradients between a backward and its update."""
+    done: dict[
+        int, ast.stmt
+    ] = {}  # update -> the statement before which its gradients are unscaled
+    for step in script.steps:
+        sites = [
+            *step.clips,
+            *step.grad_reads,
+            *(s for s in script.log.of("grad_write") if any(inside(o.stack, step.loop) for o in s)),
+        ]
+        for site in sorted(sites, key=lambda s: (source_of(s.node).rel, s.node.lineno)):  # type: ignore[attr-defined]
+            if isinstance(site.node, ast.Attribute) and use_of(site.node) in ("", "zero"):
+                continue
+            before: dict[int, Edit] = {}
+            events: list[Event] = []
+            for occurrence in site:
+                if not inside(occurrence.stack, step.loop):
+                    continue
+                for statement, update in _updates_after(script, step, site, occurrence):
+                    if id(update.node) not in done:
+                        events.append(
+                            Event("unscale", statement, frozenset(map(id, update.things)))
+                        )
+                    first = done.setdefault(id(update.node), statement)
+                    if function_of(first) is not function_of(update.node):
+                        raise Refusal(
+                            f"the gradients are read on {at(site.node)}, away from the optimizer"
+                        )
+                    text = f"{name(first)}.unscale_({source_of(first).segment(update.optimizer)})"
+                    before[id(update.node)] = Before(first, text, rank=Rank.UNSCALE)
+            if before:
+                yield Unscale(site.node, tuple(before.values()), tuple(events))
+
+
+def _updates_after(
+    script: Script, step: Step, site: Site, occurrence: Occurrence
+) -> list[tuple[ast.stmt, Update]]:
+    """The updates that use the gradients which ``site`` reads, each with the statement before which they must be unscaled."""
+    scaled, found, related = False, [], False
+    for backward in step.backwards:
+        scaled |= any(
+            _follows(o, backward.node, occurrence, site.node)
+            for o in backward.site
+            if inside(o.stack, step.loop)
+        )
+    if not scaled:
+        return []  # before any backward of the iteration: they are gone or unscaled by then
+    for update in step.updates:
+        for other in update.site:
+            if not inside(other.stack, step.loop):
+                continue
+            depth = shared(occurrence.stack, other.stack)
+            mine, theirs = (
+                statement_at(occurrence.stack, site.node, depth),
+                statement_at(other.stack, update.node, depth),
+            )
+            here = block(theirs)
+            distance = index(here, theirs) - index(here, mine)
+            if mine is theirs or index(here, mine) < 0 or not _reads_of(script, site, update):
+                continue
+            if not is_sure(other, depth):
+                raise Refusal(
+                    f"{at(site.node)} reads gradients in iterations that end without an update"
+                )
+            related = True
+            if distance > 0:
+                found.append((distance, mine, update))
+    if not related:
+        raise Refusal(f"{at(site.node)} reads gradients that no optimizer updates with")
+    between = [f for f in found if not _backward_between(step, f[1], f[0])]
+    return [(_in_arm(occurrence, site.node, mine), update) for _, mine, update in between]
+
+
+def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
+    """Another backward stands between a clip and an update: the update is not that of the clipped gradients alone."""
+    here = block(mine)
+    start = index(here, mine)
+    nodes = nodes_of(here[start + 1 : start + distance])
+    return any(id(b.node) in nodes for b in step.backwards)
+
+
+def _follows(
+    first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
+) -> bool:
+    depth = shared(first.stack, second.stack)
+    a, b = (
+        statement_at(first.stack, first_node, depth),
+        statement_at(second.stack, second_node, depth),
+    )
+    here = block(a)
+    return 0 <= index(here, a) < index(here, b)
+
+
+def _reads_of(script: Script, site: Site, update: Update) -> bool:
+    """Whether the gradients of a clip may be those of an update; True where the parameters of either are not known."""
+    call = site.node
+    if not isinstance(call, ast.Call) or not call.args:
+        return True
+    owners = parameter_owners(script, call.args[0])
+    theirs = [
+        p
+        for o in script.optimizers
+        if any(t is u for t in o.things for u in update.things)
+        for p in o.params
+    ]
+    return not owners or not theirs or any(a is b for a in owners for b in theirs)
+
+
+def _in_arm(occurrence: Occurrence, node: ast.AST, statement: ast.stmt) -> ast.stmt:
+    """The statement of a place in the arm of ``statement`` (an ``if``) that certainly runs; ``statement`` where there is none."""
+    stack = occurrence.stack
+    first = next((n for n, f in enumerate(stack) if f.node is statement), len(stack))
+    depth = first
+    while depth < len(stack) and isinstance(f := stack[depth], BranchFrame) and f.known:
+        depth += 1
+    return statement_at(stack, node, depth) if depth > first else statement
