@@ -1,6 +1,9 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
 
-    python -m benchmarks.verify_faults [--write]
+    python -m benchmarks.verify_faults [--second | --last] [--write]
+
+``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
+made when verify was done and run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify.md, with today's date and the version of torch.
 """
@@ -16,7 +19,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.pages import put
-from tests.faults import CASES
+from benchmarks.verify_faults_2 import FIRST, LAST
+from benchmarks.verify_faults_2 import HERE as SECOND
+from tests.faults import CASES, HERE
 from tests.test_verify_faults import FINE, Bench
 
 
@@ -26,17 +31,22 @@ def main() -> int:
     )
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
+    sets = parser.add_mutually_exclusive_group()
+    sets.add_argument("--second", action="store_true", help="the second set, first half")
+    sets.add_argument("--last", action="store_true", help="the second set, last half")
     args = parser.parse_args()
+    cases = FIRST if args.second else LAST if args.last else CASES
+    place = "faults-second" if args.second else "faults-last" if args.last else "faults"
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
-        for case in (case for case in CASES if args.only in case.name):
+        bench = Bench(Path(folder), HERE if cases is CASES else SECOND)
+        for case in (case for case in cases if args.only in f"{case.base}: {case.name}"):
             found = bench.judge(case)
             right = (found.verdict in FINE) == case.sound
             wrong += not right
             print(
                 "right" if right else "WRONG",
-                case.name,
+                f"{case.base}: {case.name}",
                 found.verdict.value,
                 found.summary,
                 sep=" | ",
@@ -58,7 +68,7 @@ def main() -> int:
             lines.append(
                 f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |"
             )
-        put("faults", lines)
+        put(place, lines)
     return 1 if wrong else 0
 
 

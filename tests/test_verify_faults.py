@@ -20,9 +20,9 @@ FINE = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
 class Bench:
     """Runs the cases; the runs of an original are made once for all its cases."""
 
-    def __init__(self, folder: Path):
-        self.scratch = scratch.make([HERE], parent=folder)
-        self.runner = ForkRunner(Setup(cwd=HERE, threads=1, limit=120), self.scratch)
+    def __init__(self, folder: Path, here: Path = HERE):
+        self.scratch = scratch.make([here], parent=folder)
+        self.runner = ForkRunner(Setup(cwd=here, threads=1, limit=120), self.scratch)
         self._known: dict[tuple[object, ...], Run] = {}
 
     def judge(self, case: Case, seeds: int = 12) -> Parity:
@@ -37,14 +37,18 @@ class Bench:
                     if (run.arm, run.seed, run.detail) == (wish.arm, wish.seed, wish.detail)
                 )
                 key = (
-                    (case.path, wish.seed, wish.detail, again)
+                    (case.path, case.steps, wish.seed, wish.detail, again)
                     if original
-                    else (case.name, wish.seed, wish.detail, again)
+                    else (case.base, case.name, wish.seed, wish.detail, again)
                 )
                 if key not in self._known:
                     program = Program(wish.arm, case.path, overlay)
                     self._known[key] = self.runner.run(
-                        program, seed=wish.seed, shift=wish.seed, detail=wish.detail, steps=0
+                        program,
+                        seed=wish.seed,
+                        shift=wish.seed,
+                        detail=wish.detail,
+                        steps=case.steps,
                     )
                 runs.append(self._known[key])
         return parity.judge(case.effect, runs, rules=case.rules, seeds=seeds)

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 @dataclass(frozen=True)
 class Case:
     """``edits`` are (old text, new text), each of which must occur exactly once in the base script. ``rules``: as if these had been
-    applied; they tell which precision to expect."""
+    applied; they tell which precision to expect. ``steps``: of a run, 0 to its end."""
 
     name: str
     base: str
@@ -23,10 +23,12 @@ class Case:
     edits: tuple[tuple[str, str], ...]
     sound: bool = False
     rules: tuple[str, ...] = ()
+    folder: Path = HERE
+    steps: int = 0
 
     @property
     def path(self) -> Path:
-        return HERE / f"{self.base}.py"
+        return self.folder / f"{self.base}.py"
 
     def text(self) -> str:
         text = self.path.read_text()
