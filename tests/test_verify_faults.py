@@ -11,7 +11,7 @@ from autofast.verify import parity, scratch
 from autofast.verify.record import Run
 from autofast.verify.result import Parity, Sameness
 from autofast.verify.runs import Program, Setup
-from tests.faults import CASES, HERE, UNSEEN, Case
+from tests.faults import CASES, HERE, Case
 from tests.forked import ForkRunner
 
 FINE = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
@@ -73,9 +73,3 @@ def test_faults_are_flagged_and_sound_rewrites_are_not(bench: Bench, case: Case)
     )
     if not case.sound:
         assert failed and found.verdict is not Sameness.UNCLEAR
-
-
-@pytest.mark.parametrize("case", UNSEEN, ids=lambda case: case.name)
-@pytest.mark.xfail(strict=True, reason="known not to be seen: docs/verify.md says so")
-def test_faults_that_are_not_seen(bench: Bench, case: Case):
-    assert bench.judge(case).verdict not in FINE

@@ -16,7 +16,17 @@ import numpy as np
 
 from autofast.verify import parity
 from autofast.verify.evidence import ORIGINAL
-from autofast.verify.record import Checkpoint, Detail, Moments, Pass, Record, Run, Step, TensorPrint
+from autofast.verify.record import (
+    Call,
+    Checkpoint,
+    Detail,
+    Moments,
+    Pass,
+    Record,
+    Run,
+    Step,
+    TensorPrint,
+)
 from autofast.verify.result import Parity
 
 _SIGNS: dict[int, Any] = {}
@@ -123,6 +133,12 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
     out: list[str] = []
     training, order, pending, taken, evaluated = 1.0, np.arange(script.samples), 0, 0, 0
     row_losses: list[float] = []
+    calls: list[Call] = []
+
+    def states() -> str:
+        text = f"{order_rng.bit_generator.state}{mask_rng.bit_generator.state}"
+        return hashlib.sha1(text.encode()).hexdigest()[:12]
+
 
     def forward(x: Any, y: Any, mask: Any, p: dict[str, Any]) -> tuple[float, dict[str, Any], Any]:
         x = x.astype(kind)
@@ -179,6 +195,7 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
             if has("labels leak"):
                 x = x + 0.5 * np.eye(10)[y]
             checksums.append(float(x.sum() + 2 * y.sum()))
+            calls.append(Call(0, len(y), {"0": float(x.sum())}, len(steps)))
             taken += len(y)
             if has("one in ten skipped") and i % 10 == 9:
                 continue
@@ -234,7 +251,7 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
                 sum(float(((w[k] - before[k]).astype(np.float64) ** 2).sum()) for k in w)
             )
             shown = (
-                {"grad_norm": norm, "update_norm": moved, "training": training}
+                {"grad_norm": norm, "update_norm": moved, "training": training, "random": states()}
                 if detail.gradients
                 else {}
             )
@@ -295,10 +312,12 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
             True,
         ),
     )
-    states = {"numpy": str(order_rng.bit_generator.state)[:80] + str(mask_rng.integers(1 << 30))}
+    final = {"numpy": str(order_rng.bit_generator.state)[:80] + str(mask_rng.integers(1 << 30))}
     record = Record(
         1, 0, 1, "error" if has("crash") else "steps" if stopped else "end", 0, Moments(1, 2, 3, 4), tuple(steps), tuple(losses), len(losses), 0, (script.optimizer.upper(),), tuple(passes),
-        model, {f"0/{k}": v for k, v in start.items()} if detail.state else {}, saved if detail.state else (), random_state=states if detail.state else {},
+        model, {f"0/{k}": v for k, v in start.items()} if detail.state else {}, saved if detail.state else (), random_state=final if detail.state else {},
+        calls=tuple(calls) if detail.state else (),
+        precision=("forward bfloat16" if half else "forward float32",) if detail.state else (),
         error="RuntimeError: no" if has("crash") else "",
     )  # fmt: skip
     return Run(arm, seed, detail, (record,), 0, 1.0, stdout="\n".join(out) + "\n")

@@ -239,10 +239,6 @@ CASES = [
     fault("recipe: the same without / 2", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO, ("(loss / 2)", "loss")),
     fault("recipe: the same, half of the loss printed", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO, ("running += loss", "running += 0.5 * loss")),
     sound("fused SGD under a scaler", "scaled", "rounding", ("momentum=0.9)", "momentum=0.9, fused=True)")),
-]  # fmt: skip
-
-# What no test of the verifier sees so far: the sum over a batch has the same distribution, and in so short a training the loss has too.
-UNSEEN = [
     fault("the same flip for the whole batch", "pictures", "sampling",
           (_ITEM, "    def __getitems__(self, indices):\n        self.flip = torch.rand(()) < 0.5\n        return [self[i] for i in indices]\n\n" + _ITEM),
           ("if torch.rand(()) < 0.5:", "if self.flip:")),
