@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
 
 from autofast.edit.edits import Edit
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    ancestors,
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+)
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
@@ -30,37 +37,61 @@ def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit
 
 def flag_before(script: Script, place: ast.stmt) -> str:
     """A variable or attribute that certainly holds the flag when ``place`` runs, and that decides where a model goes; else empty."""
+    flags = script.analysis(CudaFlags).of(source_of(place).tree)
+    if not flags:
+        return ""
     graph = script.analysis(Flow).graph(place)
     for node in own_nodes(function_of(place)):
-        if not isinstance(node, (ast.Name, ast.Attribute)):
+        if (text := _spelled(node)) not in flags:
             continue
-        if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
-            continue
-        text, here = ast.unparse(node), statement_of(node)
-        if here is place or not _is_flag(script, node, text) or not _decides(script, text):
-            continue
+        here = statement_of(node)
         head = here.test if isinstance(here, (ast.If, ast.While)) else here
-        if graph.dominates(here, place) and any(n is node for n in ast.walk(head)):
+        if here is not place and graph.dominates(here, place) and within(node, head):
             return text
     return ""
 
 
-def _is_flag(script: Script, node: ast.Name | ast.Attribute, text: str) -> bool:
-    """All that is put there in the file says no where there is no CUDA, and is a bool."""
-    scope: ast.AST = function_of(node)
-    *_, module = [scope, *ancestors(scope)]
-    values = list(_stored(module, text))
-    return bool(values) and all(v is not None and _needs_cuda(script, v) for v in values)
+class CudaFlags:
+    """The flags of each file, as they are spelled there."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self._known: dict[ast.Module, frozenset[str]] = {}
+
+    def of(self, module: ast.Module) -> frozenset[str]:
+        """The variables and attributes that decide where a model goes, and that only hold bools that say no where there is no CUDA."""
+        if module not in self._known:
+            stored = _stored(module)
+            self._known[module] = frozenset(
+                text
+                for text, values in stored.items()
+                if all(v is not None and _needs_cuda(self.script, v) for v in values)
+                and _decides(self.script, text)
+            )
+        return self._known[module]
 
 
-def _stored(module: ast.AST, text: str) -> Iterator[ast.expr | None]:
+def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
+    """What is put into each variable and attribute of a file, in any function; None where that is not an expression."""
+    found: dict[str, list[ast.expr | None]] = defaultdict(list)
     for node in ast.walk(module):
-        if isinstance(node, ast.arg) and node.arg == text:
-            yield None
-        if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
-            if ast.unparse(node) == text:
-                outer = parent_of(node)
-                yield outer.value if isinstance(outer, ast.Assign) else None
+        if isinstance(node, ast.arg):
+            found[node.arg].append(None)
+        elif isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            outer = parent_of(node)
+            found[_spelled(node)].append(outer.value if isinstance(outer, ast.Assign) else None)
+    found.pop("", None)
+    return found
+
+
+def _spelled(node: ast.AST) -> str:
+    """``flag`` or ``args.flag``; empty for anything else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return f"{owner}.{name}"
+    return ""
 
 
 def _needs_cuda(script: Script, value: ast.expr) -> bool:
