@@ -32,7 +32,7 @@ LOSSES = (1.0, 0.9, 0.8, 0.7)
 def made(arm: str = "original", losses: tuple[float, ...] = LOSSES, **more: Any) -> Run:
     """A run of a few steps in float32 that drew the same numbers as every other."""
     states = more.pop("states", tuple("abcdefghijklmnop"[: len(losses)]))
-    outside = {k: more.pop(k) for k in ("seed", "detail", "stdout", "stderr", "files", "script", "changed") if k in more}  # fmt: skip
+    outside = {k: more.pop(k) for k in ("seed", "detail", "stdout", "log", "files", "script", "changed") if k in more}  # fmt: skip
     steps = [
         Step(i, 0, 0.0, 1.0, {}, 8, 1, 0, 1, (loss,), (0.1,), grad_norm=1.0, update_norm=0.1, random=states[i])
         for i, loss in enumerate(losses)
@@ -194,7 +194,7 @@ CSV = "epoch,time,loss\n0,{:.2f},0.51\n1,{:.2f},{}\n"
 
 
 @pytest.mark.parametrize(
-    ("files", "stderr", "words"),
+    ("files", "log", "words"),
     [
         ({"log.csv": CSV.format(7.0, 8.0, 0.41)}, "", ""),
         ({"log.csv": CSV.format(7.0, 8.0, 0.42)}, "", "0.42 instead of 0.41"),
@@ -205,16 +205,16 @@ CSV = "epoch,time,loss\n0,{:.2f},0.51\n1,{:.2f},{}\n"
     ],
 )  # fmt: skip
 def test_what_is_logged_and_written_counts_as_printed(
-    files: dict[str, str], stderr: str, words: str
+    files: dict[str, str], log: str, words: str
 ) -> None:
     known = {
         "log.csv": CSV.format(1.0, 2.0, 0.41),
         "h.json": '{"epochs": [{"loss": 0.6}]}',
     }
     logged = "2026-11-22 09:00:00,456 loss 0.7\n100%|##| 5/5 [00:01<00:00, 4.2it/s, loss=0.2]\ntrain.py:12: UserWarning: 4 of 8\n"
-    plain = made(files=known, stderr=logged)
-    slower = made(files={**known, "log.csv": CSV.format(3.0, 4.0, 0.41)}, stderr=logged)
-    other = made("rewritten", files={**known, **files}, stderr=stderr or logged)
+    plain = made(files=known, log=logged)
+    slower = made(files={**known, "log.csv": CSV.format(3.0, 4.0, 0.41)}, log=logged)
+    other = made("rewritten", files={**known, **files}, log=log or logged)
     found = judge("unknown", [plain, slower, other])
     assert (found.verdict is Sameness.IDENTICAL) == (not words) and words in found.summary
 
@@ -222,7 +222,7 @@ def test_what_is_logged_and_written_counts_as_printed(
 def test_a_file_that_is_not_written_any_more() -> None:
     plain = made(files={"log.csv": "1,2\n"})
     assert judge("exact", [plain, plain, made("rewritten")]).verdict is Sameness.BROKEN
-    assert outputs.said(replace(plain, stderr="x" * outputs.MOST_LOG)).strip() == "log.csv: 1, 2"
+    assert outputs.said(plain).strip() == "log.csv: 1, 2"
 
 
 # ---------------------------------------------------------------------------------------------- items

@@ -13,15 +13,12 @@ from typing import Any
 from autofast.verify.record import Run
 
 MOST = 20_000  # lines of files
-MOST_LOG = 2_000_000  # characters: beyond, only the end was kept
 _PLACE = re.compile(r"\.py[:\"]|Warning\b|^Traceback|^\s+")
 
 
 def log(text: str) -> str:
     """Standard error without warnings and places in the source."""
-    kept: list[str] = []
-    if len(text) >= MOST_LOG:
-        return ""
+    kept = []
     for line in text.split("\n"):
         states = [part for part in line.split("\r") if part.strip()]
         if states and not _PLACE.search(states[-1]):
@@ -44,7 +41,7 @@ def written(run: Run) -> str:
 
 def said(run: Run) -> str:
     """All of it."""
-    return "\n".join((run.stdout, written(run), log(run.stderr)))
+    return "\n".join((run.stdout, written(run), log(run.log)))
 
 
 def _table(name: str, text: str) -> list[str]:

@@ -251,7 +251,9 @@ def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
 
 
 def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int) -> str:
-    worst = next((c for c in checks if c.passed is False and c.verdict is verdict), None)
+    failed = [c for c in checks if c.passed is False and c.verdict is verdict]
+    # Other weights are saved wherever other weights are trained: then the training is what to name.
+    worst = next((c for c in failed if c.name != parity_saves.NAME), next(iter(failed), None))
     seen = coverage.words(ev) if ev.a.records and ev.b.records else ""
     if verdict is Sameness.IDENTICAL:
         what = "losses and final weights" if ev.a.record.model else "losses"

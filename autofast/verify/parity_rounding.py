@@ -240,7 +240,9 @@ def departs(ev: Evidence) -> Check | None:
             "random numbers and data are the same until there",
         )
     if ev.effect == "unknown" and not alike.throughout(ev):
-        return None  # what was drawn otherwise, or given to the models, carries further than rounding
+        return (
+            None  # what was drawn otherwise, or given to the models, carries further than rounding
+        )
     if whole:
         for what, buffers, least in (("final weights", False, SEEN), ("final buffers", True, 1e-2)):
             far, near = (

@@ -16,6 +16,7 @@ from autofast.verify.parity_rounding import FAR, SEEN, single, yardsticks
 from autofast.verify.record import Record, Saved, TensorPrint
 from autofast.verify.result import Check
 
+NAME = "values of the checkpoints"
 Pair = tuple[Saved, Saved]
 
 
@@ -88,7 +89,7 @@ def _otherwise(ev: Evidence) -> str:
 
 def values(ev: Evidence) -> Check | None:
     """The last file under each name, and every save where as many were made at the same steps."""
-    name = "values of the checkpoints"
+    name = NAME
     a, b = ev.a.record, ev.b.record
     if ev.effect == "recipe" or not a.saves or not b.saves:
         return None

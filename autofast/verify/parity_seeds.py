@@ -85,9 +85,11 @@ def _margin(ev: Evidence, mean: float, sd: float) -> float:
 def margin_words(ev: Evidence) -> str:
     """The margin and what lies within it, for the first sentence of the report."""
     result = tost(ev)
-    if not math.isfinite(result.margin) or not result.mean:
+    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    if not math.isfinite(result.margin):
         return "seed noise"
-    return f"±{result.margin:.2g} ({_two_digits(100 * result.margin / abs(result.mean))} % of it)"
+    share = 100 * result.margin / fmean(fell) if fell and fmean(fell) > 0 else 0.0
+    return f"±{result.margin:.2g}" + (f", {_two_digits(share)} % of its drop" if share else "")
 
 
 def tost(ev: Evidence) -> Tost:

@@ -274,7 +274,7 @@ class Run:
         arm: "original", "rewritten", or the name of a subset of rules.
         seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
         records: by rank; empty when the script died before its first line.
-        stdout: all of it; stderr: its last part. files: texts that it wrote in its working folder, by name.
+        stdout: all of it; stderr: its last part; log: all of it, empty where it is very long. files: texts that it wrote in its working folder, by name.
         script: the entry file, its path and its text. changed: further files that differ from the original's, by path: text before, after.
         pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in per cent), None where unknown.
     """
@@ -289,6 +289,7 @@ class Run:
     stderr: str = ""
     pressure: float | None = None
     timed_out: bool = False
+    log: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     script: tuple[str, str] = ("", "")
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)

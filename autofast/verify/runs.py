@@ -25,7 +25,8 @@ from autofast.verify.steps import read_record
 
 PROBE = Path(__file__).parent / "probe"
 OUTPUT_LIMIT = 20_000_000  # characters of stdout that are compared
-STDERR_LIMIT = 2_000_000  # of stderr; a longer one is not compared
+STDERR_LIMIT = 20_000
+LOG_LIMIT = 2_000_000  # of stderr; a longer one is not compared
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 # Launchers that start the Python interpreter themselves and want a script; any other is given an interpreter.
@@ -208,6 +209,7 @@ class Runner:
             stderr=_text(outputs / "stderr")[-STDERR_LIMIT:],
             pressure=_share(waited, _waiting_for_cpu(), elapsed),
             timed_out=timed_out,
+            log=_log(outputs / "stderr"),
             files=_files(records, cwd),
             script=(str(program.path), _source(program.path, program.overlay)),
             changed={
@@ -335,6 +337,10 @@ def _files(records: Sequence[Record], cwd: Path) -> dict[str, str]:
             if path.is_file() and path.stat().st_size <= OUTPUT_LIMIT:
                 found[os.path.relpath(path, os.path.realpath(cwd))] = _text(path)
     return found
+
+
+def _log(path: Path) -> str:
+    return _text(path) if path.stat().st_size <= LOG_LIMIT else ""
 
 
 def _text(path: Path) -> str:

@@ -110,4 +110,51 @@ FIRST = [
     sound("fused Adam", "early", ("lr=3e-2)", "lr=3e-2, fused=True)")),
 ]  # fmt: skip
 
-LAST: list[Case] = []
+# Made when verify was done, and run once, as it is.
+LAST = [
+    # ---------------------------------------------------------------------------------------------- two players
+    fault("the judge's gradients left for its next step", "adversary", ("            second.zero_grad()\n            loss.backward()\n", "            loss.backward()\n")),
+    fault("smoothing of the labels lost", "adversary", ("0.9 * torch.ones_like(right)", "torch.ones_like(right)")),
+    fault("the average takes in half as much", "adversary", ("mine.lerp_(theirs, 0.05)", "mine.lerp_(theirs, 0.025)")),
+    fault("the model saved as its average", "adversary", ('{"average": average.state_dict()', '{"average": make.state_dict()')),
+    fault("one noise for the whole batch", "adversary", ("make(torch.randn(len(real), 4))", "make(torch.randn(1, 4).expand(len(real), 4))")),
+    fault("noise from other bounds", "adversary", ("torch.randn(len(real), 4)", "2 * torch.rand(len(real), 4) - 1")),
+    sound("sums kept as tensors", "adversary", ("real_loss += loss.item()", "real_loss += loss.detach().double()"), ("fake_loss += cost.item()", "fake_loss += cost.detach().double()")),
+    sound("fused Adam for both", "adversary", ("    first = torch", "    from functools import partial\n    torch.optim.Adam = partial(torch.optim.Adam, fused=True)\n    first = torch")),
+    sound("foreach for the average", "adversary", ("                for mine, theirs in zip(average.parameters(), make.parameters()):\n                    mine.lerp_(theirs, 0.05)\n",
+          "                torch._foreach_lerp_(list(average.parameters()), list(make.parameters()), 0.05)\n")),
+    # ---------------------------------------------------------------------------------------------- diffusion
+    fault("one time for the whole batch", "denoise", ("t = torch.randint(0, TIMES, (len(rows),))", "t = torch.randint(0, TIMES, (1,)).expand(len(rows))")),
+    fault("times of the first half only", "denoise", ("t = torch.randint(0, TIMES, (len(rows),))", "t = torch.randint(0, TIMES // 2, (len(rows),))")),
+    fault("the weight of the loss lost", "denoise", ("loss = (weight * (guess - noise).pow(2).mean(1)).mean() / weight.mean()", "loss = (guess - noise).pow(2).mean()")),
+    fault("noise that was drawn once", "denoise", ("noise = torch.randn(len(rows), 24)", "noise = main.__dict__.setdefault('noise', torch.randn(len(rows), 24))")),
+    fault("validation with other noise", "denoise", ("fixed_t) - fixed_noise)", "fixed_t) - fixed_noise.flip(0))")),
+    fault("the order of the first epoch for all", "denoise", ("torch.randperm(256).split(16)", "main.__dict__.setdefault('order', torch.randperm(256)).split(16)")),
+    fault("the epoch saved is the next", "denoise", ('"epoch": epoch}, "best.pt")', '"epoch": epoch + 1}, "best.pt")')),
+    sound("fused AdamW", "denoise", ("weight_decay=1e-2)", "weight_decay=1e-2, fused=True)")),
+    sound("the loss by mse_loss", "denoise", ("(guess - noise).pow(2).mean(1)", "nn.functional.mse_loss(guess, noise, reduction='none').mean(1)")),
+    sound("bf16 autocast", "denoise", ("                guess = model(noised(x[rows], t, noise, keep), t)\n", f"                {_BF16}\n                    guess = model(noised(x[rows], t, noise, keep), t)\n                guess = guess.float()\n")),
+    # ---------------------------------------------------------------------------------------------- accumulation
+    fault("gradients not divided", "accumulate", ("(loss / WINDOW).backward()", "loss.backward()")),
+    fault("clipped in every batch", "accumulate", ("            (loss / WINDOW).backward()\n", "            (loss / WINDOW).backward()\n            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n")),
+    fault("the scheduler in every batch", "accumulate", ("                scheduler.step()\n                optimizer.zero_grad()\n", "                optimizer.zero_grad()\n            scheduler.step()\n")),
+    fault("evaluation as the mean of batches of other weights", "accumulate", ("sum(n * v for n, v in lost) / sum(n for n, _ in lost)", "max(v for _, v in lost)")),
+    fault("without the causal mask", "accumulate", ("src_mask=mask, is_causal=True", "src_mask=torch.zeros_like(mask)")),
+    fault("every checkpoint is the last", "accumulate", ('        torch.save(model.state_dict(), f"model-{epoch}.pt")\n', "        kept = model.state_dict()\n    for epoch in range(4):\n        torch.save(kept, f\"model-{epoch}.pt\")\n")),
+    fault("weight decay for all", "accumulate", ('{"params": others, "weight_decay": 0.0}', '{"params": others, "weight_decay": 0.1}')),
+    sound("larger batches in the evaluation", "accumulate", ("DataLoader(Text(64, 1), batch_size=16)", "DataLoader(Text(64, 1), batch_size=32)")),
+    sound("fused AdamW", "accumulate", ("betas=(0.9, 0.95))", "betas=(0.9, 0.95), fused=True)")),
+    sound("gradients set to None before the first batch", "accumulate", ("        model.train()\n", "        model.train()\n        optimizer.zero_grad(set_to_none=True)\n")),
+    # ---------------------------------------------------------------------------------------------- sounds
+    fault("no weights in the sampler", "sounds", ("WeightedRandomSampler(share.tolist(), len(data))", "WeightedRandomSampler([1.0] * len(data), len(data))")),
+    fault("noise of half the size", "sounds", ("wave = wave + 0.2 * torch.randn(48)", "wave = wave + 0.1 * torch.randn(48)")),
+    fault("one shift for all items of a batch", "sounds", ("    def __getitem__(self, index):\n        wave = self.waves[index]\n", "    def __getitems__(self, indices):\n        self.shift = int(torch.randint(0, 12, ()))\n        return [self[i] for i in indices]\n\n    def __getitem__(self, index):\n        wave = self.waves[index]\n"),
+          ("wave.roll(int(torch.randint(0, 12, ())))", "wave.roll(self.shift)")),
+    fault("masking forgotten", "sounds", ("            wave[start : start + 8] = 0\n", "")),
+    fault("cross entropy in place of focal loss", "sounds", ("    return ((1 - torch.exp(-lost)) ** gamma * lost).mean()", "    return lost.mean()")),
+    fault("the accuracy of all in place of the classes'", "sounds", ("(right / every.clamp(min=1)).mean()", "right.sum() / every.sum()")),
+    fault("the augmented data masked in place", "sounds", ("            wave = wave.roll(int(torch.randint(0, 12, ())))\n            wave = wave + 0.2 * torch.randn(48)\n", "            wave += 0.2 * torch.randn(48)\n            wave = wave.roll(int(torch.randint(0, 12, ())))\n")),
+    sound("persistent workers", "sounds", ("num_workers=1)", "num_workers=1, persistent_workers=True)")),
+    sound("two workers", "sounds", ("num_workers=1)", "num_workers=2)")),
+    sound("the augmentation in other words", "sounds", ("            wave = wave.clone()\n            wave[start : start + 8] = 0\n", "            place = torch.arange(48)\n            wave = wave.masked_fill((place >= start) & (place < start + 8), 0.0)\n")),
+]  # fmt: skip
