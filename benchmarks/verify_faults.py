@@ -1,6 +1,6 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
 
-    python -m benchmarks.verify_faults [--second | --last] [--write]
+    python -m benchmarks.verify_faults [--second | --last] [--write] [--before FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once.
@@ -21,8 +21,23 @@ from pathlib import Path
 from benchmarks.pages import put
 from benchmarks.verify_faults_2 import FIRST, LAST
 from benchmarks.verify_faults_2 import HERE as SECOND
-from tests.faults import CASES, HERE
+from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
+
+
+def _key(case: Case) -> str:
+    return f"{case.base}: {case.name}"
+
+
+def _verdicts(printed: Path) -> dict[str, str]:
+    """Verdicts by case."""
+    rows = [line.split(" | ") for line in printed.read_text().splitlines()]
+    return {row[1]: row[2] for row in rows if len(row) > 3}
+
+
+def _wrong(verdicts: dict[str, str], cases: list[Case]) -> int:
+    fine = {verdict.value for verdict in FINE}
+    return sum((verdicts.get(_key(case)) in fine) != case.sound for case in cases)
 
 
 def main() -> int:
@@ -31,11 +46,13 @@ def main() -> int:
     )
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--before", type=Path, help="what an earlier run printed: one more column")
     sets = parser.add_mutually_exclusive_group()
     sets.add_argument("--second", action="store_true", help="the second set, first half")
     sets.add_argument("--last", action="store_true", help="the second set, last half")
     args = parser.parse_args()
     cases = FIRST if args.second else LAST if args.last else CASES
+    before = _verdicts(args.before) if args.before else {}
     place = "faults-second" if args.second else "faults-last" if args.last else "faults"
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +63,7 @@ def main() -> int:
             wrong += not right
             print(
                 "right" if right else "WRONG",
-                f"{case.base}: {case.name}",
+                _key(case),
                 found.verdict.value,
                 found.summary,
                 sep=" | ",
@@ -58,15 +75,21 @@ def main() -> int:
         lines = [
             f"{date.today().isoformat()}, CPU, torch {version('torch')}, at most 12 seeds: "
             f"{sum(not case.sound for case, _ in rows)} faults, {sum(case.sound for case, _ in rows)} sound rewrites, {wrong} judged wrongly.",
+        ]
+        if before:
+            lines[0] += f" Before: {_wrong(before, [case for case, _ in rows])} judged wrongly."
+        known = " before |" if before else ""
+        lines += [
             "",
-            "| script | what was done to it | effect tested for | verdict | because |",
-            "| --- | --- | --- | --- | --- |",
+            f"| script | what was done to it | effect tested for |{known} verdict | because |",
+            f"| --- | --- | --- |{' --- |' if before else ''} --- | --- |",
         ]
         for case, found in rows:
             name = f"*sound:* {case.name}" if case.sound else case.name
+            earlier = f" {before.get(_key(case), '')} |" if before else ""
             because = re.sub(r"([|<>*_])", r"\\\1", found.summary)
             lines.append(
-                f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |"
+                f"| {case.base} | {name} | {case.effect} |{earlier} **{found.verdict.value.upper()}** | {because} |"
             )
         put(place, lines)
     return 1 if wrong else 0

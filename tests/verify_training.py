@@ -139,7 +139,6 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
         text = f"{order_rng.bit_generator.state}{mask_rng.bit_generator.state}"
         return hashlib.sha1(text.encode()).hexdigest()[:12]
 
-
     def forward(x: Any, y: Any, mask: Any, p: dict[str, Any]) -> tuple[float, dict[str, Any], Any]:
         x = x.astype(kind)
         sum_rows = (

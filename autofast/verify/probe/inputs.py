@@ -49,12 +49,19 @@ class Inputs:
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
         self.dropped: dict[str, None] = {}
-        modules.register_module_forward_hook(self.after)
+        modules.register_module_forward_hook(self.hook())
 
-    def after(self, module: Any, arguments: Any, output: Any) -> None:
-        name = self.dropouts.get(id(module))
-        if name is not None and module.training:
-            self.dropped[name] = None
+    def hook(self) -> Any:
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+        def after(module: Any, arguments: Any, output: Any) -> None:
+            if compiling():  # traced as it stands: it must fold to nothing there
+                return
+            name = self.dropouts.get(id(module))
+            if name is not None and module.training:
+                self.dropped[name] = None
+
+        return after
 
     def called(self, number: int, arguments: Any, keywords: Any) -> None:
         if len(self.calls) >= MOST_CALLS:
