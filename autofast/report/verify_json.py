@@ -82,9 +82,9 @@ def _bare(thing: Any) -> Any:
     """Without what is left out: those fields are as if they had not been given."""
     left_out = _LEFT_OUT.get(type(thing), frozenset())
     empty = {
-        f.name: f.default if f.default is not MISSING else f.default_factory()
+        f.name: f.default if f.default_factory is MISSING else f.default_factory()
         for f in fields(thing)
-        if f.name in left_out and (f.default is not MISSING or f.default_factory is not MISSING)
+        if f.name in left_out
     }
     return replace(thing, **empty)
 

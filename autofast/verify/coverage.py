@@ -39,8 +39,8 @@ def hunks(ev: Evidence) -> list[Hunk]:
     """Of every file that differs; names are relative to the scripts' folders, as the probe names lines."""
     found: list[Hunk] = []
     for before, after, old, new in _files(ev.a, ev.b):
-        lines = [text.splitlines() for text in (old, new)]
-        matcher = difflib.SequenceMatcher(None, *lines, autojunk=False)
+        one, two = old.splitlines(), new.splitlines()
+        matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
         found += [
             Hunk(before, after, (i + 1, j + 1), (k + 1, m + 1))
             for tag, i, j, k, m in matcher.get_opcodes()

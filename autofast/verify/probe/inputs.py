@@ -81,7 +81,7 @@ class Inputs:
                 text = f"{type(module).__name__}({module.extra_repr()})"
             except Exception:
                 continue
-            if "Dropout" in type(module).__name__ and getattr(module, "p", 1):
+            if "Dropout" in type(module).__name__ and getattr(module, "p", None) != 0:
                 self.dropouts[id(module)] = f"{number}/{name}"
             if module.extra_repr():
                 self.modules[f"{number}/{name}"] = text[:200]

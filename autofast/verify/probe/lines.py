@@ -83,7 +83,7 @@ class Lines:
         self.stopped = True
         if sys.version_info < (3, 12):
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
 
     def found(self) -> dict[str, Any]:
         """File -> lines that hold code, and those of them that ran; nothing where not all was seen."""

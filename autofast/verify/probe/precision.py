@@ -73,7 +73,8 @@ class Precision:
 
     def found(self) -> list[str]:
         """TF32 counts where CUDA was used: cuDNN has it on by default, for what it computes."""
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        cuda: Any = torch.cuda
+        if cuda.is_available() and cuda.is_initialized():
             if torch.backends.cuda.matmul.allow_tf32:
                 self.seen.add("TF32 matmul")
             own = any("Conv" in k or k in ("LSTM", "GRU", "RNN") for k in self.kinds)
