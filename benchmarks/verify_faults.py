@@ -1,6 +1,6 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
 
-    python -m benchmarks.verify_faults [--second | --last] [--write] [--before FILE]
+    python -m benchmarks.verify_faults [--second | --last] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once.
@@ -18,6 +18,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+from autofast.verify.result import Parity, Sameness
 from benchmarks.pages import put
 from benchmarks.verify_faults_2 import FIRST, LAST
 from benchmarks.verify_faults_2 import HERE as SECOND
@@ -29,15 +30,14 @@ def _key(case: Case) -> str:
     return f"{case.base}: {case.name}"
 
 
-def _verdicts(printed: Path) -> dict[str, str]:
-    """Verdicts by case."""
-    rows = [line.split(" | ") for line in printed.read_text().splitlines()]
-    return {row[1]: row[2] for row in rows if len(row) > 3}
+def _printed(file: Path) -> dict[str, Parity]:
+    """By case."""
+    rows = [line.split(" | ", 3) for line in file.read_text().splitlines()]
+    return {row[1]: Parity(Sameness(row[2]), "", (), row[3]) for row in rows if len(row) > 3}
 
 
-def _wrong(verdicts: dict[str, str], cases: list[Case]) -> int:
-    fine = {verdict.value for verdict in FINE}
-    return sum((verdicts.get(_key(case)) in fine) != case.sound for case in cases)
+def _wrong(known: dict[str, Parity], cases: list[Case]) -> int:
+    return sum((known[_key(case)].verdict in FINE) != case.sound for case in cases)
 
 
 def main() -> int:
@@ -46,19 +46,23 @@ def main() -> int:
     )
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument(
+        "--printed", type=Path, help="take what an earlier run printed, run nothing"
+    )
     parser.add_argument("--before", type=Path, help="what an earlier run printed: one more column")
     sets = parser.add_mutually_exclusive_group()
     sets.add_argument("--second", action="store_true", help="the second set, first half")
     sets.add_argument("--last", action="store_true", help="the second set, last half")
     args = parser.parse_args()
     cases = FIRST if args.second else LAST if args.last else CASES
-    before = _verdicts(args.before) if args.before else {}
+    before = _printed(args.before) if args.before else {}
     place = "faults-second" if args.second else "faults-last" if args.last else "faults"
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), HERE if cases is CASES else SECOND)
+        earlier = _printed(args.printed) if args.printed else {}
         for case in (case for case in cases if args.only in f"{case.base}: {case.name}"):
-            found = bench.judge(case)
+            found = earlier[_key(case)] if args.printed else bench.judge(case)
             right = (found.verdict in FINE) == case.sound
             wrong += not right
             print(
@@ -86,10 +90,10 @@ def main() -> int:
         ]
         for case, found in rows:
             name = f"*sound:* {case.name}" if case.sound else case.name
-            earlier = f" {before.get(_key(case), '')} |" if before else ""
+            was = f" {before[_key(case)].verdict.value.upper()} |" if before else ""
             because = re.sub(r"([|<>*_])", r"\\\1", found.summary)
             lines.append(
-                f"| {case.base} | {name} | {case.effect} |{earlier} **{found.verdict.value.upper()}** | {because} |"
+                f"| {case.base} | {name} | {case.effect} |{was} **{found.verdict.value.upper()}** | {because} |"
             )
         put(place, lines)
     return 1 if wrong else 0

@@ -31,10 +31,11 @@ LOSSES = (1.0, 0.9, 0.8, 0.7)
 
 def made(arm: str = "original", losses: tuple[float, ...] = LOSSES, **more: Any) -> Run:
     """A run of a few steps in float32 that drew the same numbers as every other."""
+    updates = more.pop("updates", (0.1,) * len(losses))
     states = more.pop("states", tuple("abcdefghijklmnop"[: len(losses)]))
     outside = {k: more.pop(k) for k in ("seed", "detail", "stdout", "log", "files", "script", "changed") if k in more}  # fmt: skip
     steps = [
-        Step(i, 0, 0.0, 1.0, {}, 8, 1, 0, 1, (loss,), (0.1,), grad_norm=1.0, update_norm=0.1, random=states[i])
+        Step(i, 0, 0.0, 1.0, {}, 8, 1, 0, 1, (loss,), (0.1,), grad_norm=1.0, update_norm=updates[i], random=states[i])
         for i, loss in enumerate(losses)
     ]  # fmt: skip
     given: dict[str, Any] = {
@@ -107,6 +108,29 @@ def test_with_the_same_draws_rounding_decides_and_not_the_seeds() -> None:
     runs = [made(), *(made(seed=s) for s in range(4)), *other, made(detail=MOVED)]
     found = judge("unknown", runs)
     assert found.verdict is Sameness.DIFFERENT and "the same random numbers" in found.summary
+
+
+def test_updates_count_as_far_as_draws_agree() -> None:
+    """Two workers in place of one: the first batch is the same, what comes later is drawn otherwise."""
+    later = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2), states=tuple("axyz"))
+    assert first_step(against("unknown", later)).passed
+    same = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2))
+    assert first_step(against("unknown", same)).passed is False
+
+
+def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
+    """Noise that is drawn, and not used: neither the first step nor, over few seeds, the loss has to show it."""
+    losses = falling(1.0, 0.0, 0)
+    state, moved = tuple(map(str, range(30))), {1: 5.0}
+    runs = []
+    for seed in range(4):
+        given = [tuple(Call(0, 8, {"0": float(i) + (moved.get(i, 0.0) if arm else 0)}, i) for i in range(30)) for arm in (0, 1)]  # fmt: skip
+        runs.append(made(losses=losses, states=state, seed=seed, calls=given[0]))
+        near = (*losses[:1], *(x * 1.0005 for x in losses[1:]))
+        runs.append(made("rewritten", near, states=state, seed=seed, calls=given[1]))
+    runs += [runs[0], made(losses=losses, states=state, detail=MOVED, calls=given[0])]
+    found = judge("unknown", runs)
+    assert found.verdict is Sameness.UNCLEAR, found.summary
 
 
 # ---------------------------------------------------------------------------------------------- margins

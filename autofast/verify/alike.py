@@ -60,6 +60,16 @@ def steps(ev: Evidence) -> int:
     return until
 
 
+def redrawn(ev: Evidence) -> bool:
+    """The same random numbers to the end, in the main process alone, and yet the models are given other data."""
+    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
+    states = [
+        (x.random, y.random) for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False)
+    ]
+    equal = bool(states) and all(x == y and x for x, y in states)
+    return equal and not workers and not throughout(ev)
+
+
 def throughout(ev: Evidence) -> bool:
     return 0 < len(ev.a.record.steps) <= steps(ev)
 

@@ -231,6 +231,9 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
                 return checks, more
         checks = close
         over, more = _over_seeds(ev)
+        if alike.redrawn(ev) and not all(c.passed for c in close):
+            text = "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell"
+            over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
         # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
     return _over_seeds(ev)
