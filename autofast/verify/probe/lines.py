@@ -6,6 +6,7 @@ A byte for each line, in memory that forked processes share, found by a digest o
 
 from __future__ import annotations
 
+import dis
 import mmap
 import os
 import sys
@@ -105,8 +106,8 @@ class Lines:
 
 
 def executable(code: Any) -> set[int]:
-    lines = {line for _, _, line in code.co_lines() if line}
+    lines = {line for _, line in dis.findlinestarts(code) if line}
     for constant in code.co_consts:
-        if hasattr(constant, "co_lines"):
+        if hasattr(constant, "co_consts"):
             lines |= executable(constant)
     return lines
