@@ -1,6 +1,9 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
 
-    python -m benchmarks.verify_faults [--write]
+    python -m benchmarks.verify_faults [--second | --last] [--write] [--before FILE] [--printed FILE]
+
+``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
+made when verify was done and run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify.md, with today's date and the version of torch.
 """
@@ -15,9 +18,26 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+from autofast.verify.result import Parity, Sameness
 from benchmarks.pages import put
-from tests.faults import CASES
+from benchmarks.verify_faults_2 import FIRST, LAST
+from benchmarks.verify_faults_2 import HERE as SECOND
+from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
+
+
+def _key(case: Case) -> str:
+    return f"{case.base}: {case.name}"
+
+
+def _printed(file: Path) -> dict[str, Parity]:
+    """By case."""
+    rows = [line.split(" | ", 3) for line in file.read_text().splitlines()]
+    return {row[1]: Parity(Sameness(row[2]), "", (), row[3]) for row in rows if len(row) > 3}
+
+
+def _wrong(known: dict[str, Parity], cases: list[Case]) -> int:
+    return sum((known[_key(case)].verdict in FINE) != case.sound for case in cases)
 
 
 def main() -> int:
@@ -26,17 +46,28 @@ def main() -> int:
     )
     parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument(
+        "--printed", type=Path, help="take what an earlier run printed, run nothing"
+    )
+    parser.add_argument("--before", type=Path, help="what an earlier run printed: one more column")
+    sets = parser.add_mutually_exclusive_group()
+    sets.add_argument("--second", action="store_true", help="the second set, first half")
+    sets.add_argument("--last", action="store_true", help="the second set, last half")
     args = parser.parse_args()
+    cases = FIRST if args.second else LAST if args.last else CASES
+    before = _printed(args.before) if args.before else {}
+    place = "faults-second" if args.second else "faults-last" if args.last else "faults"
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
-        for case in (case for case in CASES if args.only in case.name):
-            found = bench.judge(case)
+        bench = Bench(Path(folder), HERE if cases is CASES else SECOND)
+        earlier = _printed(args.printed) if args.printed else {}
+        for case in (case for case in cases if args.only in f"{case.base}: {case.name}"):
+            found = earlier[_key(case)] if args.printed else bench.judge(case)
             right = (found.verdict in FINE) == case.sound
             wrong += not right
             print(
                 "right" if right else "WRONG",
-                case.name,
+                _key(case),
                 found.verdict.value,
                 found.summary,
                 sep=" | ",
@@ -48,17 +79,23 @@ def main() -> int:
         lines = [
             f"{date.today().isoformat()}, CPU, torch {version('torch')}, at most 12 seeds: "
             f"{sum(not case.sound for case, _ in rows)} faults, {sum(case.sound for case, _ in rows)} sound rewrites, {wrong} judged wrongly.",
+        ]
+        if before:
+            lines[0] += f" Before: {_wrong(before, [case for case, _ in rows])} judged wrongly."
+        known = " before |" if before else ""
+        lines += [
             "",
-            "| script | what was done to it | effect tested for | verdict | because |",
-            "| --- | --- | --- | --- | --- |",
+            f"| script | what was done to it | effect tested for |{known} verdict | because |",
+            f"| --- | --- | --- |{' --- |' if before else ''} --- | --- |",
         ]
         for case, found in rows:
             name = f"*sound:* {case.name}" if case.sound else case.name
+            was = f" {before[_key(case)].verdict.value.upper()} |" if before else ""
             because = re.sub(r"([|<>*_])", r"\\\1", found.summary)
             lines.append(
-                f"| {case.base} | {name} | {case.effect} | **{found.verdict.value.upper()}** | {because} |"
+                f"| {case.base} | {name} | {case.effect} |{was} **{found.verdict.value.upper()}** | {because} |"
             )
-        put("faults", lines)
+        put(place, lines)
     return 1 if wrong else 0
 
 

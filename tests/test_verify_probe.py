@@ -68,6 +68,15 @@ def test_plain(tmp_path: Path) -> None:
         and record.random_state == {}
     )
     record = check(full.record)
+    assert record.precision == ("forward float32", "gradient float32")
+    assert [call.step for call in record.calls] == list(range(8))
+    assert len({step.random for step in record.steps}) == 8, "dropout draws in every step"
+    assert record.dropouts == ("0/2",) and record.modules["0/2"] == "Dropout(p=0.1, inplace=False)"
+    drawn = [index for chosen, _ in record.passes[0].items for index in chosen]
+    assert sorted(drawn) == list(range(56)) and len(record.passes[0].items[0][1]) == 3
+    lines, text = record.lines["train.py"], (SCRIPTS / "train.py").read_text().splitlines()
+    assert {text[n - 1].strip() for n in lines.ran} >= {"loss.backward()", "schedule.step()"}
+    assert {text[n - 1].strip() for n in set(lines.code) - set(lines.ran)} >= {"sys.exit(3)"}
     norms = [step.grad_norm for step in record.steps]
     assert all(norm is not None and norm > 0 for norm in norms)
     assert all(step.update_norm is not None and step.training == 1 for step in record.steps)

@@ -220,6 +220,26 @@ def test_start_and_break_even() -> None:
     assert speed.judge([(before, before)] * 6, [(before, slower)] * 6).break_even is None
 
 
+def test_what_comes_now_and_then_counts() -> None:
+    """Every tenth step writes a checkpoint: faster steps, and yet a slower script."""
+    before = timed([0.012] * 60)
+    after = timed(([0.010] * 9 + [0.060]) * 6, "rewritten")
+    found = speed.judge([(before, before)] * 6, [(before, after)] * 6)
+    assert found.statistic.startswith("mean of the window")
+    assert found.verdict is SpeedVerdict.SLOWER and found.ratio.value == pytest.approx(
+        0.771, abs=0.01
+    )
+    both = timed(([0.012] * 9 + [0.072]) * 6)
+    assert speed.window([both, after]).kind == "median step"
+
+
+@pytest.mark.parametrize("noise, effect", [(5, 6), (6, 5), (3, 3)])
+def test_no_verdict_from_fewer_than_six_pairs(noise: int, effect: int) -> None:
+    before, after = timed([0.02] * 40), timed([0.01] * 40, "rewritten")
+    found = speed.judge([(before, before)] * noise, [(before, after)] * effect)
+    assert found.verdict is SpeedVerdict.UNCLEAR and "too few pairs" in found.reason
+
+
 def test_pairs_needed() -> None:
     assert pairs_close(
         speed.pairs_needed(0.08, 0.05), (NormalDist().inv_cdf(0.975) * 0.08 / 0.05) ** 2 / 0.955

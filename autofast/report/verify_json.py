@@ -16,14 +16,20 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from autofast.report.verify_words import sentence
-from autofast.verify.record import Record, Run, Step
+from autofast.verify.record import Call, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it
 
 _LEFT_OUT: dict[type, frozenset[str]] = {
-    Run: frozenset({"stdout"}),
-    Record: frozenset({"model", "start"}),
+    Run: frozenset({"stdout", "log", "files", "script", "changed"}),
+    Record: frozenset(
+        {"model", "start", "saves", "calls", "modules", "lines", "written", "dropouts"}
+    ),
+    Pass: frozenset({"items"}),
+    Saved: frozenset({"path", "step", "tensors", "plain", "live"}),
+    Call: frozenset({"model", "samples", "sums", "step", "random"}),
+    Lines: frozenset({"code", "ran"}),
 }
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -58,10 +64,29 @@ def read(document: str | Mapping[str, Any]) -> Verification:
 def kept(v: Verification) -> Verification:
     """``v`` as far as it is written."""
     runs = [
-        replace(r, stdout="", records=tuple(replace(x, model={}, start={}) for x in r.records))
-        for r in v.runs
+        _bare(
+            replace(
+                run,
+                records=tuple(
+                    _bare(replace(record, passes=tuple(map(_bare, record.passes))))
+                    for record in run.records
+                ),
+            )
+        )
+        for run in v.runs
     ]
     return replace(v, runs=tuple(runs))
+
+
+def _bare(thing: Any) -> Any:
+    """Without what is left out: those fields are as if they had not been given."""
+    left_out = _LEFT_OUT.get(type(thing), frozenset())
+    empty = {
+        f.name: f.default if f.default_factory is MISSING else f.default_factory()
+        for f in fields(thing)
+        if f.name in left_out
+    }
+    return replace(thing, **empty)
 
 
 def _written(thing: Any) -> Any:

@@ -10,7 +10,7 @@ from autofast.verify.ranks import compared
 from autofast.verify.record import FULL, Detail, Run, Step
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
-SEEDED = Detail(gradients=True, batches=True)
+SEEDED = FULL
 DOUBLE = replace(FULL, double=True)
 HALF_STEP, SINGLE_STEP = (
     2.0**-8,

@@ -130,13 +130,17 @@ def steps(ev: Evidence) -> Check | None:
     )
 
 
-def _evaluations(run: Run) -> list[tuple[int, int]]:
-    return sorted(
-        (p.samples, p.batches)
-        for r in run.records
-        for p in r.passes
-        if not p.training and p.complete
-    )
+def _evaluations(run: Run) -> list[int]:
+    return sorted(p.samples for r in run.records for p in r.passes if not p.training and p.complete)
+
+
+def _cut(ev: Evidence) -> str:
+    """Other batches of the same samples are no fault, and said."""
+    batches = [
+        sum(p.batches for r in run.records for p in r.passes if not p.training and p.complete)
+        for run in (ev.a, ev.b)
+    ]
+    return "" if batches[0] == batches[1] else f", in {batches[1]} batches in place of {batches[0]}"
 
 
 def _evaluated(ev: Evidence) -> Check | None:
@@ -146,7 +150,7 @@ def _evaluated(ev: Evidence) -> Check | None:
         return None
     name = "samples for evaluation"
     if ev.effect == "recipe":
-        one, two = ({n for n, _ in found} for found in (before, after))
+        one, two = (set(found) for found in (before, after))
         if two - one:
             return Check(
                 name,
@@ -155,12 +159,12 @@ def _evaluated(ev: Evidence) -> Check | None:
                 verdict=BROKEN,
             )
     elif before != after:
-        text = f"{sum(n for n, _ in after)} samples in {len(after)} complete evaluations, {sum(n for n, _ in before)} in {len(before)} in the original"
+        text = f"{sum(after)} samples in {len(after)} complete evaluations, {sum(before)} in {len(before)} in the original"
         return Check(name, False, text, verdict=BROKEN)
     return Check(
         name,
         True,
-        f"{count(sum(n for n, _ in after), 'sample')} in {count(len(after), 'evaluation')}",
+        f"{count(sum(after), 'sample')} in {count(len(after), 'evaluation')}{_cut(ev)}",
     )
 
 
@@ -418,7 +422,7 @@ def tensors(ev: Evidence) -> Check | None:
     if types:
         return Check(
             name,
-            None if ev.effect in ("recipe", "unknown") else False,
+            None if ev.effect == "recipe" else False,
             f"other types: {shown(types)}",
         )
     return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")

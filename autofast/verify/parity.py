@@ -22,10 +22,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from autofast.verify import (
+    alike,
+    coverage,
     invariants,
     parity_data,
     parity_exact,
+    parity_inputs,
+    parity_items,
     parity_rounding,
+    parity_saves,
     parity_seeds,
     parity_stdout,
 )
@@ -80,6 +85,12 @@ _STRUCTURE = (
     parity_data.scatter,
     parity_data.repeated,
     parity_data.random_state,
+    parity_inputs.modules,
+    parity_inputs.given,
+    parity_inputs.called,
+    parity_items.drawn,
+    parity_saves.values,
+    coverage.changes,
 )
 
 
@@ -129,12 +140,7 @@ def wanted(
             else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten))
         )
     if effect in ("rounding", "unknown"):
-        eps = (
-            HALF_STEP
-            if parity_rounding.tolerance_of(ev, parity_rounding.first_differences(ev.a, ev.b))
-            is parity_rounding.HALF
-            else SINGLE_STEP
-        )
+        eps = SINGLE_STEP if parity_rounding.single(ev) else HALF_STEP
         special = [
             Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")
         ]
@@ -142,7 +148,8 @@ def wanted(
         special = [w for w in special if not any(_same_kind(w, run) for run in runs)]
         if special:
             return special
-        if effect == "rounding" and any(c.passed is False for c in parity_rounding.judge(ev)):
+        decided = effect == "rounding" or alike.strict(ev)
+        if decided and any(c.passed is False for c in parity_rounding.judge(ev)):
             return []
     return _more_seeds(ev, arm, _seeds_wanted(ev))
 
@@ -196,7 +203,7 @@ def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
 
 def _rounding(ev: Evidence) -> tuple[list[Check], int]:
     close = parity_rounding.judge(ev)
-    if parity_rounding.settled(ev, close):
+    if parity_rounding.settled(ev, close) and (parity_rounding.single(ev) or len(ev.pairs) < 2):
         curve = parity_seeds.band(ev)
         return [*close, curve, *parity_seeds.levels(ev)], max(
             0, parity_seeds.LEAST - len(ev.pairs)
@@ -215,10 +222,18 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
     if ev.effect == "rounding":
         return _rounding(ev)
     if ev.effect == "unknown":
-        checks, more = _rounding(ev)
-        if all(c.passed is not False for c in checks) and any(c.passed for c in checks[:2]):
-            return checks, more
+        close = parity_rounding.judge(ev)
+        if alike.strict(ev) and any(c.passed is False for c in close):
+            return close, 0
+        if alike.throughout(ev):
+            checks, more = _rounding(ev)
+            if all(c.passed is not False for c in checks) and any(c.passed for c in close):
+                return checks, more
+        checks = close
         over, more = _over_seeds(ev)
+        if alike.redrawn(ev) and not all(c.passed for c in close):
+            text = "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell"
+            over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
         # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
     return _over_seeds(ev)
@@ -239,13 +254,13 @@ def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
 
 
 def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int) -> str:
-    worst = next((c for c in checks if c.passed is False and c.verdict is verdict), None)
+    failed = [c for c in checks if c.passed is False and c.verdict is verdict]
+    # Other weights are saved wherever other weights are trained: then the training is what to name.
+    worst = next((c for c in failed if c.name != parity_saves.NAME), next(iter(failed), None))
+    seen = coverage.words(ev) if ev.a.records and ev.b.records else ""
     if verdict is Sameness.IDENTICAL:
-        return (
-            "losses and final weights equal bit for bit"
-            if ev.a.record.model
-            else "losses equal bit for bit"
-        )
+        what = "losses and final weights" if ev.a.record.model else "losses"
+        return f"{what} equal bit for bit ({seen})"
     if worst is not None:
         return (
             worst.text
@@ -261,14 +276,14 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
             if more
             else ""
         )
-        return ask or (
-            f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two"
-        )
+        words = f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two"
+        return f"{ask} ({words})" if ask and open_ else ask or words
     if ev.effect == "exact":
-        return "as close to the original as the original to itself"
+        return f"as close to the original as the original to itself ({seen})"
+    pairs = f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}"
     if any(c.name == "loss curve within seed noise" for c in checks):
-        return "equal up to rounding, loss within seed noise"
-    return "loss within seed noise"
+        return f"equal up to rounding, loss within seed noise ({pairs}; {seen})"
+    return f"loss within {parity_seeds.margin_words(ev)} ({pairs}; {seen})"
 
 
 def judge(

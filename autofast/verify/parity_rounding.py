@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from autofast.verify import alike
 from autofast.verify.estimates import median
 from autofast.verify.evidence import HALF_STEP, SINGLE_STEP, Evidence, curve, taken
 from autofast.verify.invariants import plain
@@ -75,12 +76,12 @@ def equal_start(a: Run, b: Run) -> bool:
     return one == two
 
 
-def first_differences(a: Run, b: Run) -> tuple[float, float, float]:
-    """Relative differences of the losses before the first step, of its gradient norm, and of the median update of the first steps.
+def first_differences(a: Run, b: Run, steps: int = FIRST) -> tuple[float, float, float]:
+    """Relative differences of the losses before the first step, of its gradient norm, and of the median update of the first ``steps``.
 
     A GradScaler leaves out the first steps until it has found its scale; the weights do not change in those.
     """
-    x, y = taken(a)[:FIRST], taken(b)[:FIRST]
+    x, y = taken(a)[:steps], taken(b)[:steps]
     if not a.record.steps or not b.record.steps or not x or not y:
         return math.nan, math.nan, math.nan
     losses = [
@@ -100,26 +101,14 @@ def first_differences(a: Run, b: Run) -> tuple[float, float, float]:
     return max(losses, default=math.nan), gradient, median(updates) if updates else math.nan
 
 
-def tolerance_of(ev: Evidence, found: tuple[float, float, float]) -> Tolerance:
-    """By the applied rules; where they are not known, the stricter one if all that was seen keeps it."""
-    if ev.half is not None:
-        return HALF if ev.half else SINGLE
-    beyond = [
-        x > most
-        for x, most in zip(found, (SINGLE.loss, SINGLE.gradient, SINGLE.update), strict=True)
-    ]  # nan is not
-    return HALF if any(beyond) else SINGLE
+def tolerance_of(ev: Evidence) -> Tolerance:
+    """By what the runs computed in."""
+    return SINGLE if single(ev) else HALF
 
 
 def single(ev: Evidence) -> bool:
-    """The rewrite computes in float32 throughout. Where its rules are not known: nothing in the first steps is larger than such roundings."""
-    if ev.half is not None:
-        return not ev.half
-    _, gradient, _ = first_differences(ev.a, ev.b)
-    return (
-        not any(x > SINGLE.loss / 10 for x in spans(ev.a, ev.b)[:FIRST])
-        and not gradient > SINGLE.gradient / 10
-    )  # nan is not
+    """Both compute in float32 throughout, as they recorded it; by the rules where there is no record of it."""
+    return not alike.known_low(ev)
 
 
 def first_step(ev: Evidence) -> Check:
@@ -129,10 +118,14 @@ def first_step(ev: Evidence) -> Check:
         return Check(
             name, None, "the weights differ before the first step, so that it cannot be compared"
         )
-    loss, gradient, update = first_differences(ev.a, ev.b)
+    strict = alike.strict(ev)
+    whole = ev.effect != "unknown" or alike.throughout(ev)
+    loss, gradient, update = first_differences(
+        ev.a, ev.b, FIRST if whole else min(FIRST, max(1, strict))
+    )
     if math.isnan(loss) and math.isnan(gradient):
         return Check(name, None, "no loss and no gradient was seen at the first step")
-    known = tolerance_of(ev, (loss, gradient, update))
+    known = tolerance_of(ev)
     words = [
         f"{what} differs by {100 * value:.2g} % (allowed {100 * most:g} %)"
         for what, value, most in (
@@ -143,6 +136,8 @@ def first_step(ev: Evidence) -> Check:
         if not math.isnan(value)
     ]
     text = f"{'; '.join(words)}, for {known.name}"
+    if loss > known.loss and strict:
+        return Check(name, False, f"{text}, from the same random numbers and the same data")
     if loss > known.loss:
         return Check(
             name,
@@ -150,7 +145,9 @@ def first_step(ev: Evidence) -> Check:
             f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
         )
     if gradient > known.gradient or update > known.update:
-        limit = 2 if known is HALF else 10  # the masks are the same: beyond that, it is no rounding
+        limit = (
+            2 if known is HALF else 1 if strict else 10
+        )  # the masks are the same: beyond that, it is no rounding
         wrong = not math.isnan(loss) and (
             gradient > limit * known.gradient or update > limit * known.update
         )
@@ -237,6 +234,18 @@ def departs(ev: Evidence) -> Check | None:
     own = max(eps, *(max(spans(ev.a, run)[:until]) for run in rulers))
     other = spans(ev.a, ev.b)[:until]
     place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
+    drawn = sum(step.backwards for step in ev.a.record.steps[: alike.strict(ev)])
+    if place is not None and place < drawn:
+        return Check(
+            name,
+            False,
+            f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}; "
+            "random numbers and data are the same until there",
+        )
+    if ev.effect == "unknown" and not alike.throughout(ev):
+        return (
+            None  # what was drawn otherwise, or given to the models, carries further than rounding
+        )
     if whole:
         for what, buffers, least in (("final weights", False, SEEN), ("final buffers", True, 1e-2)):
             far, near = (
@@ -266,7 +275,9 @@ def departs(ev: Evidence) -> Check | None:
 def drawn_otherwise(ev: Evidence) -> bool:
     """Random masks may differ: the first losses of some optimizer do so by more than rounding, though its parameters are still the same."""
     seen: set[int] = set()
-    allowed = tolerance_of(ev, first_differences(ev.a, ev.b)).loss
+    if alike.strict(ev):
+        return False
+    allowed = tolerance_of(ev).loss
     for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False):
         if x.optimizer not in seen:
             seen.add(x.optimizer)

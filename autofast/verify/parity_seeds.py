@@ -11,7 +11,7 @@ the test passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more tha
 and its last third, where that much is certain: otherwise a script that does not learn at all would be equivalent in a short run.
 
 **Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from the loss under Adam, which divides it out
-(Kingma, Ba 2015, section 2.1). So the mean log of the gradient norm, and of the update norm, must agree to within 25 %.
+(Kingma, Ba 2015, section 2.1). So the mean log of the gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from autofast.verify.result import Check, Sameness
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
 CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
-LEVEL = math.log(1.25)
+LEVEL = math.log(1.05)
+CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 
 def piece(values: Sequence[float], start: float, end: float) -> float:
@@ -66,6 +67,31 @@ class Tost:
     seed_sd: float
 
 
+def _margin(ev: Evidence, mean: float, sd: float) -> float:
+    """The larger of the user's share of the loss and what seeds do anyway, but no more than CAP of the loss's own drop over the run.
+
+    A share of a loss that crosses zero means nothing: then the drop alone counts; without a drop for certain, nothing is close enough.
+    """
+    values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
+    crosses = bool(values) and min(values) < 0 < max(values)
+    learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    falls = len(learned) > 1 and fmean(learned) > 3 * spread(learned) / math.sqrt(len(learned))
+    share = 0.0 if crosses else ev.margin * abs(mean)
+    if falls:
+        return min(max(share, 2 * sd), CAP * fmean(learned))
+    return min(share, 2 * sd) if share else 0.0
+
+
+def margin_words(ev: Evidence) -> str:
+    """The margin and what lies within it, for the first sentence of the report."""
+    result = tost(ev)
+    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    if not math.isfinite(result.margin):
+        return "seed noise"
+    share = 100 * result.margin / fmean(fell) if fell and fmean(fell) > 0 else 0.0
+    return f"±{result.margin:.2g}" + (f", {_two_digits(share)} % of its drop" if share else "")
+
+
 def tost(ev: Evidence) -> Tost:
     before, after = _columns(ev)
     n = len(before)
@@ -81,17 +107,13 @@ def tost(ev: Evidence) -> Tost:
             math.nan,
         )
     found, sd, mean = difference(before, after), spread(before), fmean(before)
-    learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
-    noise = 2 * sd
-    if len(learned) > 1 and fmean(learned) > 3 * spread(learned) / math.sqrt(len(learned)):
-        noise = min(noise, fmean(learned) / 2)
-    margin = max(ev.margin * abs(mean), noise)
+    margin = _margin(ev, mean, sd)
     if n < LEAST:
         return Tost("open", found, margin, n, LEAST - n, mean, sd)
     half, size = found.half(0.95), abs(found.value)
     if size + half <= margin:
         return Tost("inside", found, margin, n, 0, mean, sd)
-    if size - found.half(0.995) > margin:
+    if size - found.half(0.9995) > margin:
         return Tost("worse" if found.value > 0 else "better", found, margin, n, 0, mean, sd)
     room = margin - size
     more = max(1, math.ceil(n * (half / room) ** 2) - n) if room > 0 else 2 * n
@@ -232,7 +254,7 @@ def _level(run: Run, name: str) -> float:
 
 
 def level(ev: Evidence, name: str) -> Check | None:
-    """Geometric mean of a norm over all steps, over seeds: within 25 %, or within what the seeds cannot tell apart (99.9 %)."""
+    """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds cannot tell apart (99.9 %)."""
     words = {"grad_norm": "gradient norm", "update_norm": "update norm"}[name]
     both = [(_level(a, name), _level(b, name)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]

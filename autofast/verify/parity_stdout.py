@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autofast.report.style import count
+from autofast.verify import alike
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import Evidence
+from autofast.verify.outputs import said, written
 from autofast.verify.parity_exact import equal, reproducible
 from autofast.verify.record import Run
-from autofast.verify.result import Check
+from autofast.verify.result import Check, Sameness
 
 NUMBER = re.compile(
     r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I
@@ -86,19 +88,26 @@ def text_of(ev: Evidence) -> Check | None:
     Words that a model makes change with the last digits: a line without numbers for which others are printed is no line that was left out.
     """
     name = "printed lines"
-    if not ev.a.stdout.strip() and not ev.b.stdout.strip():
+    if not _lines(ev.a).strip() and not _lines(ev.b).strip():
         return None
+    gone = [
+        file
+        for file in ev.a.files
+        if file not in ev.b.files and all(file in o.files for o in ev.originals)
+    ]
+    if gone:
+        return Check(name, False, f"not written any more: {gone[0]}", verdict=Sameness.BROKEN)
     pairs = ev.pairs or ((ev.a, ev.b),)
     rounded = [run for run in (ev.double, ev.perturbed) if run is not None]
     counts = [
-        kinds(o.stdout)
+        kinds(_lines(o))
         for o in (*ev.originals, *(() if ev.effect == "exact" else (*ev.others, *rounded)))
     ]
     steady = [
         kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)
     ]
     for _, b in pairs:
-        after = kinds(b.stdout)
+        after = kinds(_lines(b))
         for kind in steady:
             fixed = {c[kind] for c in counts}
             if kind not in after or (
@@ -130,8 +139,8 @@ def text_of(ev: Evidence) -> Check | None:
 def numbers(ev: Evidence) -> Check | None:
     """Exact: every number that two runs of the original both print is printed, digit by digit."""
     name = "printed numbers"
-    known = [printed(o.stdout) for o in ev.originals]
-    b = printed(ev.b.stdout)
+    known = [printed(said(o)) for o in ev.originals]
+    b = printed(said(ev.b))
     equal = 0
     for quantity, values in known[0].items():
         for i, value in enumerate(values):
@@ -148,6 +157,43 @@ def numbers(ev: Evidence) -> Check | None:
         if equal
         else None
     )
+
+
+def _lines(run: Run) -> str:
+    return f"{run.stdout}\n{written(run)}"
+
+
+def _measured(ev: Evidence) -> set[Quantity]:
+    """What differs between two runs of the original that are equal to the bit: times, rates, memory."""
+    if not reproducible(ev):
+        return set()
+    first, *others = [printed(said(o)) for o in ev.originals]
+    return {q for q, values in first.items() if any(o.get(q) != values for o in others)}
+
+
+def rounded(ev: Evidence) -> Check | None:
+    """In float32, from the same random numbers and data: most values of a quantity lie as near as those of runs that rounding has moved."""
+    name = "printed numbers up to rounding"
+    rulers = [r for r in (ev.perturbed, ev.double) if r is not None]
+    if alike.known_low(ev) or ev.perturbed is None or not alike.throughout(ev):
+        return None
+    a, b = printed(said(ev.a)), printed(said(ev.b))
+    others, measured, looked = [printed(said(r)) for r in rulers], _measured(ev), 0
+    for quantity, texts in a.items():
+        after = b.get(quantity, [])
+        known = [o[quantity] for o in others if len(o.get(quantity, ())) == len(texts)]
+        if quantity in measured or len(after) != len(texts) or len(known) < len(rulers):
+            continue
+        looked += 1
+        far = []
+        for x, y, *moved in zip(_values(texts), _values(after), *map(_values, known), strict=True):
+            own = max(abs(m - x) for m in moved)
+            far.append(abs(y - x) > max(100 * own, 2.5 * unit(texts[0]), 0.02 * abs(x)))
+        if sum(far) > len(far) / 2:
+            place = far.index(True)
+            text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
+            return Check(name, False, text)
+    return Check(name, True, f"{looked} quantities") if looked else None
 
 
 def _values(texts: Sequence[str]) -> list[float]:
@@ -207,9 +253,9 @@ def meaning(ev: Evidence) -> Check | None:
     """A printed number that is, in every run of the original, one and the same thing made of the losses (their mean over a pass, the last
     one) is still that: this is how "the loss of the last batch is logged in place of the mean" shows without any statistics."""
     name = "what the printed loss is"
-    originals = [(r, printed(r.stdout)) for r in (*ev.originals, *ev.others) if r.records]
+    originals = [(r, printed(said(r))) for r in (*ev.originals, *ev.others) if r.records]
     rewritten = [
-        (r, printed(r.stdout)) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records
+        (r, printed(said(r))) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records
     ]
     found = []
     for quantity in originals[0][1] if originals else ():
@@ -254,10 +300,11 @@ def levels(ev: Evidence) -> Check | None:
     name = "printed numbers over seeds"
     if len(ev.pairs) < 4:
         return None
-    a_all, b_all = ([printed(pair[k].stdout) for pair in ev.pairs] for k in (0, 1))
+    a_all, b_all = ([printed(said(pair[k])) for pair in ev.pairs] for k in (0, 1))
     looked = 0
+    measured = _measured(ev)
     for quantity in a_all[0]:
-        if any(quantity not in p for p in (*a_all, *b_all)):
+        if quantity in measured or any(quantity not in p for p in (*a_all, *b_all)):
             continue
         text = _quantity(
             [_values(p[quantity]) for p in a_all], [_values(p[quantity]) for p in b_all]
@@ -303,7 +350,7 @@ def checks(ev: Evidence) -> list[Check]:
     exactly = reproducible(ev) and (ev.effect == "exact" or equal(ev.a, ev.b))
     found = [
         text_of(ev),
-        numbers(ev) if exactly else None,
+        numbers(ev) if exactly else rounded(ev),
         meaning(ev),
         None if ev.effect in ("exact", "recipe") else levels(ev),
     ]

@@ -43,6 +43,7 @@ class Step:
             asked for.
         evaluating: the same share of those called without gradients; None also where none was called so.
         modes: the different shares in training mode of single calls, with gradients or without; empty unless asked for.
+        random: a digest of the states of all random generators at its end; empty unless asked for.
     """
 
     index: int
@@ -62,6 +63,7 @@ class Step:
     training: float | None = None
     evaluating: float | None = None
     modes: tuple[float, ...] = ()
+    random: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Pass:
             unless asked for.
         leaves: the same for every tensor of the batch's structure by itself, in its order: a tuple over batches for each. So that labels
             tell of the order where images are random. Empty where batches differ in their structure.
+        items: for each batch the indices of its samples, and for every tensor of floats three rows of numbers, one for each sample
+            (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
     """
 
     loader: int
@@ -104,6 +108,7 @@ class Pass:
     workers: int = 0
     checksums: tuple[float, ...] = ()
     leaves: tuple[tuple[float, ...], ...] = ()
+    items: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,42 @@ class Checkpoint:
     keys: Mapping[str, str]
     loads: bool
     error: str = ""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One call of ``torch.save``, in the order of calls.
+
+    Attributes:
+        step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of tensors, other values in words.
+        live: share of the tensors that are those of a model of the script at this moment, to the bit.
+    """
+
+    path: str
+    step: int
+    tensors: Mapping[str, TensorPrint]
+    plain: Mapping[str, str]
+    live: float
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a model with gradients: its number, its samples, a checksum of every tensor it was given, by name, optimizer steps
+    made before, and in the first step a digest of the states of the random generators."""
+
+    model: int
+    samples: int
+    sums: Mapping[str, float]
+    step: int = 0
+    random: str = ""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Of one file of the project: lines that hold code, and those of them that ran."""
+
+    code: tuple[int, ...]
+    ran: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -160,6 +201,10 @@ class Record:
             without what chooses an implementation; empty unless asked for.
         trainable_unused: names of parameters that received gradients and are held by no optimizer; only with ``Detail``.
         notes: what could not be recorded, in words.
+        saves: every call of torch.save by value. calls: what the models were given in training. modules: settings of their modules, in
+            words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
+            matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
+            folder. dropouts: modules of dropout that were called in training mode, by name. All of these only with ``Detail.state``.
     """
 
     version: int
@@ -189,6 +234,13 @@ class Record:
     error: str = ""
     traceback: str = ""
     notes: tuple[str, ...] = ()
+    saves: tuple[Saved, ...] = ()
+    calls: tuple[Call, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
+    precision: tuple[str, ...] = ()
+    lines: Mapping[str, Lines] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
+    dropouts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,7 +274,8 @@ class Run:
         arm: "original", "rewritten", or the name of a subset of rules.
         seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
         records: by rank; empty when the script died before its first line.
-        stdout: all of it; stderr: its last part.
+        stdout: all of it; stderr: its last part; log: all of it, empty where it is very long. files: texts that it wrote in its working folder, by name.
+        script: the entry file, its path and its text. changed: further files that differ from the original's, by path: text before, after.
         pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in per cent), None where unknown.
     """
 
@@ -236,6 +289,10 @@ class Run:
     stderr: str = ""
     pressure: float | None = None
     timed_out: bool = False
+    log: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    script: tuple[str, str] = ("", "")
+    changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def record(self) -> Record:

@@ -26,6 +26,7 @@ from autofast.verify.steps import read_record
 PROBE = Path(__file__).parent / "probe"
 OUTPUT_LIMIT = 20_000_000  # characters of stdout that are compared
 STDERR_LIMIT = 20_000
+LOG_LIMIT = 2_000_000  # of stderr; a longer one is not compared
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 # Launchers that start the Python interpreter themselves and want a script; any other is given an interpreter.
@@ -208,6 +209,13 @@ class Runner:
             stderr=_text(outputs / "stderr")[-STDERR_LIMIT:],
             pressure=_share(waited, _waiting_for_cpu(), elapsed),
             timed_out=timed_out,
+            log=_log(outputs / "stderr"),
+            files=_files(records, cwd),
+            script=(str(program.path), _source(program.path, program.overlay)),
+            changed={
+                str(path): (_source(path), text.decode("utf-8", "replace"))
+                for path, text in program.overlay.items()
+            },
         )
 
     def _start(
@@ -310,6 +318,29 @@ def _records(folder: Path) -> tuple[Record, ...]:
         with contextlib.suppress(ValueError, OSError):  # a process that was killed while it wrote
             found.append(read_record(path))
     return tuple(sorted(found, key=lambda record: record.rank))
+
+
+def _source(path: Path, overlay: Mapping[Path, bytes] | None = None) -> str:
+    """The text of a program's file; empty where there is none (a folder, a new file)."""
+    given = (overlay or {}).get(path)
+    if given is not None:
+        return given.decode("utf-8", "replace")
+    return _text(path) if path.is_file() else ""
+
+
+def _files(records: Sequence[Record], cwd: Path) -> dict[str, str]:
+    """Texts that the run has written, by their path from the working folder."""
+    found: dict[str, str] = {}
+    for name in sorted({path for record in records for path in record.written}):
+        with contextlib.suppress(OSError):
+            path = Path(name)
+            if path.is_file() and path.stat().st_size <= OUTPUT_LIMIT:
+                found[os.path.relpath(path, os.path.realpath(cwd))] = _text(path)
+    return found
+
+
+def _log(path: Path) -> str:
+    return _text(path) if path.stat().st_size <= LOG_LIMIT else ""
 
 
 def _text(path: Path) -> str:

@@ -33,6 +33,7 @@ from autofast.verify.result import Ratio, Speed, SpeedVerdict
 Kind = Literal["median step", "mean of the window"]
 Pair = tuple[Run, Run]
 
+AGREE = 0.02  # logs of mean over median step: beyond, the median is not what a script takes
 MINIMUM = 0.01
 SAME, SAME_MOST = 0.03, 0.05
 FIRST, MORE, MORE_NOISE, MOST = 6, 4, 2, 40
@@ -83,6 +84,19 @@ def _uneven(steps: Sequence[Step], record: Record) -> bool:
     return extra >= 0.05 * whole
 
 
+def _agree(runs: Sequence[Run], left_out: int) -> bool:
+    """The whole window is as much longer than its median steps in one script as in the other: logging, checkpoints and stalls that come
+    now and then, and take other shares of the two, are in the mean alone."""
+    shares: dict[str, list[float]] = {}
+    for run in runs:
+        for record in run.records:
+            walls = [s.wall for s in record.steps[left_out:]]
+            if walls and median(walls) > 0:
+                shares.setdefault(run.arm, []).append(math.log(fmean(walls) / median(walls)))
+    found = [median(values) for values in shares.values()]
+    return not found or max(found) - min(found) <= AGREE
+
+
 def _samples(record: Record, warm_up: int) -> float:
     steps = record.steps[warm_up:]
     return sum(s.samples for s in steps) / len(steps) if steps else 0.0
@@ -103,6 +117,8 @@ def window(runs: Sequence[Run], warm_up: int | None = None) -> Window:
         if several or any(p.workers for p in record.passes) or _uneven(steps, record):
             kind = "mean of the window"
             break
+    if not _agree(runs, left_out):
+        kind = "mean of the window"
     by_arm: dict[str, list[float]] = {}
     for run in runs:
         if run.records and run.record.steps:
@@ -159,7 +175,7 @@ def half_width(found: Ratio) -> float:
 
 
 def verdict_of(noise: Ratio, found: Ratio) -> SpeedVerdict:
-    if not found.pairs or not noise.pairs:
+    if min(found.pairs, noise.pairs) < FIRST:
         return SpeedVerdict.UNCLEAR
     floor = max(floor_of(noise), 1 + MINIMUM)
     same = 1 + min(max(SAME, floor_of(noise) - 1), SAME_MOST)
@@ -204,7 +220,7 @@ def _reason(noise: Ratio, found: Ratio) -> str:
     if not noise.pairs:
         return "the original was not run against itself, so the noise of this machine is not known"
     floor = floor_of(noise)
-    if math.isinf(floor) or math.isinf(half_width(found)):
+    if math.isinf(floor) or math.isinf(half_width(found)) or min(found.pairs, noise.pairs) < FIRST:
         return f"too few pairs: {found.pairs} and {noise.pairs} of the original against itself, at least {FIRST} of each are needed"
     more = _wanting(noise, found) - found.pairs
     ask = (

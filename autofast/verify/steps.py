@@ -21,12 +21,15 @@ from typing import Any, cast, get_args
 from autofast.verify.events import Iteration, Span, evaluations, nested, overlap, passes
 from autofast.verify.record import (
     PHASES,
+    Call,
     Checkpoint,
     Device,
     Ending,
+    Lines,
     Moments,
     Pass,
     Record,
+    Saved,
     Step,
     TensorPrint,
 )
@@ -69,6 +72,7 @@ def record(raw: Mapping[str, Any]) -> Record:
     started = moments.get("script_started", 0.0)
     steps = rows(events, iterations, started, raw.get("walls") or [])
     sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
+    items = raw.get("items", {})
     return Record(
         version=raw["version"],
         rank=raw["rank"],
@@ -97,6 +101,10 @@ def record(raw: Mapping[str, Any]) -> Record:
                 one.workers,
                 tuple(sums.get(str(number), ())),
                 columns(leaves.get(str(number), ())),
+                tuple(
+                    (tuple(drawn), tuple(map(tuple, rows)))
+                    for drawn, rows in items.get(str(number), ())
+                ),
             )
             for number, one in iterations.items()
         ),
@@ -118,6 +126,19 @@ def record(raw: Mapping[str, Any]) -> Record:
         error=raw["error"],
         traceback=raw["traceback"],
         notes=tuple(raw["notes"]),
+        saves=tuple(
+            Saved(one["path"], one["step"], prints(one["tensors"]), one["plain"], one["live"])
+            for one in raw.get("saves", ())
+        ),
+        calls=tuple(Call(*one) for one in raw.get("inputs", ())),
+        modules=raw.get("modules", {}),
+        precision=tuple(raw.get("precision", ())),
+        lines={
+            name: Lines(tuple(one["code"]), tuple(one["ran"]))
+            for name, one in raw.get("lines", {}).items()
+        },
+        written=tuple(raw.get("written", ())),
+        dropouts=tuple(raw.get("dropouts", ())),
     )
 
 
@@ -217,6 +238,7 @@ def row(
         training=extras.get("training"),
         evaluating=extras.get("evaluating"),
         modes=tuple(extras.get("modes", ())),
+        random=str(extras.get("random", "")),
     )
 
 

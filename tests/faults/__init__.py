@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 @dataclass(frozen=True)
 class Case:
     """``edits`` are (old text, new text), each of which must occur exactly once in the base script. ``rules``: as if these had been
-    applied; they tell which precision to expect."""
+    applied; they tell which precision to expect. ``steps``: of a run, 0 to its end."""
 
     name: str
     base: str
@@ -23,10 +23,12 @@ class Case:
     edits: tuple[tuple[str, str], ...]
     sound: bool = False
     rules: tuple[str, ...] = ()
+    folder: Path = HERE
+    steps: int = 0
 
     @property
     def path(self) -> Path:
-        return HERE / f"{self.base}.py"
+        return self.folder / f"{self.base}.py"
 
     def text(self) -> str:
         text = self.path.read_text()
@@ -237,10 +239,6 @@ CASES = [
     fault("recipe: the same without / 2", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO, ("(loss / 2)", "loss")),
     fault("recipe: the same, half of the loss printed", "pictures", "recipe", ("batch_size=16", "batch_size=8"), *_TWO, ("running += loss", "running += 0.5 * loss")),
     sound("fused SGD under a scaler", "scaled", "rounding", ("momentum=0.9)", "momentum=0.9, fused=True)")),
-]  # fmt: skip
-
-# What no test of the verifier sees so far: the sum over a batch has the same distribution, and in so short a training the loss has too.
-UNSEEN = [
     fault("the same flip for the whole batch", "pictures", "sampling",
           (_ITEM, "    def __getitems__(self, indices):\n        self.flip = torch.rand(()) < 0.5\n        return [self[i] for i in indices]\n\n" + _ITEM),
           ("if torch.rand(()) < 0.5:", "if self.flip:")),

@@ -60,6 +60,7 @@ class Probe:
         self.folder = ""
         self.notes: list[str] = []
         self.device: Any = None
+        self.lines: Any = None  # lines.Lines
         self.write: Callable[..., None] = lambda ending, **more: None  # writing.Writer
         self.moments: dict[str, float] = {}
         self.children = 0.0

@@ -18,6 +18,7 @@ from torch.utils.data import dataloader
 from .core import Probe
 from .training import opaque
 
+MOST_ITEMS = 20_000  # numbers of single items that are kept
 MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
 PASS, SIZES = "_autofast_pass", "_autofast_sizes"
 
@@ -119,6 +120,8 @@ class Loaders:
         self.passes = 0
         self.checksums: dict[int, list[float]] = {}
         self.leaves: dict[int, list[list[float]]] = {}
+        self.items: dict[int, list[tuple[list[int], list[list[float]]]]] = {}
+        self.kept = 0
         base: Any = dataloader._BaseDataLoaderIter
         self.wrap_iter(dataloader.DataLoader)
         self.wrap_next(base)
@@ -173,7 +176,8 @@ class Loaders:
             if me() != probe.main:
                 start = end  # a prefetching thread waits, not the training
             sizes = iterator.__dict__.get(SIZES)
-            size = sizes.popleft() if sizes else None
+            drawn = sizes.popleft() if sizes else None
+            size = None if drawn is None else len(drawn)
             probe.events.append(
                 (
                     "n",
@@ -187,9 +191,33 @@ class Loaders:
                 whole, single = checksums(batch)
                 self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)
                 self.leaves.setdefault(iterator.__dict__.get(PASS, -1), []).append(single)
+                if drawn and self.kept < MOST_ITEMS:
+                    self.single(iterator.__dict__.get(PASS, -1), drawn, batch)
             return in_double(batch) if double else batch
 
         base.__next__ = opaque(fetch)
+
+    def single(self, number: int, drawn: list[Any], batch: Any) -> None:
+        """Each item of a batch by itself, in three numbers for each tensor of floats: weighted sum, sum of squares, sum."""
+        if not all(isinstance(index, int) or hasattr(index, "__index__") for index in drawn):
+            return
+        rows: list[list[float]] = []
+        with torch.no_grad():
+            for leaf in leaves(batch)[:4]:
+                if (
+                    isinstance(leaf, torch.Tensor)
+                    and leaf.is_floating_point()
+                    and leaf.layout == torch.strided
+                    and leaf.dim() > 1
+                    and len(leaf) == len(drawn)
+                ):
+                    flat = leaf.detach().cpu().double().reshape(len(drawn), -1)
+                    rows.append((flat * weights(flat.shape[1])).sum(1).tolist())
+                    rows.append((flat * flat).sum(1).tolist())
+                    rows.append(flat.sum(1).tolist())
+        if rows:
+            self.kept += len(drawn) * len(rows)
+            self.items.setdefault(number, []).append(([int(i) for i in drawn], rows))
 
     def wrap_index(self, base: Any) -> None:
         original, mapped = base._next_index, dataloader._DatasetKind.Map
@@ -197,7 +225,7 @@ class Loaders:
         def next_index(iterator: Any) -> Any:
             index = original(iterator)
             known = isinstance(index, (list, tuple)) and iterator._dataset_kind == mapped
-            iterator.__dict__.setdefault(SIZES, deque()).append(len(index) if known else None)
+            iterator.__dict__.setdefault(SIZES, deque()).append(list(index) if known else None)
             return index
 
         base._next_index = opaque(next_index)

@@ -12,7 +12,7 @@ import traceback
 import types
 from typing import Any
 
-from . import packages, seeds, settings, surroundings
+from . import lines, packages, seeds, settings, surroundings
 from .arrival import Arrival
 from .core import Probe, StopRun, leave
 from .saves import Saves
@@ -38,6 +38,8 @@ def main(arguments: list[str]) -> None:
         lambda: {
             "wrote_outside": list(saves.outside),
             "checkpoints": list(saves.checkpoints.values()),
+            "saves": saves.saves,
+            "written": list(saves.inside),
         }
     )
     if wanted.state:
@@ -48,6 +50,9 @@ def main(arguments: list[str]) -> None:
     sys.argv[:] = arguments
     folder = os.path.dirname(os.path.realpath(script))
     probe.folder = folder + os.sep
+    if wanted.state and not wanted.double and not wanted.perturb and not wanted.shift:
+        probe.lines = ran = lines.Lines((wanted.scratch, folder), folder)
+        writer.parts.append(lambda: {"lines": ran.found()})
     top, package = packages.of(script)
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, top)
@@ -89,11 +94,33 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
         from .gradients import Watch
 
         steps.watch = Watch()
+    if steps is not None and wanted.state:
+        from . import inputs, precision
+
+        kinds = attempt("precision", precision.Precision)
+        if kinds is not None:
+            steps.kinds = kinds.gradients
+            writer.parts.append(lambda: {"precision": kinds.found()})
+        steps.random = surroundings.random_digest
+        given = inputs.Inputs(probe)
+        writer.parts.append(
+            lambda: {
+                "inputs": given.calls,
+                "modules": given.modules,
+                "dropouts": list(given.dropped),
+            }
+        )
+    if fetches is not None:
+        writer.parts.append(
+            lambda: {"items": {str(number): rows for number, rows in fetches.items.items()}}
+        )
     if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)
         steps.constructed.append(models.constructed)
         if wanted.state:
             steps.modes = models.modes
+            models.inputs = given
+            saves.live = models.digests
             steps.options = options.Options()
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
@@ -113,7 +140,7 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
         probe.device = Device(probe)
         writer.parts.append(lambda: {**probe.device.finish(), "syncs": probe.device.syncs})
     if wanted.detailed:
-        attempt("agreeing random draws of compiled code", lambda: same_draws(torch))
+        attempt("agreeing random draws of compiled code", lambda: same_draws(torch, probe))
     if wanted.double:
         from .double import Double
 
@@ -121,7 +148,7 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
         KEPT[-1].__enter__()
 
 
-def same_draws(torch: Any) -> None:
+def same_draws(torch: Any, probe: Probe) -> None:
     """Compiled code draws random numbers of its own unless told to draw eager ones. Set when something is compiled: importing inductor
     for a script that compiles nothing would cost seconds."""
     original = torch.compile
@@ -131,6 +158,8 @@ def same_draws(torch: Any) -> None:
         import torch._inductor.config as inductor
 
         inductor.fallback_random = True
+        if probe.lines is not None:
+            probe.lines.stop()
         return original(*args, **kwargs)
 
     torch.compile = compile

@@ -42,12 +42,35 @@ def keys(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]
         yield name, type(value).__name__
 
 
+def flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Entries with their keys joined by ``/``; of objects, what their state_dict says."""
+    if depth < DEPTH:
+        if not isinstance(value, dict) and callable(getattr(value, "state_dict", None)):
+            value = value.state_dict()
+        parts = (
+            value.items()
+            if isinstance(value, dict)
+            else enumerate(value)
+            if isinstance(value, (list, tuple)) and len(value) <= MOST
+            else None
+        )
+        if parts is not None:
+            for key, entry in parts:
+                yield from flat(entry, f"{name}/{key}" if name else str(key), depth + 1)
+            return
+    yield name, value
+
+
 class Saves:
     """``outside`` holds paths in the order in which they were opened (a dictionary, for its order)."""
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         self.outside: dict[str, None] = {}
+        self.inside: dict[str, None] = {}  # written in the working folder
+        self.saves: list[dict[str, Any]] = []
+        self.live: Any = dict  # state.State.digests
+        self.printer: Any = None
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.folder = os.getcwd()
         self.allowed = tuple(
@@ -131,6 +154,8 @@ class Saves:
                 "kept from writing over a file outside of the copies made for autofast verify",
                 where,
             )
+        if self.probe.settings.state and len(self.inside) < MOST and self.within(where):
+            self.inside[where] = None
         if (
             len(self.outside) < MOST
             and not where.startswith(self.allowed)
@@ -138,6 +163,13 @@ class Saves:
         ):
             if os.sep + "__pycache__" + os.sep not in where:  # Python's own, under a temporary name
                 self.outside[where] = None
+
+    def within(self, where: str) -> bool:
+        """A text that the run writes where it works, no byte code and nothing of the probe's."""
+        folder = os.path.realpath(self.folder) + os.sep
+        return where.startswith((folder, self.probe.settings.scratch + os.sep)) and where.endswith(
+            (".csv", ".tsv", ".json", ".jsonl", ".txt", ".log", ".yaml", ".yml")
+        )
 
     def torch(self) -> None:
         """torch.save opens its file in C++, of which no audit hook hears."""
@@ -162,6 +194,24 @@ class Saves:
 
         torch.save = torch.serialization.save = save
 
+    def values(self, obj: Any, live: dict[str, str]) -> dict[str, Any]:
+        """What was saved, by value: tensors as prints, numbers and words as they are; ``live``: share of the tensors that a model
+        holds at this moment. Large ones are hashed, and no more."""
+        import torch
+
+        from .prints import Printer
+
+        self.printer = self.printer or Printer()
+        tensors, plain, held = {}, {}, 0
+        digests = set(live.values())
+        for name, entry in flat(obj):
+            if isinstance(entry, torch.Tensor) and not entry.is_sparse:
+                tensors[name] = self.printer(entry)
+                held += tensors[name]["sha"] in digests
+            elif entry is None or isinstance(entry, (bool, int, float, str)):
+                plain[name] = repr(entry)
+        return {"tensors": tensors, "plain": plain, "live": held / max(1, len(tensors))}
+
     def checkpoint(self, obj: Any, file: Any, path: str) -> None:
         import torch
 
@@ -173,6 +223,10 @@ class Saves:
         )
         entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
         self.checkpoints[name] = entry  # the last one under this name
+        if len(self.saves) < MOST:
+            self.saves.append(
+                {"path": name, "step": self.probe.steps, **self.values(obj, self.live())}
+            )
         try:
             if hasattr(file, "flush"):
                 file.flush()

@@ -64,6 +64,8 @@ class State:
         self.start: dict[str, Any] = {}
         self.printer: Printer | None = None
         self.perturbed: dict[int, Any] = {}
+        self.inputs: Any = None  # inputs.Inputs
+        self.outermost: dict[int, int] = {}
         modules.register_module_forward_pre_hook(self.hook())
 
     def hook(self) -> Any:
@@ -74,11 +76,11 @@ class State:
             # torch.compile traces this as well, as it stands: it must fold to nothing there.
             if compiling():
                 return
-            self.seen(module, thread())
+            self.seen(module, thread(), arguments)
 
         return before
 
-    def seen(self, module: Any, gradients: bool) -> None:
+    def seen(self, module: Any, gradients: bool, arguments: Any = ()) -> None:
         if id(module) in self.inner or getattr(
             module, "_is_replica", False
         ):  # a copy that DataParallel makes at every call
@@ -93,10 +95,19 @@ class State:
                 return
             if not any(model is known for known in self.models):
                 self.models.append(model)
+                if self.inputs is not None:
+                    self.inputs.known(len(self.models) - 1, model)
                 if self.probe.settings.perturb:
                     self.perturb(model)
             self.outer.add(id(module))
             self.inner.update(id(inside) for inside in module.modules() if inside is not module)
+        if gradients and self.inputs is not None:
+            number = self.outermost.get(id(module))
+            if number is None:
+                model = bare(module)
+                number = next(i for i, known in enumerate(self.models) if known is model)
+                self.outermost[id(module)] = number
+            self.inputs.called(number, arguments, None)
         flags = [inside.training for inside in bare(module).modules()]
         self.shares[gradients][0] += len(flags)
         self.shares[gradients][1] += sum(flags)
@@ -138,6 +149,10 @@ class State:
                     self.perturb_tensor(tensor)
 
     # -------------------------------------------------------------------------------------------------------------- prints
+    def digests(self) -> dict[str, str]:
+        """Of all tensors that the models hold now."""
+        return {name: one["sha"] for name, one in self.prints().items()}
+
     def first_backward(self) -> None:
         self.start = self.prints()
 

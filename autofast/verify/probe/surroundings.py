@@ -93,6 +93,11 @@ def random_state() -> dict[str, str]:
     return {name: hashlib.sha256(state).hexdigest()[:16] for name, state in states.items()}
 
 
+def random_digest() -> str:
+    """Of all generators together: equal in two runs that have drawn the same numbers so far."""
+    return hashlib.sha256(repr(random_state()).encode()).hexdigest()[:12]
+
+
 def environment() -> dict[str, str]:
     """At the end of the run, as scripts set flags."""
     found: dict[str, object] = {

@@ -54,6 +54,8 @@ class Training:
         self.watch: Any = None  # gradients.Watch
         self.modes: Callable[[], dict[str, Any]] = dict  # state.State
         self.options: Any = None  # options.Options
+        self.kinds: Callable[[list[Any]], None] = lambda parameters: None  # precision.Precision
+        self.random: Callable[[], str] | None = None  # surroundings.random_digest
         self.first_of_optimizer: Callable[[], None] = lambda: None
         self.first_backward: list[Callable[[], None]] = []
         self.constructed: list[Callable[[Any], None]] = []
@@ -113,6 +115,8 @@ class Training:
             if closure is None:
                 if self.watch is not None:
                     self.watch.before(optimizer, entry[3])
+                if self.detailed:
+                    self.kinds([p for group in optimizer.param_groups for p in group["params"]])
                 entry[1] = clock()
                 return None
             timed = self.closure(closure, optimizer, entry[3])
@@ -147,6 +151,8 @@ class Training:
                 if self.watch is not None:
                     self.watch.after(optimizer, extras)
                 extras.update(self.modes())
+                if self.random is not None:
+                    extras["random"] = self.random()
                 if NUMBER not in optimizer.__dict__:
                     self.first_of_optimizer()
                 if self.options is not None:

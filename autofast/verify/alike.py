@@ -1,0 +1,87 @@
+"""What two runs have in common before any number is compared: precision, random draws, data.
+
+The tolerance of a comparison follows from what the runs really computed in, never from the size of the difference: a difference that is
+too large for float32 is no proof of 16 bits. And as long as both have drawn the same random numbers and were given the same data, whatever
+differs between them has to be rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from autofast.verify.evidence import Evidence
+from autofast.verify.record import Call, Run
+
+SAME = 1e-6  # checksums of the same data, brought to the device in another way
+LOW = ("bfloat16", "float16", "TF32", "float8")
+
+
+def low(run: Run) -> bool | None:
+    """It computed in 16 bits or TF32 somewhere; None: not recorded."""
+    seen = [name for record in run.records for name in record.precision]
+    return any(part in name for name in seen for part in LOW) if seen else None
+
+
+def known_low(ev: Evidence) -> bool | None:
+    """Either of the two did; by their rules where nothing was recorded, and None where those are not known either."""
+    found = [low(run) for run in (ev.a, ev.b)]
+    return ev.half if None in found else any(found)
+
+
+def _close(x: float, y: float, share: float) -> bool:
+    return x == y or abs(x - y) <= share * max(abs(x), abs(y)) or (x != x and y != y)
+
+
+def _data(ev: Evidence) -> Iterator[tuple[Call, Call, list[str]]]:
+    """Calls of both in order, with the names of those tensors that are data: rounding does not touch them."""
+    others = [r.record.calls for r in (*ev.originals[1:], ev.perturbed) if r is not None and r.ok]
+    for i, (x, y) in enumerate(zip(ev.a.record.calls, ev.b.record.calls, strict=False)):
+        names = [
+            name
+            for name, value in x.sums.items()
+            if all(
+                i < len(o) and _close(value, o[i].sums.get(name, float("nan")), 1e-12)
+                for o in others
+            )
+        ]
+        yield x, y, names
+
+
+def steps(ev: Evidence) -> int:
+    """Over how many optimizer steps the two drew the same random numbers and the models were given the same data; 0 where not known."""
+    a, b = ev.a.record.steps, ev.b.record.steps
+    states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
+    until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
+    for x, y, names in _data(ev):
+        if x.model != y.model or any(
+            not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names
+        ):
+            return min(until, x.step)
+    return until
+
+
+def redrawn(ev: Evidence) -> bool:
+    """The same random numbers to the end, in the main process alone, and yet the models are given other data."""
+    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
+    states = [
+        (x.random, y.random) for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False)
+    ]
+    equal = bool(states) and all(x == y and x for x, y in states)
+    return equal and not workers and not throughout(ev)
+
+
+def throughout(ev: Evidence) -> bool:
+    return 0 < len(ev.a.record.steps) <= steps(ev)
+
+
+def masks(ev: Evidence) -> bool:
+    """The same random state gives the same dropout masks: nothing is drawn in the models, or precision and layout are the same."""
+    calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
+    first = ev.a.record.steps[0].random if ev.a.record.steps else ""
+    quiet = bool(calls) and all(call.random == first for call in calls)
+    return quiet or set(ev.a.record.precision) == set(ev.b.record.precision)
+
+
+def strict(ev: Evidence) -> int:
+    """Over how many steps whatever differs has to be rounding."""
+    return steps(ev) if masks(ev) else 0

@@ -1,0 +1,149 @@
+"""What of the original and of the changes was seen in the runs: no verdict reaches further.
+
+A *hunk* is a run of changed lines: those taken out of the original, those put in its place. One of which no line ran, on either side, was
+not judged at all, and is named. Where runs end before the scripts do, it keeps the verdict from being more than UNCLEAR.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.report.style import count
+from autofast.verify.evidence import Evidence
+from autofast.verify.record import Lines, Run
+from autofast.verify.result import Check, Sameness
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Lines of the file before and after, the first and the one behind the last."""
+
+    before: str
+    after: str
+    old: tuple[int, int]
+    new: tuple[int, int]
+
+    @property
+    def words(self) -> str:
+        one, (first, last) = (
+            (self.after, self.new) if self.new[1] > self.new[0] else (self.before, self.old)
+        )
+        place = f"line {first}" if last - first == 1 else f"lines {first} to {last - 1}"
+        return f"{place} of {one}{'' if self.new[1] > self.new[0] else ' (taken out)'}"
+
+
+def hunks(ev: Evidence) -> list[Hunk]:
+    """Of every file that differs; names are relative to the scripts' folders, as the probe names lines."""
+    found: list[Hunk] = []
+    for before, after, old, new in _files(ev.a, ev.b):
+        one, two = old.splitlines(), new.splitlines()
+        matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
+        found += [
+            Hunk(before, after, (i + 1, j + 1), (k + 1, m + 1))
+            for tag, i, j, k, m in matcher.get_opcodes()
+            if tag != "equal"
+        ]
+    return found
+
+
+def _files(a: Run, b: Run) -> Iterator[tuple[str, str, str, str]]:
+    if b.changed:
+        folder = os.path.dirname(b.script[0])
+        for path, (old, new) in b.changed.items():
+            name = os.path.relpath(path, folder)
+            yield name, name, old, new
+    elif a.script[0] != b.script[0]:
+        yield os.path.basename(a.script[0]), os.path.basename(b.script[0]), a.script[1], b.script[1]
+
+
+def _ran(lines: Lines | None, span: tuple[int, int]) -> bool | None:
+    """None: there is no code in these lines, or it is not known."""
+    if lines is None or not any(span[0] <= n < span[1] for n in lines.code):
+        return None
+    return any(span[0] <= n < span[1] for n in lines.ran)
+
+
+def _seen(runs: list[Run], name: str) -> Lines | None:
+    """Over all ranks and runs of one script at seed 0."""
+    known = [r.lines[name] for run in runs for r in run.records if name in r.lines]
+    if not known:
+        return None
+    return Lines(known[0].code, tuple({n for one in known for n in one.ran}))
+
+
+def unreached(ev: Evidence) -> tuple[list[Hunk], int]:
+    """Hunks that never ran, and how many there are that hold code."""
+    missed, number = [], 0
+    for hunk in hunks(ev):
+        ran = [
+            _ran(_seen([ev.a], hunk.before), hunk.old),
+            _ran(_seen([ev.b], hunk.after), hunk.new),
+        ]
+        if set(ran) == {None}:
+            continue
+        number += 1
+        if True not in ran:
+            missed.append(hunk)
+    return missed, number
+
+
+def truncated(ev: Evidence) -> bool:
+    return any(record.ending == "steps" for record in ev.a.records)
+
+
+def changes(ev: Evidence) -> Check | None:
+    """Every hunk ran. In runs that end early, one that did not keeps the verdict open; else it is named and no more."""
+    name = "changed lines"
+    if not ev.a.record.lines or not ev.b.record.lines:
+        return None
+    missed, number = unreached(ev)
+    if not missed:
+        return Check(name, True, f"{count(number, 'changed place')}, all ran") if number else None
+    text = f"never ran: {'; '.join(hunk.words for hunk in missed[:3])}"
+    text += f" and {len(missed) - 3} more" if len(missed) > 3 else ""
+    if truncated(ev):
+        return Check(name, None, f"{text} (--steps N goes further)", verdict=Sameness.UNCLEAR)
+    return Check(name, None, f"{text} (not with these arguments on this machine)")
+
+
+def words(ev: Evidence) -> str:
+    """What was seen of the original, in a few words for the first sentence of the report."""
+    record = ev.a.record
+    training = [p for p in record.passes if p.training and p.complete]
+    evaluations = [p for p in record.passes if not p.training and p.complete]
+    rates = [s.lr for s in record.steps]
+    changed = sum(x != y for x, y in zip(rates, rates[1:], strict=False))
+    parts = [count(len(record.steps), "step")]
+    for number, one, many in (
+        (len(training), "pass", "passes"),
+        (len(evaluations), "evaluation", "evaluations"),
+        (len(record.saves) or len(record.checkpoints), "save", "saves"),
+        (changed, "change of the learning rate", "changes of the learning rate"),
+    ):
+        if number:
+            parts.append(f"{number} {one if number == 1 else many}")
+    text = ", ".join(parts)
+    if truncated(ev):
+        lacking = [
+            words
+            for number, words in (
+                (len(training) or not any(p.training for p in record.passes), "no complete pass"),
+                (
+                    len(evaluations) or any(s.evaluating is not None for s in record.steps),
+                    "no evaluation",
+                ),
+                (len(record.saves) or len(record.checkpoints), "no save"),
+            )
+            if not number
+        ]
+        text = f"of the first {text}{'; ' if lacking else ''}{', '.join(lacking)}{' was seen' if lacking else ''}"
+    else:
+        text = f"{text}, to the end"
+    missed = unreached(ev)[0] if record.lines and ev.b.record.lines else []
+    if missed:
+        more = f" and {count(len(missed) - 1, 'further place')}" if len(missed) > 1 else ""
+        text += f"; {missed[0].words}{more} never ran"
+    return text

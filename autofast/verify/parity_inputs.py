@@ -1,0 +1,186 @@
+"""What the models are given in training, call after call, whatever it comes from: data in memory pass no DataLoader.
+
+Looked at are those tensors that rounding does not touch (the same in the run with moved parameters), each by one checksum for a call:
+whether the series repeats itself (a permutation lost, or drawn once), whether it is the same under every seed, and how far sums over a pass
+scatter, which is small where every row comes once in a pass and large where rows are drawn with replacement or noise is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autofast.verify import parity_rounding
+from autofast.verify.estimates import fmean, spread
+from autofast.verify.evidence import Evidence
+from autofast.verify.invariants import plain
+from autofast.verify.record import Run
+from autofast.verify.result import Check, Sameness
+
+MOST_CALLS = 4000  # that the probe keeps
+MOST = 600  # calls that are looked at
+CRITICAL = 6.0
+Key = tuple[int, str]
+
+
+def _series(run: Run, key: Key) -> list[float]:
+    found = [c.sums[key[1]] for c in run.record.calls if c.model == key[0] and key[1] in c.sums]
+    return found[:MOST]
+
+
+def _keys(ev: Evidence) -> list[Key]:
+    """Of tensors that are data: equal in all runs of the original with the same seed."""
+    rulers = [run for run in (*ev.originals[1:], ev.perturbed) if run is not None and run.ok]
+    keys = sorted({(c.model, name) for c in ev.a.record.calls for name in c.sums})
+    return [
+        key
+        for key in keys
+        if ev.perturbed is not None
+        and all(_series(run, key) == _series(ev.a, key) for run in rulers)
+    ]
+
+
+def _repeats(series: Sequence[float], lag: int) -> float:
+    """Correlation of the series with itself ``lag`` calls later."""
+    one, two = series[:-lag], series[lag:]
+    a, b = fmean(one), fmean(two)
+    size = math.sqrt(sum((x - a) ** 2 for x in one) * sum((y - b) ** 2 for y in two))
+    return sum((x - a) * (y - b) for x, y in zip(one, two, strict=True)) / size if size else 1.0
+
+
+def _period(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    length = min(map(len, (*before, *after)))
+    if length < 20 or any(len(set(s)) < 5 for s in (*before, *after)):
+        return ""
+    for lag in range(1, length - max(8, length // 4)):
+        one = fmean([_repeats(s[:length], lag) for s in before])
+        two = fmean([_repeats(s[:length], lag) for s in after])
+        if two > 0.9 and one < 0.5:
+            return f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original): an order lost or drawn once"
+        if one > 0.9 and two < 0.5:
+            return f"in the original the same comes again every {lag} calls (correlation {one:.2f}, now {two:.2f})"
+    return ""
+
+
+def _seeds(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    one, two = ({tuple(s) for s in some} for some in (before, after))
+    if len(one) == len(before) > 1 and len(two) == 1:
+        return "the same under every seed; in the original it differs from seed to seed"
+    if len(one) == 1 < len(before) and len(two) > 1:
+        return "it differs from seed to seed; in the original it is the same under every seed"
+    return ""
+
+
+def _sums(some: Sequence[Sequence[float]], block: int) -> tuple[float, int]:
+    """Variance of the sums over so many calls within a run, and its degrees of freedom."""
+    total, freedom = 0.0, 0
+    for series in some:
+        sums = [sum(series[i : i + block]) for i in range(0, len(series) - block + 1, block)]
+        if len(sums) > 1:
+            total += spread(sums) ** 2 * (len(sums) - 1)
+            freedom += len(sums) - 1
+    return (total / freedom, freedom) if freedom else (0.0, 0)
+
+
+def _scatter(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    length = min(map(len, before))
+    size = max((abs(x) for s in before for x in s), default=0.0)
+    blocks = {1}
+    if length >= 12:
+        own = _sums(before, 1)[0]
+        steady = {b: _sums(before, b)[0] / (b * own) for b in range(2, length // 3 + 1) if own}
+        if steady:
+            blocks.add(min(steady, key=lambda b: steady[b]))
+    for block in sorted(blocks):
+        (one, n), (two, m) = (_sums(some, block) for some in (before, after))
+        if min(n, m) < 6:
+            continue
+        floor = (1e-9 * size * block) ** 2
+        if max(one, two) <= floor:
+            continue
+        ratio = math.log(max(two, floor) / max(one, floor))
+        error = math.sqrt(2 / n + 2 / m)  # of sums, which are near to normal
+        ranges = [[_sums([s], block)[0] for s in some] for some in (before, after)]
+        apart = max(ranges[0]) < min(ranges[1]) or min(ranges[0]) > max(ranges[1])
+        if apart and abs(ratio) > max(CRITICAL * error, math.log(1.5)):
+            words = "sums over a pass" if block > 1 else "batches"
+            return f"{words} scatter by {math.sqrt(two):.3g}, by {math.sqrt(one):.3g} in the original: other rows, or other noise"
+    return ""
+
+
+def _level(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    """Sums over whole runs at equal seed."""
+    shifts = [sum(b) / len(b) - sum(a) / len(a) for a, b in zip(before, after, strict=True)]
+    wide = spread([sum(a) / len(a) for a in before])
+    if len(shifts) < 4 or not wide:
+        return ""
+    error = max(wide, spread(shifts)) / math.sqrt(len(shifts))
+    if abs(fmean(shifts)) > 2 * CRITICAL * error:
+        return f"its mean is {fmean(shifts):+.3g} off, {error:.2g} is chance"
+    return ""
+
+
+def given(ev: Evidence) -> Check | None:
+    """Over at least four seeds; nothing is held against a recipe."""
+    name = "what the models are given"
+    if len(ev.pairs) < 4 or ev.effect == "recipe":
+        return None
+    looked = 0
+    for key in _keys(ev):
+        before, after = ([_series(pair[k], key) for pair in ev.pairs] for k in (0, 1))
+        if not all(map(len, (*before, *after))) or len(set(before[0])) < 2:
+            continue
+        # Another shape or another place of the normalisation is another series, and no other data.
+        if {len(s) for s in before} != {len(s) for s in after}:
+            continue
+        looked += 1
+        for test in (_seeds, _period, _scatter, _level):
+            text = test(before, after)
+            if text:
+                return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
+    return (
+        Check(name, True, f"{looked} inputs in the order and scatter of the original")
+        if looked
+        else None
+    )
+
+
+def called(ev: Evidence) -> Check | None:
+    """How often the models are called in a step. Other calls may compute the same: then rounding shows it, and nothing else does."""
+    name = "calls of the models"
+    if ev.effect in ("exact", "recipe") or ev.perturbed is None or len(ev.pairs) < 4:
+        return None
+    one, two = (len(run.record.calls) for run in (ev.a, ev.b))
+    if not one or not two or one == two or any(len(o.record.calls) != one for o in ev.others):
+        return None
+    if max(one, two) >= MOST_CALLS or all(c.passed for c in parity_rounding.judge(ev)):
+        return None
+    text = f"{two} in training, {one} in the original, and other numbers: more steps do not tell whether that is the same"
+    return Check(name, None, text, verdict=Sameness.UNCLEAR)
+
+
+def modules(ev: Evidence) -> Check | None:
+    """Settings of modules of the same kind are the same, and the modules of dropout that are called."""
+    name = "settings of the modules"
+    a, b = ev.a.record, ev.b.record
+    if ev.effect == "recipe" or not a.modules or not b.modules:
+        return None
+    other = {plain(k): v for k, v in b.modules.items()}
+    for key, text in a.modules.items():
+        now = other.get(plain(key))
+        if now is not None and now.split("(")[0] == text.split("(")[0]:
+            if _numbers(now) != _numbers(text):
+                return Check(name, False, f"{key} is {now}, {text} in the original")
+    lost = {plain(k) for k in a.dropouts} - {plain(k) for k in b.dropouts}
+    lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
+    if lost:
+        return Check(name, False, f"{min(lost)} is no longer called in training")
+    return Check(name, True, f"{len(a.modules)} modules")
+
+
+IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")
+
+
+def _numbers(text: str) -> set[str]:
+    parts = text.partition("(")[2].rstrip(")").split(", ")
+    return {part for part in parts if part.split("=")[0] not in IMPLEMENTATION}

@@ -1,0 +1,130 @@
+"""Checkpoints by value, at every save: the wrong weights in best.pt train as well as the right ones.
+
+Where training is the same to the bit, so is what is saved. Where it differs by rounding, so do the tensors, as far as the final weights of
+runs that only rounding tells apart. Where other random numbers are drawn, values cannot be compared, but for tensors that are all zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autofast.report.style import count
+from autofast.verify import alike
+from autofast.verify.evidence import Evidence
+from autofast.verify.parity_exact import equal, reproducible, state_apart
+from autofast.verify.parity_rounding import FAR, SEEN, single, yardsticks
+from autofast.verify.record import Record, Saved, TensorPrint
+from autofast.verify.result import Check
+
+NAME = "values of the checkpoints"
+Pair = tuple[Saved, Saved]
+
+
+def _last(record: Record) -> dict[str, Saved]:
+    return {one.path: one for one in record.saves}
+
+
+def _times(record: Record) -> list[tuple[str, int]]:
+    return [(one.path, one.step) for one in record.saves]
+
+
+def _off(x: TensorPrint, y: TensorPrint) -> float:
+    if x.sha == y.sha or not x.sketch or len(x.sketch) != len(y.sketch):
+        return 0.0 if x.sha == y.sha else math.inf
+    return math.dist(x.sketch, y.sketch) / max(x.norm, y.norm, 1e-30)
+
+
+def _exact(ev: Evidence, pairs: list[Pair]) -> str:
+    others = [o.record.saves for o in ev.originals[1:] if o.records]
+    for x, y in pairs:
+        again = [s for saves in others for s in saves if (s.path, s.step) == (x.path, x.step)]
+        for key, print_ in x.tensors.items():
+            if any(s.tensors.get(key) != print_ for s in again):
+                continue
+            if key in y.tensors and y.tensors[key].sha != print_.sha:
+                return f"{x.path}, saved after step {y.step}: {key} is another tensor than in the original's of step {x.step}"
+        for key, text in x.plain.items():
+            if all(s.plain.get(key) == text for s in again) and y.plain.get(key, text) != text:
+                if "param_groups" not in key:  # ``fused`` and the like
+                    return f"{x.path}: {key} is {y.plain[key]}, {text} in the original"
+    return ""
+
+
+def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
+    own = max((state_apart(ev.a, run) for run in yardsticks(ev)), default=0.0)
+    others = [run.record.saves for run in yardsticks(ev) if run.records]
+    for x, y in pairs:
+        if x.step != y.step:
+            continue
+        for key, print_ in x.tensors.items():
+            if key not in y.tensors or print_.norm == 0 and y.tensors[key].norm < 1e-6:
+                continue
+            here = [
+                _off(print_, s.tensors[key])
+                for saves in others
+                for s in saves
+                if (s.path, s.step) == (x.path, x.step) and key in s.tensors
+            ]
+            if not here:
+                continue
+            if _off(print_, y.tensors[key]) > max(FAR * max(here), FAR * own, 10 * SEEN, 0.0):
+                return f"{x.path}, step {x.step}: {key} is {_off(print_, y.tensors[key]):.2g} away from the original's"
+    return ""
+
+
+def _otherwise(ev: Evidence) -> str:
+    """Saved at other times than in all runs of the original."""
+    a, b = (_times(run.record) for run in (ev.a, ev.b))
+    if a == b or any(_times(o.record) != a for o in ev.originals if o.records):
+        return ""
+    place = next(
+        (i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b))
+    )
+    here = [
+        f"{one[place][0]} after step {one[place][1]}" if place < len(one) else "none"
+        for one in (b, a)
+    ]
+    return f"save {place + 1} is {here[0]}, {here[1]} in the original ({len(b)} saves, {len(a)} in the original)"
+
+
+def values(ev: Evidence) -> Check | None:
+    """The last file under each name, and every save where as many were made at the same steps."""
+    name = NAME
+    a, b = ev.a.record, ev.b.record
+    if ev.effect == "recipe" or not a.saves or not b.saves:
+        return None
+    one, two = _last(a), _last(b)
+    pairs = [(x, two[path]) for path, x in one.items() if path in two]
+    if _times(a) == _times(b):
+        pairs = list(zip(a.saves, b.saves, strict=True))
+    if not pairs:
+        return None
+    for x, y in pairs:
+        for key, print_ in x.tensors.items():
+            now = y.tensors.get(key)
+            if now is not None and (now.norm == 0) != (print_.norm == 0):
+                empty = [
+                    s.tensors[key].norm == 0
+                    for o in ev.others
+                    for s in o.record.saves
+                    if s.path == x.path and key in s.tensors
+                ]
+                if len(set(empty)) < 2:
+                    return Check(
+                        name, False, f"{x.path}: {key} is {'not ' * (now.norm != 0)}all zero"
+                    )
+    exactly = reproducible(ev) and equal(ev.a, ev.b)
+    if exactly and (text := _exact(ev, pairs) or _otherwise(ev)):
+        return Check(name, False, text)
+    if not exactly and alike.throughout(ev) and ev.perturbed is not None and single(ev):
+        if text := _rounded(ev, pairs):
+            return Check(name, False, text)
+        steady = all(_times(run.record) == _times(a) for run in yardsticks(ev))
+        if steady and (text := _otherwise(ev)):
+            return Check(name, False, text)
+    return Check(
+        name,
+        True if exactly else None,
+        f"{count(len(pairs), 'save')}"
+        + (", equal bit for bit" if exactly else ", as far as they can be compared"),
+    )

@@ -1,0 +1,87 @@
+"""What the models are given in training, call by call, and how their modules are set up (record.Record.inputs, modules).
+
+Data that a script makes or indexes in memory pass no DataLoader: here they are seen whatever they come from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+
+from . import surroundings
+from .core import Probe
+from .loaders import value
+
+MOST_CALLS = 4000
+MOST_LEAVES = 8
+
+
+def named(entry: Any, name: str = "", depth: int = 0) -> list[tuple[str, Any]]:
+    """Tensors with the way to them: ``0``, ``1.0``, ``mask``."""
+    if isinstance(entry, torch.Tensor):
+        return [(name, entry)]
+    if depth < 4:
+        parts = (
+            entry.items()
+            if isinstance(entry, dict)
+            else enumerate(entry)
+            if isinstance(entry, (list, tuple))
+            else ()
+        )
+        return [
+            found
+            for key, part in parts
+            for found in named(part, f"{name}.{key}" if name else str(key), depth + 1)
+        ]
+    return []
+
+
+class Inputs:
+    """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever the order in the batch), optimizer
+    steps made before, and in the first step a digest of the random states. ``dropped``: names of the dropout modules that were called.
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.calls: list[tuple[int, int, dict[str, float], int, str]] = []
+        self.modules: dict[str, str] = {}
+        self.dropouts: dict[int, str] = {}
+        self.dropped: dict[str, None] = {}
+        modules.register_module_forward_hook(self.hook())
+
+    def hook(self) -> Any:
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+        def after(module: Any, arguments: Any, output: Any) -> None:
+            if compiling():  # traced as it stands: it must fold to nothing there
+                return
+            name = self.dropouts.get(id(module))
+            if name is not None and module.training:
+                self.dropped[name] = None
+
+        return after
+
+    def called(self, number: int, arguments: Any, keywords: Any) -> None:
+        if len(self.calls) >= MOST_CALLS:
+            return
+        found = [*named(arguments), *named(keywords or {})][:MOST_LEAVES]
+        with torch.no_grad():
+            sums = {name: value(tensor) for name, tensor in found}
+        size = next((int(t.shape[0]) for _, t in found if t.dim()), 1)
+        steps = self.probe.steps
+        random = surroundings.random_digest() if not steps else ""
+        self.calls.append((number, size, sums, steps, random))
+
+    def known(self, number: int, model: Any) -> None:
+        """Settings of the modules in words: ``Dropout(p=0.2)``."""
+        for name, module in model.named_modules():
+            try:
+                text = f"{type(module).__name__}({module.extra_repr()})"
+            except Exception:
+                continue
+            if "Dropout" in type(module).__name__ and getattr(module, "p", None) != 0:
+                self.dropouts[id(module)] = f"{number}/{name}"
+            if module.extra_repr():
+                self.modules[f"{number}/{name}"] = text[:200]

@@ -1,0 +1,83 @@
+"""In which precision a run computed (record.Record.precision): autocast regions entered, types of outputs and of gradients, TF32 flags.
+
+The tolerance of the judge follows from this and from nothing else: a difference too large for float32 is no proof of 16 bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+
+
+def short(dtype: Any) -> str:
+    return str(dtype).replace("torch.", "")
+
+
+def tensors(value: Any, depth: int = 0) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)) and depth < 4:
+        return [tensor for entry in value for tensor in tensors(entry, depth + 1)]
+    return []
+
+
+def channels_last(tensor: Any) -> bool:
+    if tensor.dim() == 4:
+        return bool(tensor.is_contiguous(memory_format=torch.channels_last))
+    return tensor.dim() == 5 and bool(tensor.is_contiguous(memory_format=torch.channels_last_3d))
+
+
+class Precision:
+    """``seen``: "autocast cpu bfloat16", "forward float32", "gradient float32"; a set that is kept small."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.kinds: set[str] = set()
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+        def after(module: Any, arguments: Any, output: Any) -> None:
+            if compiling():
+                return
+            self.kinds.add(type(module).__name__)
+            for tensor in tensors(output):
+                if tensor.is_floating_point() or tensor.is_complex():
+                    self.seen.add(f"forward {short(tensor.dtype)}")
+                if not tensor.is_contiguous() and channels_last(tensor):
+                    self.seen.add("channels_last")
+
+        modules.register_module_forward_hook(after)
+        self.wrap_autocast()
+
+    def wrap_autocast(self) -> None:
+        cls: Any = torch.amp.autocast_mode.autocast
+        original = cls.__enter__
+
+        @functools.wraps(original)
+        def enter(this: Any) -> Any:
+            if getattr(this, "_enabled", False):
+                kind = short(getattr(this, "fast_dtype", ""))
+                self.seen.add(f"autocast {getattr(this, 'device', '')} {kind}")
+            return original(this)
+
+        cls.__enter__ = enter
+
+    def gradients(self, parameters: list[Any]) -> None:
+        for parameter in parameters:
+            if parameter.grad is not None:
+                self.seen.add(f"gradient {short(parameter.grad.dtype)}")
+
+    def found(self) -> list[str]:
+        """TF32 counts where CUDA was used: cuDNN has it on by default, for what it computes."""
+        cuda: Any = torch.cuda
+        if cuda.is_available() and cuda.is_initialized():
+            if torch.backends.cuda.matmul.allow_tf32:
+                self.seen.add("TF32 matmul")
+            own = any("Conv" in k or k in ("LSTM", "GRU", "RNN") for k in self.kinds)
+            if torch.backends.cudnn.allow_tf32 and own:
+                self.seen.add("TF32 cudnn")
+        return sorted(self.seen)

@@ -1,0 +1,405 @@
+"""What a verdict rests on: precision, random draws and data of two runs, checkpoints and outputs, items, inputs, coverage. On made-up runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autofast.verify import (
+    alike,
+    coverage,
+    outputs,
+    parity_inputs,
+    parity_items,
+    parity_saves,
+    parity_seeds,
+)
+from autofast.verify.evidence import Evidence, gather
+from autofast.verify.parity import judge
+from autofast.verify.parity_rounding import first_step, single
+from autofast.verify.record import FULL, Call, Lines, Pass, Run, Saved, Step, TensorPrint
+from autofast.verify.result import Sameness
+from tests.verify_runs import record, run
+
+MOVED = replace(FULL, perturb=2.0**-23)
+LOSSES = (1.0, 0.9, 0.8, 0.7)
+
+
+def made(arm: str = "original", losses: tuple[float, ...] = LOSSES, **more: Any) -> Run:
+    """A run of a few steps in float32 that drew the same numbers as every other."""
+    updates = more.pop("updates", (0.1,) * len(losses))
+    states = more.pop("states", tuple("abcdefghijklmnop"[: len(losses)]))
+    outside = {k: more.pop(k) for k in ("seed", "detail", "stdout", "log", "files", "script", "changed") if k in more}  # fmt: skip
+    steps = [
+        Step(i, 0, 0.0, 1.0, {}, 8, 1, 0, 1, (loss,), (0.1,), grad_norm=1.0, update_norm=updates[i], random=states[i])
+        for i, loss in enumerate(losses)
+    ]  # fmt: skip
+    given: dict[str, Any] = {
+        "precision": ("forward float32",),
+        "calls": tuple(Call(0, 8, {"0": float(i)}, i) for i in range(len(losses))),
+        "start": {"0/w": tensor(1.0)},
+        **more,
+    }
+    return run(record(steps, **given), arm, **outside)
+
+
+def tensor(value: float, norm: float | None = None) -> TensorPrint:
+    return TensorPrint(
+        (4,), "float32", str(value), abs(value) if norm is None else norm, (value,) * 16
+    )
+
+
+def against(effect: str, other: Run, *more: Run) -> Evidence:
+    return gather(effect, [made(), made(), other, *more])
+
+
+# ---------------------------------------------------------------------------------------------- precision and draws
+def test_a_large_difference_is_no_proof_of_16_bits() -> None:
+    off = made("rewritten", (1.01, 0.9, 0.8, 0.7))
+    assert single(against("unknown", off))
+    check = first_step(against("unknown", off))
+    assert check.passed is False and "float32" in check.text
+    low = replace(off, records=(replace(off.record, precision=("forward bfloat16",)),))
+    assert not single(against("unknown", low)) and first_step(against("unknown", low)).passed
+
+
+def test_the_rules_are_believed_only_where_nothing_was_recorded() -> None:
+    off, bare = made("rewritten"), made(precision=())
+    assert alike.known_low(gather("rounding", [made(), off], rules=["autocast"])) is False
+    assert alike.known_low(gather("rounding", [bare, off], rules=["autocast"])) is True
+
+
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({}, 4),
+        ({"states": tuple("abxd")}, 2),
+        ({"calls": (Call(0, 8, {"0": 0.0}, 0), Call(0, 8, {"0": 7.0}, 1))}, 1),
+        ({"states": ("", "", "", "")}, 0),
+    ],
+)
+def test_how_far_draws_and_data_agree(change: dict[str, Any], steps: int) -> None:
+    assert alike.steps(against("unknown", made("rewritten", **change))) == steps
+
+
+def test_inputs_that_rounding_moves_are_no_data() -> None:
+    """A hidden state that is carried along differs in the run with moved parameters."""
+    moved = made(detail=MOVED, calls=tuple(Call(0, 8, {"0": i + 0.1}, i) for i in range(4)))
+    other = made("rewritten", calls=tuple(Call(0, 8, {"0": i + 5.0}, i) for i in range(4)))
+    assert alike.steps(against("unknown", other)) == 0
+    assert alike.steps(against("unknown", other, moved)) == 4
+
+
+def test_masks_may_differ_in_another_layout_only() -> None:
+    drawn = tuple(Call(0, 8, {"0": float(i)}, i, "before" if not i else "") for i in range(4))
+    other = made("rewritten", calls=drawn, precision=("channels_last", "forward float32"))
+    plain = made(calls=drawn)
+    assert alike.strict(gather("unknown", [plain, plain, other])) == 0
+    same = made("rewritten", calls=drawn)
+    assert alike.strict(gather("unknown", [plain, plain, same])) == 4
+
+
+def test_with_the_same_draws_rounding_decides_and_not_the_seeds() -> None:
+    other = [made("rewritten", tuple(x * 1.004 for x in LOSSES), seed=s) for s in range(4)]
+    runs = [made(), *(made(seed=s) for s in range(4)), *other, made(detail=MOVED)]
+    found = judge("unknown", runs)
+    assert found.verdict is Sameness.DIFFERENT and "the same random numbers" in found.summary
+
+
+def test_updates_count_as_far_as_draws_agree() -> None:
+    """Two workers in place of one: the first batch is the same, what comes later is drawn otherwise."""
+    later = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2), states=tuple("axyz"))
+    assert first_step(against("unknown", later)).passed
+    same = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2))
+    assert first_step(against("unknown", same)).passed is False
+
+
+def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
+    """Noise that is drawn, and not used: neither the first step nor, over few seeds, the loss has to show it."""
+    losses = falling(1.0, 0.0, 0)
+    state, moved = tuple(map(str, range(30))), {1: 5.0}
+    runs = []
+    for seed in range(4):
+        given = [tuple(Call(0, 8, {"0": float(i) + (moved.get(i, 0.0) if arm else 0)}, i) for i in range(30)) for arm in (0, 1)]  # fmt: skip
+        runs.append(made(losses=losses, states=state, seed=seed, calls=given[0]))
+        near = (*losses[:1], *(x * 1.0005 for x in losses[1:]))
+        runs.append(made("rewritten", near, states=state, seed=seed, calls=given[1]))
+    runs += [runs[0], made(losses=losses, states=state, detail=MOVED, calls=given[0])]
+    found = judge("unknown", runs)
+    assert found.verdict is Sameness.UNCLEAR, found.summary
+
+
+# ---------------------------------------------------------------------------------------------- margins
+def falling(scale: float, noise: float, seed: int, shift: float = 0.0) -> tuple[float, ...]:
+    draw = random.Random(seed)
+    return tuple(shift + scale * (1 - i / 30) + noise * draw.gauss(0, 1) for i in range(30))
+
+
+def pairs(
+    make: Callable[[int], tuple[float, ...]], off: float, noise: float, number: int = 8
+) -> Evidence:
+    runs = []
+    for seed in range(number):
+        state = tuple(f"{seed} {i}" for i in range(30))
+        runs.append(made(losses=make(seed), seed=seed, states=state))
+        draw = random.Random(1000 + seed)
+        moved = tuple(x + off + noise * draw.gauss(0, 1) for x in make(seed))
+        runs.append(made("rewritten", moved, seed=seed, states=state))
+    return gather("sampling", runs)
+
+
+def test_no_margin_is_larger_than_a_share_of_the_drop() -> None:
+    wide = parity_seeds.tost(pairs(lambda seed: falling(1.0, 0.5, seed), 0.0, 0.0))
+    assert 0 < wide.margin <= 0.05 * 0.9
+    noisy = pairs(lambda seed: falling(1.0, 0.5, seed), 0.0, 0.5)
+    check, more = parity_seeds.equivalence(noisy)
+    assert check.verdict is Sameness.UNCLEAR and check.passed is None and more > 0
+
+
+def test_a_loss_that_crosses_zero_is_no_measure() -> None:
+    found = parity_seeds.tost(pairs(lambda seed: falling(1.0, 0.01, seed, -0.5), 0.0, 0.001))
+    assert found.margin <= 0.05 * 0.9 and found.outcome == "inside"
+    flat = pairs(lambda seed: tuple(random.Random(seed).gauss(0, 1) for _ in range(30)), 0.0, 0.0)
+    assert parity_seeds.tost(flat).margin == 0.0
+
+
+def test_margin_seeds_and_coverage_stand_in_the_summary() -> None:
+    ev = pairs(lambda seed: falling(1.0, 0.01, seed), 0.0, 0.001)
+    runs = [run for pair in ev.pairs for run in pair] + [ev.a]
+    found = judge("sampling", runs)
+    assert found.verdict is Sameness.EQUIVALENT
+    assert "±" in found.summary and "8 seeds" in found.summary and "30 steps" in found.summary
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints and outputs
+def saved(*values: float, steps: tuple[int, ...] = (2, 4), **plain: str) -> dict[str, Any]:
+    return {
+        "saves": tuple(
+            Saved("best.pt", step, {"w": tensor(value)}, plain, 1.0)
+            for step, value in zip(steps, values, strict=True)
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (saved(1.0, 9.0), "w is another tensor"),
+        (saved(9.0, 2.0), "w is another tensor"),
+        (saved(1.0, 2.0, 2.0, steps=(2, 4, 6)), "save 3"),
+        (saved(1.0, 2.0, steps=(2, 6)), "after step 6"),
+        (saved(1.0, 2.0, epoch="3"), "epoch is 3"),
+        (saved(1.0, 0.0), "all zero"),
+        (saved(1.0, 2.0, epoch="2"), ""),
+    ],
+)
+def test_checkpoints_are_compared_by_value(change: dict[str, Any], words: str) -> None:
+    plain = made(**saved(1.0, 2.0, epoch="2"))
+    ev = gather("unknown", [plain, plain, made("rewritten", **change)])
+    check = parity_saves.values(ev)
+    assert check is not None and check.passed is (not words) and words in check.text
+
+
+def test_checkpoints_differ_by_rounding_as_far_as_it_carries() -> None:
+    plain, moved = made(**saved(1.0, 2.0)), made(detail=MOVED, **saved(1.0, 2.000001))
+    near, far = (
+        made("rewritten", (1.00001, *LOSSES[1:]), **saved(1.0, v)) for v in (2.000002, 2.1)
+    )
+    for other, passed in ((near, None), (far, False)):
+        check = parity_saves.values(gather("unknown", [plain, plain, other, moved]))
+        assert check is not None and check.passed is passed
+
+
+CSV = "epoch,time,loss\n0,{:.2f},0.51\n1,{:.2f},{}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "log", "words"),
+    [
+        ({"log.csv": CSV.format(7.0, 8.0, 0.41)}, "", ""),
+        ({"log.csv": CSV.format(7.0, 8.0, 0.42)}, "", "0.42 instead of 0.41"),
+        ({"h.json": '{"epochs": [{"loss": 0.5}]}'}, "", "0.5 instead of 0.6"),
+        ({"log.csv": CSV.format(7.0, 8.0, 0.41)}, "2026-11-22 10:00:00,123 loss 0.8\n", "0.8 instead of 0.7"),
+        ({}, "  3%|# | loss=0.9\r100%|##| 5/5 [00:03<00:00, 1.2it/s, loss=0.3]\n", "0.3 instead of 0.2"),
+        ({}, "train.py:17: UserWarning: 5 of 8\n", ""),
+    ],
+)  # fmt: skip
+def test_what_is_logged_and_written_counts_as_printed(
+    files: dict[str, str], log: str, words: str
+) -> None:
+    known = {
+        "log.csv": CSV.format(1.0, 2.0, 0.41),
+        "h.json": '{"epochs": [{"loss": 0.6}]}',
+    }
+    logged = "2026-11-22 09:00:00,456 loss 0.7\n100%|##| 5/5 [00:01<00:00, 4.2it/s, loss=0.2]\ntrain.py:12: UserWarning: 4 of 8\n"
+    plain = made(files=known, log=logged)
+    slower = made(files={**known, "log.csv": CSV.format(3.0, 4.0, 0.41)}, log=logged)
+    other = made("rewritten", files={**known, **files}, log=log or logged)
+    found = judge("unknown", [plain, slower, other])
+    assert (found.verdict is Sameness.IDENTICAL) == (not words) and words in found.summary
+
+
+def test_a_file_that_is_not_written_any_more() -> None:
+    plain = made(files={"log.csv": "1,2\n"})
+    assert judge("exact", [plain, plain, made("rewritten")]).verdict is Sameness.BROKEN
+    assert outputs.said(plain).strip() == "log.csv: 1, 2"
+
+
+# ---------------------------------------------------------------------------------------------- items
+def images(
+    seed: int,
+    flip: str = "item",
+    gain: str = "item",
+    passes: int = 6,
+    items: int = 64,
+    batch: int = 16,
+) -> tuple[Pass, ...]:
+    """Items with two values, by a flip, and a gain: drawn for every item, for the batch, by its place, or not at all."""
+    draw, fixed = random.Random(seed), random.Random(3)
+    values = [(fixed.gauss(0, 1), fixed.gauss(0, 1)) for _ in range(items)]
+    gains = [fixed.uniform(0.4, 1.6) for _ in range(items)]
+    found = []
+    for _ in range(passes):
+        order = draw.sample(range(items), items)
+        rows = []
+        for start in range(0, items, batch):
+            chosen = order[start : start + batch]
+            one, factor, row = draw.random() < 0.5, draw.uniform(0.4, 1.6), []
+            for place, index in enumerate(chosen):
+                side = {"item": draw.random() < 0.5, "batch": one}.get(flip, False)
+                own = {
+                    "item": draw.uniform(0.4, 1.6),
+                    "batch": factor,
+                    "place": gains[start + place],
+                }.get(gain, 1.0)
+                row.append((3 + values[index][side]) * own)
+            rows.append((tuple(chosen), (tuple(row),)))
+        found.append(Pass(0, True, len(rows), items, True, items=tuple(rows)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({}, ""),
+        ({"flip": "batch", "gain": "none"}, "meet again change together"),
+        ({"gain": "batch", "flip": "none"}, "of a batch is correlated"),
+        ({"gain": "place", "flip": "none"}, "comes again in the next pass"),
+        ({"gain": "none"}, "items change from pass to pass"),
+        ({"gain": "none", "flip": "none"}, "items are the same in every pass"),
+    ],
+)
+def test_random_changes_of_single_items(how: dict[str, str], words: str) -> None:
+    base = {} if how in ({}, {"gain": "none"}) else dict(how)
+    base = {name: "none" if value == "none" else "item" for name, value in base.items()}
+    if how == {"gain": "none", "flip": "none"}:
+        base = {}
+    runs = [made(seed=s, passes=images(s, **base)) for s in range(4)]
+    runs += [made("rewritten", seed=s, passes=images(50 + s, **{**base, **how})) for s in range(4)]
+    check = parity_items.drawn(gather("unknown", runs))
+    assert check is not None and check.passed is (not words) and words in check.text
+
+
+def test_items_of_the_same_kind_pass_under_many_seeds() -> None:
+    for base in range(100, 140, 4):
+        runs = [
+            made(arm, seed=s, passes=images(base + s + shift, items=32, passes=4, batch=8))
+            for s in range(4)
+            for arm, shift in (("original", 0), ("rewritten", 500))
+        ]
+        check = parity_items.drawn(gather("unknown", runs))
+        assert check is not None and check.passed, check.text
+
+
+# ---------------------------------------------------------------------------------------------- inputs of the models
+def table(seed: int, how: str) -> tuple[Call, ...]:
+    """Sums over batches of rows that are indexed in memory."""
+    draw, fixed = random.Random(seed), random.Random(5)
+    rows = [fixed.gauss(0, 1) for _ in range(80)]
+    once, found = draw.sample(rows, 80), []
+    for _ in range(6):
+        order = {"once": once, "lost": rows, "again": draw.choices(rows, k=80)}.get(how) or draw.sample(rows, 80)  # fmt: skip
+        noise = 0.0 if how == "quiet" else 0.05
+        sums = [sum(order[i : i + 8]) + noise * draw.gauss(0, 1) for i in range(0, 80, 8)]
+        found += [Call(0, 8, {"0": value}, 0) for value in sums]
+    return tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("shuffled", ""),
+        ("once", "comes again every 10 calls"),
+        ("lost", "comes again every 10 calls"),
+        ("again", "sums over a pass scatter"),
+        ("quiet", "sums over a pass scatter"),
+    ],
+)
+def test_data_that_are_indexed_in_memory(how: str, words: str) -> None:
+    runs = [made(seed=s, calls=table(s, "shuffled")) for s in range(6)]
+    runs += [made("rewritten", seed=s, calls=table(90 + s, how)) for s in range(6)]
+    runs.append(made(detail=MOVED, calls=table(0, "shuffled")))
+    check = parity_inputs.given(gather("unknown", runs))
+    assert check is not None and check.passed is (not words) and words in check.text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"modules": {"0/d": "Dropout(p=0.2, inplace=True)"}}, ""),
+        ({"modules": {"0/d": "Dropout(p=0.0, inplace=False)"}}, "in the original"),
+        ({"dropouts": ()}, "no longer called"),
+    ],
+)
+def test_settings_of_modules(change: dict[str, Any], words: str) -> None:
+    known = {"modules": {"0/d": "Dropout(p=0.2, inplace=False)"}, "dropouts": ("0/d",)}
+    plain, other = made(**known), made("rewritten", **{**known, **change})
+    check = parity_inputs.modules(gather("unknown", [plain, plain, other]))
+    assert check is not None and check.passed is (not words) and words in check.text
+
+
+# ---------------------------------------------------------------------------------------------- coverage
+OLD, NEW = "a = 1\nb = 2\nif a:\n    c = 3\nd = 4\n", "a = 1\nb = 5\nif a:\n    c = 6\nd = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("ran", "ending", "verdict", "words"),
+    [
+        ((1, 2, 3, 4, 5), "steps", Sameness.IDENTICAL, "of the first 4 steps"),
+        ((1, 2, 3, 4, 5), "end", Sameness.IDENTICAL, "4 steps, to the end"),
+        ((1, 2, 3, 5), "steps", Sameness.UNCLEAR, "never ran: line 4 of train.py"),
+        ((1, 2, 3, 5), "end", Sameness.IDENTICAL, "line 4 of train.py never ran"),
+    ],
+)
+def test_what_was_not_run_is_not_judged(
+    ran: tuple[int, ...], ending: str, verdict: Sameness, words: str
+) -> None:
+    lines = {"train.py": Lines((1, 2, 3, 4, 5), ran)}
+    plain = made(lines=lines, ending=ending, script=("/p/train.py", OLD))
+    changed = {"/p/train.py": (OLD, NEW)}
+    other = made("rewritten", lines=lines, ending=ending, script=("/p/train.py", NEW), changed=changed)  # fmt: skip
+    found = judge("unknown", [plain, plain, other])
+    assert found.verdict is verdict and words in found.summary
+
+
+def test_hunks_of_two_files_and_of_lines_taken_out() -> None:
+    lines = {"train.py": Lines((1, 2, 3, 4, 5), (1, 2, 3, 4, 5)), "fast.py": Lines((1, 2), (1,))}
+    plain = made(lines=lines, script=("/p/train.py", "a = 1\nb = 2\nc = 3\n"))
+    other = made("rewritten", lines=lines, script=("/p/fast.py", "a = 1\nc = 3\n"))
+    ev = gather("unknown", [plain, plain, other])
+    (hunk,) = coverage.hunks(ev)
+    assert hunk.words == "line 2 of train.py (taken out)"
+    assert coverage.unreached(ev) == ([], 1)
+
+
+def test_other_batches_of_the_same_evaluation_are_no_fault() -> None:
+    one, two = (
+        made(arm, passes=(Pass(1, False, batches, 40, True),))
+        for arm, batches in (("original", 4), ("rewritten", 2))
+    )
+    found = judge("unknown", [one, one, two])
+    assert found.verdict is Sameness.IDENTICAL
