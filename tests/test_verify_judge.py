@@ -179,7 +179,7 @@ def test_margin_seeds_and_coverage_stand_in_the_summary() -> None:
 def saved(*values: float, steps: tuple[int, ...] = (2, 4), **plain: str) -> dict[str, Any]:
     return {
         "saves": tuple(
-            Saved("best.pt", step, {"w": tensor(value)}, plain, 1.0)
+            Saved("best.pt", step, {"w": tensor(value)}, plain)
             for step, value in zip(steps, values, strict=True)
         )
     }

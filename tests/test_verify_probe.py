@@ -316,6 +316,9 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         and good.keys["model/0.weight"] == "Tensor float32 [16, 8]"
         and good.keys["epoch"] == "int"
     )
+    first, second = ran.record.saves
+    assert (first.path, first.step, first.plain) == ("model.pt", 4, {"epoch": "0"})
+    assert first.tensors["model/0.weight"].sha == second.tensors["0.weight"].sha
     assert (
         not whole.loads and whole.error.startswith("UnpicklingError") and "\x1b" not in whole.error
     )

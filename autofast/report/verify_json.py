@@ -27,7 +27,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
         {"model", "start", "saves", "calls", "modules", "lines", "written", "dropouts"}
     ),
     Pass: frozenset({"items"}),
-    Saved: frozenset({"path", "step", "tensors", "plain", "live"}),
+    Saved: frozenset({"path", "step", "tensors", "plain"}),
     Call: frozenset({"model", "samples", "sums", "step", "random"}),
     Lines: frozenset({"code", "ran"}),
 }

@@ -41,6 +41,7 @@ def _record(ranks: Sequence[Record]) -> Record:
         ),
         losses=_means(rank.losses for rank in ranks),
         passes=tuple(places),
+        calls=(),  # a rank's model is given a part of each batch
         checkpoints=_checkpoints(ranks),
         wrote_outside=tuple(sorted({path for rank in ranks for path in rank.wrote_outside})),
         notes=tuple(dict.fromkeys(note for rank in ranks for note in rank.notes)),
@@ -62,6 +63,7 @@ def _step(ranks: Sequence[Step], shared: bool) -> Step:
         if shared
         else first.evaluation_samples,
         losses=_means(one.losses for one in ranks),
+        random="",  # each rank draws its own
     )
 
 
@@ -77,6 +79,7 @@ def _pass(ranks: Sequence[Pass]) -> Pass:
         first,
         samples=sum(one.samples for one in ranks),
         complete=all(one.complete for one in ranks),
+        items=(),
         checksums=_sums(one.checksums for one in ranks),
         leaves=tuple(_sums(parts) for parts in zip(*(one.leaves for one in ranks), strict=False)),
     )

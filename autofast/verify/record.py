@@ -127,14 +127,12 @@ class Saved:
 
     Attributes:
         step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of tensors, other values in words.
-        live: share of the tensors that are those of a model of the script at this moment, to the bit.
     """
 
     path: str
     step: int
     tensors: Mapping[str, TensorPrint]
     plain: Mapping[str, str]
-    live: float
 
 
 @dataclass(frozen=True)

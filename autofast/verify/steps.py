@@ -127,7 +127,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         traceback=raw["traceback"],
         notes=tuple(raw["notes"]),
         saves=tuple(
-            Saved(one["path"], one["step"], prints(one["tensors"]), one["plain"], one["live"])
+            Saved(one["path"], one["step"], prints(one["tensors"]), one["plain"])
             for one in raw.get("saves", ())
         ),
         calls=tuple(Call(*one) for one in raw.get("inputs", ())),

@@ -120,7 +120,6 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
         if wanted.state:
             steps.modes = models.modes
             models.inputs = given
-            saves.live = models.digests
             steps.options = options.Options()
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)

@@ -16,6 +16,7 @@ from .core import Probe
 from .writing import described
 
 MOST = 100  # names that are kept
+MOST_VALUES = 1_000_000_000  # numbers in all checkpoints that are compared
 DEPTH = 8
 
 
@@ -69,8 +70,8 @@ class Saves:
         self.outside: dict[str, None] = {}
         self.inside: dict[str, None] = {}  # written in the working folder
         self.saves: list[dict[str, Any]] = []
-        self.live: Any = dict  # state.State.digests
         self.printer: Any = None
+        self.printed = 0
         self.checkpoints: dict[str, dict[str, Any]] = {}
         self.folder = os.getcwd()
         self.allowed = tuple(
@@ -194,23 +195,24 @@ class Saves:
 
         torch.save = torch.serialization.save = save
 
-    def values(self, obj: Any, live: dict[str, str]) -> dict[str, Any]:
-        """What was saved, by value: tensors as prints, numbers and words as they are; ``live``: share of the tensors that a model
-        holds at this moment. Large ones are hashed, and no more."""
+    def values(self, obj: Any) -> dict[str, Any]:
+        """What was saved, by value: tensors as prints, numbers and words as they are; of all saves together no more than MOST_VALUES."""
         import torch
 
         from .prints import Printer
 
         self.printer = self.printer or Printer()
-        tensors, plain, held = {}, {}, 0
-        digests = set(live.values())
+        tensors, plain = {}, {}
         for name, entry in flat(obj):
             if isinstance(entry, torch.Tensor) and not entry.is_sparse:
+                self.printed += entry.numel()
+                if self.printed > MOST_VALUES:
+                    self.probe.note("checkpoints are large: not all were compared by value")
+                    break
                 tensors[name] = self.printer(entry)
-                held += tensors[name]["sha"] in digests
             elif entry is None or isinstance(entry, (bool, int, float, str)):
                 plain[name] = repr(entry)
-        return {"tensors": tensors, "plain": plain, "live": held / max(1, len(tensors))}
+        return {"tensors": tensors, "plain": plain}
 
     def checkpoint(self, obj: Any, file: Any, path: str) -> None:
         import torch
@@ -224,9 +226,7 @@ class Saves:
         entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
         self.checkpoints[name] = entry  # the last one under this name
         if len(self.saves) < MOST:
-            self.saves.append(
-                {"path": name, "step": self.probe.steps, **self.values(obj, self.live())}
-            )
+            self.saves.append({"path": name, "step": self.probe.steps, **self.values(obj)})
         try:
             if hasattr(file, "flush"):
                 file.flush()

@@ -149,10 +149,6 @@ class State:
                     self.perturb_tensor(tensor)
 
     # -------------------------------------------------------------------------------------------------------------- prints
-    def digests(self) -> dict[str, str]:
-        """Of all tensors that the models hold now."""
-        return {name: one["sha"] for name, one in self.prints().items()}
-
     def first_backward(self) -> None:
         self.start = self.prints()
 
