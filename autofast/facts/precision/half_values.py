@@ -389,9 +389,7 @@ class Half:
         found = self.script.values(expr)
         return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
 
-    def _loads(
-        self, scope: ast.AST, name: str, entered: bool, made: ast.Name | None = None
-    ) -> str:
+    def _loads(self, scope: ast.AST, name: str, entered: bool, made: ast.Name | None = None) -> str:
         """The uses of a variable, wherever it may hold a model's output; of the definition ``made`` only, where there is one."""
         loads = (
             n

@@ -35,7 +35,12 @@ def block_edits(
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
     taken = {id(e) for e in region.hoisted}
     wraps = [Wrap(call, cast) for call, cast in casts.values() if id(call) not in taken]
-    return (*_around(region, header, {n: c for n, (_, c) in casts.items()}), *needed, *wraps, *named)
+    return (
+        *_around(region, header, {n: c for n, (_, c) in casts.items()}),
+        *needed,
+        *wraps,
+        *named,
+    )
 
 
 def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, ...]:
