@@ -152,7 +152,7 @@ def _launches(script: Script) -> Iterator[Finding]:
 def _settings(script: Script) -> Iterator[ast.stmt]:
     """``os.environ["CUDA_LAUNCH_BLOCKING"] = "1"``, under no condition."""
     for source in script.sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             match node:
                 case ast.Assign(
                     targets=[ast.Subscript(value=holder, slice=ast.Constant(value=key))],

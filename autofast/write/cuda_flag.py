@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import Source, ancestors, function_of, parent_of, source_of, statement_of
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
@@ -31,13 +30,14 @@ def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit
 def flag_before(script: Script, place: ast.stmt) -> str:
     """A variable or attribute that certainly holds the flag when ``place`` runs, and that decides where a model goes; else empty."""
     graph = script.analysis(Flow).graph(place)
-    for node in own_nodes(function_of(place)):
+    flags = _flags(script, source_of(place))
+    for node in own_nodes(function_of(place)) if flags else ():
         if not isinstance(node, (ast.Name, ast.Attribute)):
             continue
         if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
             continue
         text, here = ast.unparse(node), statement_of(node)
-        if here is place or not _is_flag(script, node, text) or not _decides(script, text):
+        if here is place or text not in flags or not _decides(script, text):
             continue
         head = here.test if isinstance(here, (ast.If, ast.While)) else here
         if graph.dominates(here, place) and any(n is node for n in ast.walk(head)):
@@ -45,22 +45,21 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     return ""
 
 
-def _is_flag(script: Script, node: ast.Name | ast.Attribute, text: str) -> bool:
-    """All that is put there in the file says no where there is no CUDA, and is a bool."""
-    scope: ast.AST = function_of(node)
-    *_, module = [scope, *ancestors(scope)]
-    values = list(_stored(module, text))
-    return bool(values) and all(v is not None and _needs_cuda(script, v) for v in values)
-
-
-def _stored(module: ast.AST, text: str) -> Iterator[ast.expr | None]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.arg) and node.arg == text:
-            yield None
+def _flags(script: Script, source: Source) -> set[str]:
+    """The variables and attributes for which all that is put there in the file says no where there is no CUDA, and is a bool."""
+    stored: dict[str, list[ast.expr | None]] = {}
+    for node in source.nodes:
+        if isinstance(node, ast.arg):
+            stored.setdefault(node.arg, []).append(None)
         if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
-            if ast.unparse(node) == text:
-                outer = parent_of(node)
-                yield outer.value if isinstance(outer, ast.Assign) else None
+            outer = parent_of(node)
+            value = outer.value if isinstance(outer, ast.Assign) else None
+            stored.setdefault(ast.unparse(node), []).append(value)
+    return {
+        text
+        for text, values in stored.items()
+        if all(v is not None and _needs_cuda(script, v) for v in values)
+    }
 
 
 def _needs_cuda(script: Script, value: ast.expr) -> bool:
