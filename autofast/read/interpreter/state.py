@@ -86,6 +86,10 @@ class TooDeep(Exception):
     """The budget for one call is used up."""
 
 
+class NoValue(Exception):
+    """A variable of the running function is read before it has a value, in a ``try`` that goes on then."""
+
+
 class Record:
     """What a running function or loop collects on the side."""
 

@@ -175,7 +175,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
             ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
         ):
             return True
-        case ast.Name() if script.analysis(Memory).begins_as_number(expr):
+        case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
             objects = [
