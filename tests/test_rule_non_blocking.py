@@ -540,3 +540,12 @@ def test_an_iterator_that_is_made_where_it_has_no_value_yet(error: str) -> None:
 def test_an_error_that_is_not_caught_is_no_way() -> None:
     text = script(more=FETCH.format(error=" StopIteration")).replace("in loader:", "in batches():")
     assert "is not defined here" in apply(RULE, text).refusals
+
+
+def test_another_shape_of_the_same_memory_is_no_change() -> None:
+    move = "moved = y.to(device)\ny.unsqueeze_(0).squeeze_(0)\nx, y = x.to(device), moved"
+    done = made(move=move)
+    assert "moved = y.to(device, non_blocking=True)" in done.lines, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+    other = made(move=move.replace("squeeze_(0)", "zero_()"))
+    assert "changed in place afterwards" in other.refusals

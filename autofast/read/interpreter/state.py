@@ -147,6 +147,7 @@ class Core:
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
+        self.constants: dict[int, Values] = {}  # by id of their node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:
