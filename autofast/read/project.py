@@ -77,7 +77,7 @@ class Project:
 
     def _at(self, base: Path, parts: list[str]) -> Source | None:
         """The module that lies there; every place is looked up once."""
-        key = (base, *parts)
+        key: tuple[Path | str, ...] = (base, *parts)
         if key not in self._places:
             self._places[key] = self._look_up(base, parts)
         found = self._places[key]
