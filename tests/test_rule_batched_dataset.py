@@ -207,6 +207,31 @@ def test_batches_can_be_changed_in_place() -> None:
     assert scope["data"].tensors[0].abs().sum() > 0
 
 
+def test_one_of_two_samplers_is_a_sampler() -> None:
+    setup = f"""{TENSORS}
+if torch.cuda.device_count() > 1:
+    order = torch.utils.data.SequentialSampler(data)
+else:
+    order = RandomSampler(data)
+loader = DataLoader(data, batch_size=8, sampler=order)"""
+    text = " ".join(checked(setup).text.split())
+    assert "sampler=BatchSampler(order, batch_size=8, drop_last=False)" in text
+
+
+def test_clipping_writes_to_gradients_alone() -> None:
+    """Of parameters that are not known, too: the rows may still be copied into another order."""
+    text = script(
+        "DataLoader(TensorDataset(rows), batch_size=8)",
+        more="from secret import amp\nrows = torch.tensor(amp.table())",
+        epoch="torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)",
+    )
+    found = apply(RULE, text)
+    assert "clip_grad_norm_" not in found.refusals
+    assert "may write to it" not in found.refusals
+    other = apply(RULE, text.replace("clip_grad_norm_(", "fill_(").replace("nn.utils.", ""))
+    assert "may write to it" in other.refusals
+
+
 ROWS = "TensorDataset(torch.randn(30, 4), torch.randn(30))"
 
 

@@ -480,3 +480,72 @@ def test_a_sum_over_the_batch_on_the_host_changes_no_batch() -> None:
     assert run(done.text)["losses"] == run(done.before)["losses"]
     other = made(move="total = x\n" + move, more="total = 0")
     assert "changed in place afterwards" in other.refusals
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.correct = 0
+
+    def __call__(self, rows):
+        self.correct += rows.sum()
+
+meter = Meter()
+"""
+
+
+def test_a_sum_in_an_attribute_changes_no_batch() -> None:
+    """`self.correct += x.sum()` makes a tensor of its own, as all that is put there otherwise is a number."""
+    move = "moved = x.to(device)\nmeter(x)\nlosses.append(float(meter.correct))\nx, y = moved, y.to(device)"
+    done = made(move=move, more=METER)
+    assert "moved = x.to(device, non_blocking=True)" in done.lines, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "meter.correct = x",
+        "meter.correct, other = x, 1",
+        "setattr(meter, 'correct', x)",
+        "class Other:\n    correct = x\nmeter = Other()",
+    ],
+)
+def test_a_batch_in_that_attribute_is_changed(other: str) -> None:
+    move = f"moved = x.to(device)\n{other}\nmeter.correct += 1\nx, y = moved, y.to(device)"
+    done = made(move=move, more=METER)
+    assert "moved = x.to(device, non_blocking=True)" not in done.lines
+
+
+FETCH = """
+def batches():
+    for _ in range(5):
+        try:
+            x, y = next(rows)
+        except{error}:
+            rows = iter(loader)
+            x, y = next(rows)
+        yield x, y
+"""
+
+
+@pytest.mark.parametrize("error", ["", " Exception", " (NameError, StopIteration)"])
+def test_an_iterator_that_is_made_where_it_has_no_value_yet(error: str) -> None:
+    text = script(more=FETCH.format(error=error)).replace("in loader:", "in batches():")
+    done = apply(RULE, text)
+    assert done.text.count("non_blocking=") == 2, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_an_error_that_is_not_caught_is_no_way() -> None:
+    text = script(more=FETCH.format(error=" StopIteration")).replace("in loader:", "in batches():")
+    assert "is not defined here" in apply(RULE, text).refusals
+
+
+def test_another_shape_of_the_same_memory_is_no_change() -> None:
+    move = "moved = y.to(device)\ny.unsqueeze_(0).squeeze_(0)\nx, y = x.to(device), moved"
+    done = made(move=move)
+    assert "moved = y.to(device, non_blocking=True)" in done.lines, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+    other = made(move=move.replace("squeeze_(0)", "zero_()"))
+    assert "changed in place afterwards" in other.refusals

@@ -112,6 +112,12 @@ def test_functions_that_read_files(reader: str) -> None:
     assert apply(RULE, script(PLAIN, dataset=f"from {module} import {name}\n" + dataset)).fixes
 
 
+@pytest.mark.parametrize("module", ["blobfile", "fsspec", "pyarrow", "hashlib"])
+def test_files_and_formats_draw_nothing(module: str) -> None:
+    dataset = FILES.replace("return x, x.sum()", f"{module}.load(index)\n        return x, x.sum()")
+    assert apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset)).fixes
+
+
 @pytest.mark.parametrize(
     "draw", ["scipy.stats.norm.rvs(size=4)", "skimage.util.random_noise(x)", "os.urandom(4)"]
 )

@@ -58,6 +58,7 @@ class Memory:
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
         self._parameters: dict[int, frozenset[str]] = {}
+        self._attributes: dict[str, bool] = {}
 
     # ------------------------------------------------------------------------------------------ what is a view of what
     def sources(self, expr: ast.expr) -> frozenset[int]:
@@ -160,12 +161,36 @@ class Memory:
 
     def begins_as_number(self, target: ast.expr) -> bool:
         """Whether ``target += ...`` never writes to memory that something else has: a sum that begins with a constant is an object of its own."""
+        if isinstance(target, ast.Attribute):
+            return self._attribute_begins_as_number(target.attr)
         if not isinstance(target, ast.Name):
             return False
         made = [d for d in self.flow.definitions(target).origins(target) if not d.is_augmented]
         return bool(made) and all(
             d.value is not None and _is_number(self.script.values(d.value)) for d in made
         )
+
+    def _attribute_begins_as_number(self, name: str) -> bool:
+        """Whether all that is put under this name, in any object, is a number: ``self.correct = 0``."""
+        if name not in self._attributes:
+            stores = [
+                parent_of(n)
+                for source in self.script.sources
+                for n in source.nodes
+                if isinstance(getattr(n, "ctx", None), ast.Store) and _puts(n, name)
+            ]
+            made = [p for p in stores if not isinstance(p, ast.AugAssign)]
+            self._attributes[name] = (
+                bool(made)
+                and not self.script.calls("builtins.setattr")
+                and all(
+                    isinstance(p, (ast.Assign, ast.AnnAssign))
+                    and p.value is not None
+                    and _is_number(self.script.values(p.value))
+                    for p in made
+                )
+            )
+        return self._attributes[name]
 
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
@@ -251,11 +276,27 @@ def is_false(expr: ast.expr) -> bool:
     return isinstance(expr, ast.Constant) and expr.value is False
 
 
+CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"})
+
+
 def _writes_first(name: str, call: ast.Call) -> bool:
+    if name.startswith("torch.nn.utils.") and name.rsplit(".", 1)[-1] in CLIPS:
+        return False  # it writes to the gradients of what it is given
     known = op(name)
     place = known.inplace if known is not None else None
     return is_in_place(name) or (
         place is not None and len(call.args) > place and not is_false(call.args[place])
+    )
+
+
+def _puts(node: ast.AST, name: str) -> bool:
+    """``x.name = ...``, or ``name = ...`` in the body of a class."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == name
+    return (
+        isinstance(node, ast.Name)
+        and node.id == name
+        and isinstance(parent_of(parent_of(node) or node), ast.ClassDef)
     )
 
 

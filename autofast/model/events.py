@@ -69,9 +69,9 @@ Frame = CallFrame | LoopFrame | BranchFrame | WithFrame | TryFrame | GuardFrame
 Stack = tuple[Frame, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Occurrence:
-    """One way that the script comes to a place."""
+    """One way that the script comes to a place; not frozen, as so many are made and that takes thrice as long."""
 
     stack: Stack
     order: int
@@ -138,8 +138,11 @@ class Log:
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
             result: Values = frozenset(), grad: str = "on", **data: Any) -> None:  # fmt: skip
         key = (kind, id(node))
-        site = self._sites.setdefault(key, Site(kind, node))
-        ways = self._ways.setdefault(key, {})
+        site = self._sites.get(key)
+        if site is None:
+            site, self._ways[key] = Site(kind, node), {}
+            self._sites[key] = site
+        ways = self._ways[key]
         self._count += 1
         if stack != self._stack:
             self._stack, self._frames = stack, way_of(stack)

@@ -27,6 +27,7 @@ class Project:
         self.sources: dict[Path, Source] = {}
         self.broken: dict[Path, str] = {}
         self.namespaces: dict[str, Source | None] = {}
+        self._places: dict[tuple[Path | str, ...], Source | None] = {}
         first = entry.resolve().parent
         self.search = list(
             dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent])
@@ -75,13 +76,21 @@ class Project:
         return None
 
     def _at(self, base: Path, parts: list[str]) -> Source | None:
+        """The module that lies there; every place is looked up once."""
+        key: tuple[Path | str, ...] = (base, *parts)
+        if key not in self._places:
+            self._places[key] = self._look_up(base, parts)
+        found = self._places[key]
+        return found if found is None or found.path not in self.broken else None
+
+    def _look_up(self, base: Path, parts: list[str]) -> Source | None:
         target = base.joinpath(*parts)
         for path in (
             (target / "__init__.py", target.with_name(target.name + ".py"))
             if parts
             else (target / "__init__.py",)
         ):
-            if path.resolve() in self.overlay or path.is_file():
+            if path.is_file() or path.resolve() in self.overlay:
                 if path.resolve() in self.broken:
                     return None
                 try:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.model_objects import traces
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
 from autofast.model.script import Model, Script
-from autofast.model.source import function_of, parent_of, statement_of, within
+from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
@@ -93,8 +93,9 @@ class _Search:
             return None
         first, things = lifted
         last = self._end(first, name, things)
-        done = nodes_of(block(last)[: index(block(last), last) + 1])
-        return Place(last, name, call, things) if all(id(n) in done for n in self.traced) else None
+        done = set(map(id, block(last)[: index(block(last), last) + 1]))
+        traced = all(any(id(a) in done for a in (n, *ancestors(n))) for n in self.traced)
+        return Place(last, name, call, things) if traced else None
 
     # ------------------------------------------------------------------------------------------------ names
     def _name(self, call: ast.expr, wrappers: tuple[str, ...]) -> tuple[str, frozenset[Thing]]:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.changes import CLOCK
-from autofast.model.events import LoopFrame
+from autofast.model.events import CallFrame, LoopFrame, TryFrame
 from autofast.model.kinds import is_classmethod, is_property, is_static
 from autofast.model.values import (
     NOTHING,
@@ -40,10 +41,11 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.reachable import PLAIN
-from autofast.read.interpreter.state import Core, join, values
+from autofast.read.interpreter.state import Core, NoValue, join, values
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
+UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException"})
 
 
 class Binding(Core):
@@ -369,7 +371,28 @@ class Binding(Core):
         if name in BUILTINS:
             return values(Ref(f"builtins.{name}"))
         self.changes += self.records[-1].first_miss(name)
+        if self.is_unbound_local(name, env) and self.catches_name_error():
+            raise NoValue
         return values(Unknown(f"`{name}` is not defined here", Reason.UNDEFINED, name))
+
+    def is_unbound_local(self, name: str, env: Env) -> bool:
+        """Whether ``name`` is a variable of the running function alone, which has not come to where it gets a value."""
+        call = next((f for f in reversed(self.stack) if isinstance(f, CallFrame)), None)
+        if call is None or env.kind != "function" or env.module.opaque or name in env.nonlocals:
+            return False
+        return any(
+            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+            for n in own_nodes(call.func.node)
+        )
+
+    def catches_name_error(self) -> bool:
+        """Whether this place stands in a ``try`` of the running function that goes on where a variable has no value yet."""
+        for frame in reversed(self.stack):
+            if isinstance(frame, CallFrame):
+                return False
+            if isinstance(frame, TryFrame) and frame.part == "body":
+                return catches(frame.node)
+        return False
 
     def variable(self, scope: Env, name: str) -> Values:
         """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
@@ -539,3 +562,12 @@ class Binding(Core):
             into.open = into.open or thing.open
         else:
             into.widen("it is extended by something that is not known")
+
+
+def catches(node: ast.AST) -> bool:
+    """Whether a handler of this ``try`` takes the error of a variable without a value."""
+    kinds = [h.type for h in getattr(node, "handlers", ())]
+    several = [k.elts if isinstance(k, ast.Tuple) else [k] for k in kinds]
+    return any(
+        k is None or (isinstance(k, ast.Name) and k.id in UNBOUND) for ks in several for k in ks
+    )

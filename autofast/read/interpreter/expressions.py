@@ -56,7 +56,10 @@ class Expressions(Binding):
         return values(Num())
 
     def expr_Constant(self, node: ast.Constant, env: Env) -> Values:
-        return values(Const(node.value))
+        found = self.constants.get(id(node))
+        if found is None:
+            found = self.constants[id(node)] = values(Const(node.value))
+        return found
 
     def expr_Name(self, node: ast.Name, env: Env) -> Values:
         return self.lookup(node.id, env)

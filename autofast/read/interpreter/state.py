@@ -86,6 +86,10 @@ class TooDeep(Exception):
     """The budget for one call is used up."""
 
 
+class NoValue(Exception):
+    """A variable of the running function is read before it has a value, in a ``try`` that goes on then."""
+
+
 class Record:
     """What a running function or loop collects on the side."""
 
@@ -143,6 +147,7 @@ class Core:
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
+        self.constants: dict[int, Values] = {}  # by id of their node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:

@@ -31,7 +31,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
-from autofast.read.interpreter.state import join, merge, values
+from autofast.read.interpreter.state import NoValue, join, merge, values
 from autofast.read.library import torch_library as torchlib
 
 
@@ -396,7 +396,13 @@ class Statements(Binding):
         between = dict(env.vars)  # the variables where an exception may leave the body
         self.tries.append(between)
         self.stack.append(TryFrame(node, "body"))
-        stopped = self.block(node.body, env)
+        open_now = [(part, len(part)) for part in (self.stack, self.records, self.tries, self.left)]
+        try:
+            stopped = self.block(node.body, env)
+        except NoValue:
+            stopped = True
+        for part, length in open_now:
+            del part[length:]
         self.stack.pop()
         self.tries.pop()
         states = [between, env.vars]

@@ -52,6 +52,7 @@ FILES = (
     "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
     "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
     "tifffile. SimpleITK.ReadImage pydicom. decord. "
+    "blobfile. fsspec. smart_open. zarr. netCDF4. av. turbojpeg. accimage. trimesh. plyfile. laspy. "
     "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
 ).split()
 GENERATORS = names.GENERATORS
@@ -62,70 +63,76 @@ DRAWS = frozenset(
 SOME_DICE = re.compile(
     r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)"
 )  # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom
-WITHOUT_DICE = (
-    frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
-        {
-            "torch",
-            "torchvision",
-            "torchaudio",
-            "numpy",
-            "random",
-            "builtins",
-            "math",
-            "os",
-            "sys",
-            "io",
-            "json",
-            "re",
-            "csv",
-            "copy",
-            "time",
-            "pickle",
-        }
-        | {
-            "pathlib",
-            "glob",
-            "itertools",
-            "functools",
-            "collections",
-            "struct",
-            "string",
-            "typing",
-            "datetime",
-            "operator",
-            "warnings",
-            "logging",
-        }
-        | {
-            "PIL",
-            "cv2",
-            "skimage",
-            "scipy",
-            "librosa",
-            "soundfile",
-            "pandas",
-            "h5py",
-            "zipfile",
-            "gzip",
-            "tarfile",
-            "lmdb",
-            "tifffile",
-            "pydicom",
-            "matplotlib",
-        }
-        | {
-            "nibabel",
-            "SimpleITK",
-            "imageio",
-            "rasterio",
-            "einops",
-            "transformers",
-            "tokenizers",
-            "nltk",
-            "albumentations",
-            "imgaug",
-            "contextlib",
-        }
+WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
+    {
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "numpy",
+        "random",
+        "builtins",
+        "math",
+        "os",
+        "sys",
+        "io",
+        "json",
+        "re",
+        "csv",
+        "copy",
+        "time",
+        "pickle",
+    }
+    | {
+        "pathlib",
+        "glob",
+        "itertools",
+        "functools",
+        "collections",
+        "struct",
+        "string",
+        "typing",
+        "datetime",
+        "operator",
+        "warnings",
+        "logging",
+    }
+    | {
+        "PIL",
+        "cv2",
+        "skimage",
+        "scipy",
+        "librosa",
+        "soundfile",
+        "pandas",
+        "h5py",
+        "zipfile",
+        "gzip",
+        "tarfile",
+        "lmdb",
+        "tifffile",
+        "pydicom",
+        "matplotlib",
+    }
+    | {
+        "nibabel",
+        "SimpleITK",
+        "imageio",
+        "rasterio",
+        "einops",
+        "transformers",
+        "tokenizers",
+        "nltk",
+        "albumentations",
+        "imgaug",
+        "contextlib",
+    }
+    | set(  # files and formats
+        "blobfile fsspec smart_open pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av "
+        "turbojpeg accimage trimesh plyfile laspy sentencepiece jieba".split()
+    )
+    | set(  # the standard library
+        "hashlib unicodedata bisect heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal "
+        "fractions statistics textwrap threading contextvars types abc ast html urllib".split()
     )
 )
 IN_MEMORY_LIBRARY = frozenset(

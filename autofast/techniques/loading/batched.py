@@ -28,7 +28,7 @@ MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of
 
 SAMPLERS = frozenset(
     f"torch.utils.data.{n}"
-    for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler")
+    for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler", "SequentialSampler")
 )  # they give int
 
 
@@ -111,7 +111,7 @@ def _arguments(loader: Loader) -> str:
         if value is not None and name in ("sampler", "drop_last") and name not in loader.args.named:
             return f"`{name}` is given by its position"
     sampler = given(loader, "sampler")
-    if sampler is not None and len(sampler.values) > 1:
+    if sampler is not None and len(sampler.values) > 1 and Const(None) in sampler.values:
         return "whether it has a sampler depends on the run"
     if sampler is not None and not all(
         t == Const(None) or (isinstance(t, Ext) and t.name in SAMPLERS) for t in sampler.values

@@ -23,6 +23,10 @@ from autofast.write.spelling import (
     torch_in,
 )
 
+SHAPES = frozenset(
+    {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Move:
@@ -137,12 +141,19 @@ def _written_after(script: Script, move: Move) -> int:
         later = site.occurrences[0]
         if later.order <= first.order or (loop is not None and not inside(later.stack, loop)):
             continue
+        if _only_turns(site.node):
+            continue
         changed = later.data["old"] if site.kind == "augment" else {later.this}
         if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(
             script, _target(site.node), move.loaders
         ):
             return getattr(site.node, "lineno", 0)
     return 0
+
+
+def _only_turns(node: ast.AST) -> bool:
+    """``y.squeeze_()``: another shape of the same memory."""
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in SHAPES
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
@@ -175,7 +186,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
             ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
         ):
             return True
-        case ast.Name() if script.analysis(Memory).begins_as_number(expr):
+        case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
             objects = [
