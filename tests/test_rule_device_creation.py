@@ -56,6 +56,13 @@ def made(make: str, before: str = "") -> Applied:
         ("z = Variable(Tensor(np.ones((3, 4))))", ["z = Variable(Tensor(3, 4).fill_(1))"], Effect.EXACT),
         ("z = Tensor(np.zeros(x.shape))", ["z = Tensor(*x.shape).zero_()"], Effect.EXACT),
         ("z = Tensor(np.ones(shape=(3, *shape)))", ["z = Tensor(3, *shape).fill_(1)"], Effect.EXACT),
+        ("z = torch.FloatTensor(3, 4).zero_().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.FloatTensor(x.size()).fill_(1).to(device)", ["z = torch.ones(x.size(), device=device)"], Effect.EXACT),
+        ("z = torch.Tensor(3, 4).fill_(-2).to(device)", ["z = torch.full((3, 4), -2.0, device=device)"], Effect.EXACT),
+        ("z = torch.DoubleTensor(4).fill_(1e3).to(device)", ["z = torch.full((4,), 1e3, dtype=torch.float64, device=device)"], Effect.EXACT),
+        ("z = torch.LongTensor(3, 4).fill_(2).to(device).float()", ["z = torch.full((3, 4), 2, dtype=torch.long, device=device).float()"], Effect.EXACT),
+        ("z = Variable(torch.ByteTensor(x.size(0), 1).zero_()).to(device)", ["z = Variable(torch.zeros(x.size(0), 1, dtype=torch.uint8, device=device))"], Effect.EXACT),
+        ("z = torch.FloatTensor(3, 4).zero_()\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.linspace(0, 1, 4).to(device)", ["z = torch.linspace(0, 1, 4, device=device)"], Effect.ROUNDING),
         ("z = torch.arange(0, 1, 0.25).to(device)", ["z = torch.arange(0, 1, 0.25, device=device)"], Effect.ROUNDING),
         ("z = torch.randn(3, 4).to(device)", ["z = torch.randn(3, 4, device=device)"], Effect.SAMPLING),
@@ -104,6 +111,10 @@ def test_cuda(make: str, device: str) -> None:
         "z = Tensor(3, 4).fill_(1)",
         "z = Tensor(np.asarray(losses[-1:] or [0.0]))",
         "z = Tensor(np.random.normal(0, 1))",
+        "z = torch.FloatTensor((3.0, 4.0)).zero_().to(device).mean()",  # these are data
+        "z = torch.FloatTensor(3, 4).fill_(latent).to(device)",
+        "z = torch.LongTensor(3, 4).fill_(1.5).to(device).float()",
+        "torch.set_default_dtype(torch.float32)\nz = torch.Tensor(3, 4).zero_().to(device)",
     ],
 )
 def test_nothing_to_do(make: str) -> None:

@@ -14,6 +14,7 @@ from autofast.model.source import block_of, parent_of, source_of, statement_of
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.rule import Effect
+from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.write.spelling import spelled
 
 KEEPS = frozenset(  # methods that do the same on every device
@@ -138,15 +139,16 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
 def _made_there(
     script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
-    site = next(
-        (script.log.at(t.name, call) for t in script.values(call.func) if isinstance(t, Ref)), None
-    )
+    old = made_there(script, call, "") is not None
+    first = call.func.value if old and isinstance(call.func, ast.Attribute) else call
+    site = _site(script, first)
     if site is None or _placed(site):
         return
     short = site.kind.rsplit(".", 1)[-1]
     if gate is not None:
         where = f"{where} if {source_of(gate).segment(gate.test)} else None"
-    edits: list[Edit] = [Keyword(call, "device", where)]
+    there = made_there(script, call, where) if old else Keyword(call, "device", where)
+    edits: list[Edit] = [] if there is None else [there]
     func = transfer.node.func
     assert isinstance(func, ast.Attribute)
     if _only_moves(transfer):
@@ -160,7 +162,12 @@ def _made_there(
         edits.append(
             Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
-    yield Creation(call, site, tuple(edits), _effect(script, short, call))
+    yield Creation(call, site, tuple(edits), Effect.EXACT if old else _effect(script, short, call))
+
+
+def _site(script: Script, made: ast.expr) -> Site | None:
+    names = script.values(made.func) if isinstance(made, ast.Call) else frozenset()
+    return next((script.log.at(t.name, made) for t in names if isinstance(t, Ref)), None)
 
 
 def _placed(site: Site) -> bool:
@@ -228,7 +235,10 @@ def _only_moves(transfer: Transfer) -> bool:
 
 
 def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
-    """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or ``Variable(torch.zeros(...))``."""
+    """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or ``Variable(torch.zeros(...))``.
+
+    Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``.
+    """
     while isinstance(expr, ast.Call):
         found = script.values(expr.func)
         names = {t.name for t in found if isinstance(t, Ref)}
@@ -240,7 +250,10 @@ def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
                 return None
             expr = expr.args[0]
         elif isinstance(expr.func, ast.Attribute) and expr.func.attr in KEEPS:
-            expr = expr.func.value
+            made = expr.func.value
+            if isinstance(made, ast.Call) and constructor(script, made):
+                return expr if made_there(script, expr, "") is not None else None
+            expr = made
         else:
             return None
     return None
