@@ -92,26 +92,25 @@ def _option(script: Script, test: ast.expr) -> tuple[Arg, ast.expr, bool] | None
 # ------------------------------------------------------------------------------------------------ the script without it
 def by_default(script: Script, off: Off) -> Script:
     """The script as it runs without the option: what needs that does not happen, and what the tests are is known."""
-    sites: dict[tuple[str, int], Site] = {}
+    sites: list[Site] = []
     frames: dict[int, Frame] = {}
 
     def settled(frame: Frame) -> Frame:
         return frames.setdefault(id(frame), off.settled(frame))
 
-    for (kind, node), site in script.log.each():
+    for _, site in script.log.each():
         left = [
             replace(o, stack=tuple(map(settled, o.stack)))
             for o in site
             if not off.is_needed(o.stack)
         ]
         if left:
-            sites[kind, node] = Site(site.kind, site.node, left)
-    log = Log()
-    log._sites = sites
+            sites.append(Site(site.kind, site.node, left))
+    log = Log.holding(sites)
     known = {key: frozenset({Const(default)}) for key, (_, default) in off.tests.items()}
 
     def seen(found: list[Site]) -> list[Site]:
-        return [s for f in found if (s := sites.get((f.kind, id(f.node)))) is not None]
+        return [s for f in found if (s := log.at(f.kind, f.node)) is not None]
 
     steps = [_step(s, seen, settled) for s in script.steps]
     return replace(

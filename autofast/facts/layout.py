@@ -138,7 +138,7 @@ def draws(script: Script, model: Model, code: Code, since: int) -> bool:
         return True
     fills = [
         s
-        for (kind, _), s in script.log._sites.items()
+        for (kind, _), s in script.log.each()
         if kind.startswith("torch.nn.init.") or kind in (".apply", ".normal_", ".uniform_")
     ]
     return any(o.order > since for s in fills for o in s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,6 +168,13 @@ class Log:
     def each(self) -> list[tuple[tuple[str, int], Site]]:
         """Every site with its kind, in the order the script first came to them."""
         return list(self._sites.items())
+
+    @classmethod
+    def holding(cls, sites: Iterable[Site]) -> Log:
+        """A log of these sites, which nothing is added to."""
+        log = cls()
+        log._sites = {(site.kind, id(site.node)): site for site in sites}
+        return log
 
     def at(self, kind: str, node: ast.AST) -> Site | None:
         return self._sites.get((kind, id(node)))

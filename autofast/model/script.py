@@ -401,6 +401,4 @@ class Script:
 
     @cached_property
     def everything(self) -> list[Occurrence]:
-        return sorted(
-            (o for s in self.log._sites.values() for o in s.occurrences), key=lambda o: o.order
-        )
+        return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)

@@ -57,7 +57,7 @@ class Code:
                 yield site, occurrence
 
     def kinds(self) -> list[str]:
-        return sorted({kind for kind, _ in self.script.log._sites})
+        return sorted({kind for (kind, _), _ in self.script.log.each()})
 
     def is_known(self, site: Site) -> bool:
         """A call of a known model, of one that was loaded from a file in its place, or of an autograd Function of the project."""

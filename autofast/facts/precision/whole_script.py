@@ -145,7 +145,7 @@ def _shares_model(script: Script) -> bool:
 def _sparse(script: Script) -> Iterator[Site]:
     yield from (
         s
-        for (kind, _), s in script.log._sites.items()
+        for (kind, _), s in script.log.each()
         if kind.startswith(("torch.sparse", "torch.to_sparse", "torch_sparse."))
     )
     yield from script.calls(

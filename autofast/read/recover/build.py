@@ -137,7 +137,7 @@ def build(interp: Interpreter, source: object) -> Script:
 # ------------------------------------------------------------------------------------------------ frameworks, flags
 def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
     found: dict[str, ast.AST] = {}
-    for (kind, _), site in interp.log._sites.items():
+    for (kind, _), site in interp.log.each():
         for prefix, name in FRAMEWORKS.items():
             if kind == prefix or (prefix.endswith(".") and kind.startswith(prefix)):
                 found.setdefault(name, site.node)
