@@ -1,6 +1,6 @@
 # Everything from a fresh clone with Python >= 3.10 and make; all that is installed goes into .venv.
 #   make demo   rewrite a training script, show the diff, run both for a few steps
-#   make test   all tests
+#   make test   all tests; AUTOFAST_TESTS=all tries every fixture in every way, PARITY_SEEDS=30 more seeds
 #   make lint   ruff and mypy
 
 PYTHON ?= python3

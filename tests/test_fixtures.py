@@ -25,7 +25,9 @@ from tests import metamorphic
 from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest, written
 from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, Tolerance, compare
 
-SUBSETS = 4  # random sets of rules for each fixture
+EVERYTHING = os.environ.get("AUTOFAST_TESTS") == "all"  # also what mostly shows the same once more
+SUBSETS = 4 if EVERYTHING else 2  # random sets of rules for each fixture
+SPELLINGS = 5 if EVERYTHING else 3  # changes of each fixture's spelling, in turns
 TARGETS = ("cuda", "cpu")
 HELPERS = (
     "amp_dtype",
@@ -35,7 +37,7 @@ HELPERS = (
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 each_target = pytest.mark.parametrize("target", TARGETS)
 # Plans for the CPU have fewer rules: every third fixture shows their composition, all of them with AUTOFAST_TESTS=all.
-FOR_CPU = ALL[:: 1 if os.environ.get("AUTOFAST_TESTS") == "all" else 3]
+FOR_CPU = ALL[:: 1 if EVERYTHING else 3]
 each_composition = pytest.mark.parametrize(
     ("target", "fixture"),
     [(target, f) for target in TARGETS for f in (ALL if target == "cuda" else FOR_CPU)],
@@ -215,8 +217,7 @@ class TestExecution:
         assert first.steps == fixture.spec["steps"]
         assert compare(first, again, Effect.EXACT) == []
 
-    @each_fixture
-    @each_target
+    @each_composition
     def test_each_rule_alone(self, fixture: Fixture, target: str):
         whole = plan_of(fixture, target)
         plans = {name: whole.subset([name]) for name in sorted(whole.applied)}
@@ -441,8 +442,15 @@ SHOWN = {  # a fix that may become this where an item, a meter or a model says s
 }
 
 
-@each_fixture
-@pytest.mark.parametrize("change", metamorphic.CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    ("change", "fixture"),
+    [
+        (metamorphic.CHANGES[(number + turn) % len(metamorphic.CHANGES)], fixture)
+        for number, fixture in enumerate(ALL)
+        for turn in range(SPELLINGS)
+    ],
+    ids=lambda part: getattr(part, "name", getattr(part, "__name__", "")),
+)
 def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
     sources = script_of(fixture).sources
     before, after = metamorphic.apply(change, {source.path: source.text for source in sources})
