@@ -1,0 +1,93 @@
+"""``torch.FloatTensor(n, m).zero_()``: tensors of the old constructors, whose numbers are overwritten by one number at once."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.edit.edits import Rewrite
+from autofast.model.script import Script
+from autofast.model.source import source_of
+from autofast.model.values import Num, Ref, Tensor, const
+
+DTYPES = {  # of the constructors; Tensor has the default dtype
+    "Tensor": "",
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "LongTensor": "long",
+    "IntTensor": "int",
+    "ByteTensor": "uint8",
+}
+WHOLE = frozenset({"long", "int", "uint8"})
+
+
+def constructor(script: Script, call: ast.Call) -> str:
+    """The name of the old constructor that a call gives nothing but sizes; empty for anything else."""
+    names = {t.name if isinstance(t, Ref) else "" for t in script.values(call.func)}
+    name = next(iter(names)).removeprefix("torch.") if len(names) == 1 else ""
+    if name not in DTYPES or call.keywords or not call.args:
+        return ""
+    return name if all(_is_size(script, a) for a in call.args) or _shape(script, call) else ""
+
+
+def _is_size(script: Script, arg: ast.expr) -> bool:
+    found = script.values(arg)
+    return bool(found) and all(
+        isinstance(t, Num) or type(const(frozenset({t}))) is int for t in found
+    )
+
+
+def _shape(script: Script, call: ast.Call) -> bool:
+    """``x.size()`` or ``x.shape`` as the only argument: a tuple of numbers would be data."""
+    match call.args:
+        case [ast.Call(func=ast.Attribute(value=of, attr="size"), args=[], keywords=[])] | [
+            ast.Attribute(value=of, attr="shape")
+        ]:
+            found = script.values(of)
+            return bool(found) and all(isinstance(t, Tensor) for t in found)
+    return False
+
+
+def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
+    """``torch.zeros(n, m, device=...)`` in the place of ``torch.FloatTensor(n, m).zero_()``; None where that cannot be said.
+
+    ``filled`` is the call of ``zero_`` or ``fill_``, ``where`` the device.
+    """
+    func = filled.func
+    assert isinstance(func, ast.Attribute)
+    made = func.value
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
+        return None
+    name, number = constructor(script, made), _number(func.attr, filled)
+    if not name or number is None or script.calls("torch.set_default_dtype") or "{" in where:
+        return None
+    dtype = DTYPES[name]
+    if dtype in WHOLE and isinstance(number, float):
+        return None
+    holes: dict[str, ast.expr] = {f"d{i}": a for i, a in enumerate(made.args)}
+    sizes = ", ".join(f"{{{hole}}}" for hole in holes)
+    torch = source_of(made).segment(made.func.value)
+    end = (
+        f"device={where}" if dtype in ("", "float32") else f"dtype={torch}.{dtype}, device={where}"
+    )
+    if number in (0, 1):
+        return Rewrite(filled, f"{torch}.{'ones' if number else 'zeros'}({sizes}, {end})", holes)
+    if not _shape(script, made):
+        sizes = f"({sizes}{',' if len(holes) == 1 else ''})"
+    value = source_of(filled).segment(filled.args[0])
+    if dtype not in WHOLE and isinstance(number, int):
+        value += ".0"  # torch.full takes the type of its number
+    return Rewrite(filled, f"{torch}.full({sizes}, {value}, {end})", holes)
+
+
+def _number(method: str, filled: ast.Call) -> float | int | None:
+    """The number that all elements get."""
+    if method == "zero_" and not filled.args and not filled.keywords:
+        return 0
+    if method != "fill_" or len(filled.args) != 1 or filled.keywords:
+        return None
+    try:
+        value = ast.literal_eval(filled.args[0])
+    except ValueError:
+        return None
+    return value if type(value) in (int, float) else None
