@@ -26,17 +26,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
-ON_REQUEST = {
-    "keep_batch": "accumulate",
-    "sync_batchnorm": "ddp",
-}  # options that mean nothing without another one
-PLAIN = (
-    "precision",
-    "compile",
-    "accumulate",
-    "ddp",
-    *ON_REQUEST,
-)  # those that are in the configuration as they are given
+# Options that mean nothing without another one.
+ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
+# Those that are in the configuration as they are given.
+PLAIN = ("precision", "compile", "accumulate", "ddp", *ON_REQUEST)
 
 
 class Fault(click.ClickException):
@@ -513,9 +506,8 @@ def _configured(root: Path, given: dict[str, Any]) -> Config:
     changes = {key: given[key] for key in ("target", *PLAIN) if given[key] is not None}
     if given["effect"] is not None:
         changes["effect"] = Effect[given["effect"].upper()]
-    if given[
-        "select"
-    ]:  # asked for by name just now: this outdoes what the project's file leaves out
+    # Asked for by name just now: this outdoes what the project's file leaves out.
+    if given["select"]:
         changes.update(select=given["select"], ignore=given["ignore"])
     else:
         changes["ignore"] = (*config.ignore, *given["ignore"])

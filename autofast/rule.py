@@ -55,9 +55,8 @@ class Options:
         return decision in self.decisions
 
 
-Need = (
-    type | str | tuple[type | str | None, object]
-)  # a string is the name of a rule: the plan puts it in the place of the decision
+# A string is the name of a rule: the plan puts it in the place of the decision.
+Need = type | str | tuple[type | str | None, object]
 
 
 @dataclass(frozen=True, eq=False)

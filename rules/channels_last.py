@@ -28,7 +28,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield finding
             if finding.edits:
                 accepted += converted
-                effect = (
-                    effect or finding.effect
-                )  # the layout of the images alone changes what dropout draws, too
+                # The layout of the images alone changes what dropout draws, too.
+                effect = effect or finding.effect
     yield from images(script, accepted, effect)

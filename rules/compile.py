@@ -130,9 +130,8 @@ def _finding(script: Script, place: Place) -> Finding:
         code, imports = f"{place.name}.forward = {torch}.compile({place.name}.forward)", needed
     else:
         code = f"{place.name}.compile()"
-    if any(
-        _is_copied(script, t) for t in things
-    ):  # the copies that run in threads would all call the original
+    # The copies that run in threads would all call the original.
+    if any(_is_copied(script, t) for t in things):
         code, imports = f"if {torch}.cuda.device_count() < 2:\n    {code}", needed
     random = any(draws(script, m, Code(script, (), (m.thing,)), NEVER) for m in place.models)
     edit = After(place.statement, code.replace("{", "{{").replace("}", "}}"))

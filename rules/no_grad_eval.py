@@ -15,14 +15,8 @@ from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.spelling import torch_in
 
-OWNERS = (
-    "lightning",
-    "hf-trainer",
-    "fastai",
-    "ignite",
-    "mmengine",
-    "composer",
-)  # they evaluate without gradients themselves
+# They evaluate without gradients themselves.
+OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
 
 @rule("no-grad-eval", Effect.EXACT, groups=("evaluation",), relieves={"evaluation": 1})

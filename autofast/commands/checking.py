@@ -45,9 +45,8 @@ def check(
                 idle.append(script.entry.rel)
             result.records += rewriting.findings(plan)
             warnings = [left.warning for left in plan.left_out]
-            if (
-                config.effect is Effect.RECIPE and not config.select
-            ):  # whoever goes as far as that wants to know what there is
+            # Whoever goes as far as that wants to know what there is.
+            if config.effect is Effect.RECIPE and not config.select:
                 requested, more = rewriting.on_request(script, plan, config)
                 result.records += requested
                 warnings += more

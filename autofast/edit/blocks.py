@@ -399,9 +399,8 @@ def _blank_lines(
     above: cst.BaseStatement, below: cst.BaseStatement, below_is_new: bool, at_top: bool
 ) -> int:
     if isinstance(above, _DEFINITIONS) or isinstance(below, _DEFINITIONS):
-        is_users_own = not below_is_new and not isinstance(
-            above, _DEFINITIONS
-        )  # has the distance that its author likes
+        # Has the distance that its author likes.
+        is_users_own = not below_is_new and not isinstance(above, _DEFINITIONS)
         return 2 if at_top and not is_users_own else 1
     return 1 if at_top and _is_import(above) != _is_import(below) else 0
 

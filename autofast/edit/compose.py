@@ -33,9 +33,8 @@ class Document:
         longest = max((len(line) for line in source.lines), default=0)
         self.limit = limit or max(DEFAULT_LIMIT, min(longest, WIDEST))
         self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
-        self._pieces: dict[
-            int, tuple[cst.CSTNode, str]
-        ] = {}  # a statement at module level -> its text
+        # A statement at module level -> its text.
+        self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}
         self._lost = _lost(places.module.code, source.text)
 
     def compose(self, edits: Iterable[Edit]) -> str:

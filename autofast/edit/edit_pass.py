@@ -62,9 +62,8 @@ class Ground:
     places: Places
     style: snippet.Style
     limit: int
-    memo: dict[tuple[int, frozenset[int]], cst.CSTNode] = field(
-        default_factory=dict
-    )  # a statement, what is done in it -> result
+    # A statement, what is done in it -> result.
+    memo: dict[tuple[int, frozenset[int]], cst.CSTNode] = field(default_factory=dict)
     _tokens: dict[object, int] = field(default_factory=dict)
 
     def token(self, wish: object) -> int:
@@ -82,9 +81,8 @@ class EditPass(cst.CSTTransformer):
         self.inner: dict[int, list[Edit]] = defaultdict(list)
         self.work: dict[int, Work] = defaultdict(Work)
         self.everything = tuple(_wish(edit) for edit in edits)
-        self.inside: dict[int, set[int]] = defaultdict(
-            set
-        )  # what is done in a node; no node without it is walked
+        # What is done in a node; no node without it is walked.
+        self.inside: dict[int, set[int]] = defaultdict(set)
         self.quoted: dict[tuple[int, bool], cst.BaseExpression] = {}
         for edit in edits:
             self._enter_inner(edit)

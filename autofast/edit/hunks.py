@@ -121,9 +121,8 @@ def _unique_pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int
     in_old, in_new = Counter(old), Counter(new)
     place = {line: n for n, line in enumerate(new) if in_new[line] == 1}
     pairs = [(n, place[line]) for n, line in enumerate(old) if in_old[line] == 1 and line in place]
-    tops: list[
-        int
-    ] = []  # the lowest end of an increasing sequence of each length, and the pairs they belong to
+    # The lowest end of an increasing sequence of each length, and the pairs they belong to.
+    tops: list[int] = []
     last: list[int] = []
     before: list[int] = []
     for index, (_, b) in enumerate(pairs):

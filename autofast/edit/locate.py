@@ -162,9 +162,8 @@ class Places:
         text = self.source.lines[line - 1]
         column = byte if text.isascii() else len(text.encode()[:byte].decode())
         indent = text[: len(text) - len(text.lstrip())]
-        return (
-            column - indent[:column].count("\f") if "\f" in indent else column
-        )  # it writes none of these, see `Document`
+        # It writes none of these, see `Document`.
+        return column - indent[:column].count("\f") if "\f" in indent else column
 
     # ------------------------------------------------------------------------------------------------ positions
     @cached_property

@@ -43,9 +43,8 @@ class Pool:
         self.edits: dict[Edit, set[str]] = {}
         self._same: dict[Slot, Edit] = {}
         self._slots: dict[Slot, tuple[Edit, object]] = {}
-        self._gone: dict[
-            int, Edit
-        ] = {}  # id of a node -> the edit after which nothing of it is left
+        # Id of a node -> the edit after which nothing of it is left.
+        self._gone: dict[int, Edit] = {}
         self._holes: set[int] = set()
 
     def add(self, edits: Sequence[Edit]) -> None:
@@ -201,9 +200,8 @@ def _loses(outer: Edit, inner: Edit, same_node: bool) -> bool:
     if not same_node:
         return True
     if isinstance(outer, Rewrite):
-        return not isinstance(
-            inner, Wrap
-        )  # a wrapper goes around whatever stands there; two rewrites meet in their slot
+        # A wrapper goes around whatever stands there; two rewrites meet in their slot.
+        return not isinstance(inner, Wrap)
     if isinstance(outer, (Remove, Replace)):
         return isinstance(inner, (Decorator, Parameter))
     return True

@@ -48,12 +48,8 @@ _LEVELS: dict[type[cst.BaseExpression], int] = {
     cst.Comparison: COMPARE,
     cst.Await: AWAIT,
 }
-_HOLDS_ONE = (
-    cst.Arg,
-    cst.Element,
-    cst.DictElement,
-    cst.Index,
-)  # places where an expression's own parentheses say nothing
+# Places where an expression's own parentheses say nothing.
+_HOLDS_ONE = (cst.Arg, cst.Element, cst.DictElement, cst.Index)
 
 
 def level(node: cst.BaseExpression) -> int:
@@ -151,9 +147,8 @@ def fitted(
         return (
             bare(node) if isinstance(around[0], _HOLDS_ONE) and in_brackets(child, around) else node
         )
-    number = isinstance(node, cst.BaseNumber) and isinstance(
-        around[0], cst.Attribute
-    )  # 1.real is no expression
+    # 1.real is no expression.
+    number = isinstance(node, cst.BaseNumber) and isinstance(around[0], cst.Attribute)
     if (
         number
         or level(node) < needed(node, child, around)

@@ -51,9 +51,8 @@ class Plan:
     left_out: tuple[LeftOut, ...]
     amendments: Mapping[Key, Amendment]
     _edits: Mapping[Edit, frozenset[str]]
-    _documents: dict[
-        Source, Document
-    ]  # shared by all plans for one script: each file is parsed once
+    # Shared by all plans for one script: each file is parsed once.
+    _documents: dict[Source, Document]
 
     # ------------------------------------------------------------------------------------------------ making
     @classmethod

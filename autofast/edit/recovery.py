@@ -18,9 +18,8 @@ def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan 
         except Amendable as error:
             plan = plan.amended(error.amendments)
         except PostConditionError as error:
-            plan = _without_culprit(
-                plan, error
-            )  # made again: what the other rules found may have rested on this one
+            # Made again: what the other rules found may have rested on this one.
+            plan = _without_culprit(plan, error)
         else:
             return plan, again
 

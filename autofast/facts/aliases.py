@@ -138,9 +138,8 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
             and kind.startswith(".")
             and isinstance(site.node, ast.Call)
         ):
-            if not (
-                isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)
-            ):  # getattr(x, "mul_")(2)
+            # getattr(x, "mul_")(2).
+            if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):
                 yield site.node, frozenset(o.this for o in site if o.this is not None)
 
 

@@ -9,9 +9,8 @@ from autofast.model.script import Script, Transfer
 from autofast.model.values import Tensor
 from autofast.rule import at
 
-PLAIN = frozenset(
-    {"device", "non_blocking", "memory_format"}
-)  # of Tensor.to and Tensor.cuda: they leave the values alone
+# Of Tensor.to and Tensor.cuda: they leave the values alone.
+PLAIN = frozenset({"device", "non_blocking", "memory_format"})
 
 
 def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:

@@ -30,12 +30,10 @@ from autofast.model.source import (
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
 from autofast.ops import reshapes
 
-GREY = frozenset(
-    {"MNIST", "FashionMNIST", "KMNIST"}
-)  # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor
-COLOUR = frozenset(
-    {"CIFAR10", "CIFAR100"}
-)  # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list
+# `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
+GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
+# `data` is an array (n, 32, 32, 3) of bytes, `targets` a list.
+COLOUR = frozenset({"CIFAR10", "CIFAR100"})
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
 EXACT_METHODS = frozenset(

@@ -165,9 +165,8 @@ def _before_backward(
                 continue
             if best is None or (depth, -distance) > best:
                 best = depth, -distance
-                found = (
-                    (mine, theirs, depth) if id(backward.node) in mine_too else None
-                )  # None: it belongs to a loop inside this step
+                # None: it belongs to a loop inside this step.
+                found = (mine, theirs, depth) if id(backward.node) in mine_too else None
     return found
 
 

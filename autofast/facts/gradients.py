@@ -232,9 +232,8 @@ class Slice:
                     self.take(value)
                 return
             case ast.Subscript(value=value):
-                if not (
-                    isinstance(value, ast.Attribute) and self.is_this(value.value)
-                ):  # self.layers[i] is one of them
+                # self.layers[i] is one of them.
+                if not (isinstance(value, ast.Attribute) and self.is_this(value.value)):
                     self.take(value)
                 return
             case ast.Name(id=name):

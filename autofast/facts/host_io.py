@@ -174,9 +174,8 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
     if ASKS.fullmatch(name):
         return "ask"
     if name == "?":
-        return (
-            "unknown" if isinstance(parent_of(call), ast.Expr) else ""
-        )  # what does something and gives nothing back
+        # What does something and gives nothing back.
+        return "unknown" if isinstance(parent_of(call), ast.Expr) else ""
     return "" if f"{name}.".startswith(HARMLESS) else "unknown"
 
 
@@ -223,9 +222,8 @@ def _method(this: object, name: str) -> str:
         case Unknown():
             return _of_unknown(this, name)
         case Num() | Const() | Tensor() | Seq() | Dict():
-            return (
-                f"numpy.ndarray.{name}" if name == "tofile" else ""
-            )  # files have been opened by a call that is seen
+            # Files have been opened by a call that is seen.
+            return f"numpy.ndarray.{name}" if name == "tofile" else ""
         case Ref():
             return f"{this.name}.{name}"
     return ""

@@ -270,10 +270,8 @@ def _word(step: Thing) -> bool | None:
     short = step.name.rsplit(".", 1)[-1]
     if short in CROPS:
         return True
-    if short in (
-        "Resize",
-        "Scale",
-    ):  # Resize(256) keeps the ratio of the sides: only a pair fixes both
+    # Resize(256) keeps the ratio of the sides: only a pair fixes both.
+    if short in ("Resize", "Scale"):
         size = step.args.get(0, "size")
         pair = any(isinstance(t, Seq) for t in size) or isinstance(const(size), tuple)
         return pair or None

@@ -14,9 +14,8 @@ from autofast.model.source import ancestors, line_of, source_of
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
-NOT_FLAT = frozenset(
-    {"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"}
-)  # Module.to(channels_last) raises for a weight of five dimensions
+# Module.to(channels_last) raises for a weight of five dimensions.
+NOT_FLAT = frozenset({"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"})
 OTHER_LAYERS = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 VISION = "torchvision.models."
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
@@ -167,9 +166,8 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
                 and all(_starts_flat(script, t, seen) for t in inner)
             ):
                 return True
-            every = [
-                t for g in thing.args.positional for t in g.values
-            ]  # of a list, in an order that is not known
+            # Of a list, in an order that is not known.
+            every = [t for g in thing.args.positional for t in g.values]
             return all(_is_flat(t) or _is_elementwise(t) for t in every) and any(
                 _is_flat(t) for t in every
             )

@@ -28,9 +28,8 @@ POSITION |= {
     "multiprocessing_context": 11,
     "generator": 12,
 }
-EPOCH_HOOKS = frozenset(
-    {"train_dataloader", "val_dataloader"}
-)  # Lightning iterates what these return once an epoch
+# Lightning iterates what these return once an epoch.
+EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
 ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 

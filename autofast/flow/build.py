@@ -127,9 +127,8 @@ class Builder:
         inside = self.loop_ways(ways, after, node)
         body = self.block(stmt.body, node, inside)
         self.branch(node, stmt.test, body, self.block(stmt.orelse, after, ways))
-        self.link(
-            node, [self.graph.lost] if isinstance(stmt.test, ast.Constant) else []
-        )  # it may go on for ever
+        # It may go on for ever.
+        self.link(node, [self.graph.lost] if isinstance(stmt.test, ast.Constant) else [])
         self.graph.iteration.setdefault(id(stmt), []).append((body, node))
         return node
 
@@ -183,9 +182,8 @@ class Builder:
 
     def handlers(self, stmt: ast.Try, after: Node, ways: Ways) -> Ways:
         """The ways inside a ``try`` block: an exception is offered to one handler after the other, and goes on where none takes it."""
-        several = not isinstance(
-            stmt, ast.Try
-        )  # ``except*``: the next handler takes the rest of the group
+        # ``except*``: the next handler takes the rest of the group.
+        several = not isinstance(stmt, ast.Try)
 
         def chain(unmatched: Node) -> Node:
             other = unmatched

@@ -112,9 +112,8 @@ class CallGraph:
         self._callees: dict[int, list[Callee]] = {}
         self._sites: dict[int, list[ast.Call]] = defaultdict(list)
         self._handed: dict[int, ast.AST] = {}  # function -> a place that uses it as a value
-        self._unread: dict[str, list[ast.expr]] = defaultdict(
-            list
-        )  # name -> calls of something that is not known
+        # Name -> calls of something that is not known.
+        self._unread: dict[str, list[ast.expr]] = defaultdict(list)
         self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
         self._entries: dict[int, list[ast.AST]] = defaultdict(list)
         for source in script.sources:

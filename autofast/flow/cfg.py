@@ -71,9 +71,8 @@ class Graph:
         self.raises: dict[Node, list[Node]] = defaultdict(list)
         self.arms: dict[Node, tuple[Node, Node]] = {}
         self.after: dict[int, list[Node]] = {}  # statement -> what follows it when it is done
-        self.iteration: dict[
-            int, list[tuple[Node, Node]]
-        ] = {}  # loop -> where an iteration begins, and what decides on the next
+        # Loop -> where an iteration begins, and what decides on the next.
+        self.iteration: dict[int, list[tuple[Node, Node]]] = {}
         self.copies: dict[int, list[Node]] = defaultdict(list)
         self.entry, self.exit, self.thrown, self.lost = (
             self.add(function, part) for part in ("entry", "exit", "thrown", "lost")

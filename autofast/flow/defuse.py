@@ -64,9 +64,8 @@ class DefUse:
         self.table = variables_of(function)
         self._accesses: dict[Node, list[tuple[Access, Variable]]] = {}
         self._inline: set[int] = set()
-        self._local: dict[
-            Variable, int
-        ] = {}  # the variables of this code, each with all bits of its definitions
+        # The variables of this code, each with all bits of its definitions.
+        self._local: dict[Variable, int] = {}
         self._read_all()
         self._shared = {
             v for v in self._local if any(id(n) not in self._inline for n in self.table.stores(v))
@@ -91,9 +90,8 @@ class DefUse:
             return self.all(variable)
         state = self._reaching.get(id(load), 0)
         found = {self._definitions[n] for n in _indices(state & self._local[variable])}
-        if None in found and isinstance(
-            variable.scope, ast.ClassDef
-        ):  # a class body then looks at the module's
+        # A class body then looks at the module's.
+        if None in found and isinstance(variable.scope, ast.ClassDef):
             outer = self.table.find(variable.name, self.table.tree)
             found |= self.all(outer) if outer is not None else frozenset()
         return frozenset(d for d in found if d is not None)
@@ -201,9 +199,8 @@ class DefUse:
             return []
         stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
         found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
-        if (
-            variable.scope is self.table.tree
-        ):  # a class body reads the module's variable where it has not set its own yet
+        # A class body reads the module's variable where it has not set its own yet.
+        if variable.scope is self.table.tree:
             found += [n for n in self._class_reads if n.id == variable.name]
         found = [n for n in found if definition in self.reaching(n)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
@@ -358,9 +355,8 @@ class DefUse:
         for bit in self._unbound.values():
             start |= bit
 
-        effects: dict[
-            Node, tuple[int, int, int]
-        ] = {}  # what a node ends, what it adds, and all that it adds on the way
+        # What a node ends, what it adds, and all that it adds on the way.
+        effects: dict[Node, tuple[int, int, int]] = {}
         for node, pairs in self._accesses.items():
             ended, added, passing = 0, 0, 0
             for access, variable in pairs:

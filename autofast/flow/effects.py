@@ -88,9 +88,8 @@ class Effects:
             t.name for t in callees if isinstance(t, Method) and t.name != getattr(func, "attr", "")
         }
         if taken & (CHANGERS | HANDLES):
-            yield Write(
-                node, func
-            )  # a method that was taken from its object before: ``pop = pool.pop``
+            # A method that was taken from its object before: ``pop = pool.pop``.
+            yield Write(node, func)
         if node.args:
             yield from self._by_function(node, names)
         yield from (Write(node, k.value) for k in node.keywords if k.arg == "out")

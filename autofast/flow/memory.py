@@ -33,22 +33,13 @@ FACTORIES = frozenset(
         "randperm",
     )
 )
-NEW = FACTORIES | {
-    "torch.tensor",
-    "torch.stack",
-    "torch.cat",
-}  # functions that give memory of its own
+# Functions that give memory of its own.
+NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}
 NEW_METHODS = frozenset(
     {"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"}
 )
-INPLACE_LAYERS = {
-    "ReLU": 0,
-    "ReLU6": 0,
-    "SiLU": 0,
-    "Dropout": 1,
-    "LeakyReLU": 1,
-    "ELU": 1,
-}  # where the flag stands
+# Where the flag stands.
+INPLACE_LAYERS = {"ReLU": 0, "ReLU6": 0, "SiLU": 0, "Dropout": 1, "LeakyReLU": 1, "ELU": 1}
 
 
 class Memory:

@@ -17,13 +17,8 @@ from autofast.model.events import (
 )
 from autofast.model.source import ancestors, block_of, function_of, statement_of, within
 
-SHARED = (
-    ast.expr_context,
-    ast.operator,
-    ast.unaryop,
-    ast.cmpop,
-    ast.boolop,
-)  # one object stands for all of a kind
+# One object stands for all of a kind.
+SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 
 
 def shared(a: Stack, b: Stack) -> int:

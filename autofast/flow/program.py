@@ -96,9 +96,8 @@ def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
     if isinstance(thing, Inst):
         exits = [t for name in ("__exit__", "__aexit__") for t in thing.cls.find(name) or ()]
         return any(not isinstance(t, Func) or _may_answer_true(t.node) for t in exits)
-    if (
-        isinstance(thing, Ext) and thing.name == "contextlib.manager"
-    ):  # a generator function of the project
+    # A generator function of the project.
+    if isinstance(thing, Ext) and thing.name == "contextlib.manager":
         made = script.values(context.func) if isinstance(context, ast.Call) else frozenset()
         functions = [f.function for t in made for f in code_of(t)]
         return not functions or any(

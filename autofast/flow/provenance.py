@@ -107,9 +107,8 @@ class Trail:
             if given is not None and given.expr is not None and not given.via:
                 return self._follow(given.expr, stack[:n], True, depth + 1)
             default = defaults(scope).get(name)
-            if default is not None and (
-                given is None or not isinstance(frame.node, ast.Call)
-            ):  # a function that nothing calls
+            # A function that nothing calls.
+            if default is not None and (given is None or not isinstance(frame.node, ast.Call)):
                 return self._follow(default, (), True, depth + 1)
         raise Unresolved(f"the parameter `{name}` gets it in a way that is not followed")
 

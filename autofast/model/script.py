@@ -85,9 +85,8 @@ class Loader:
     guarded: bool = True  # runs only below ``if __name__ == "__main__"``
     framework: str = ""  # made for Lightning, Accelerate, ...: who moves its batches
     batch: Values = NOTHING  # what a batch is made of; empty where nothing iterates the loader
-    collate_random: frozenset[str] = (
-        frozenset()
-    )  # where its collate_fn draws random numbers, as in Dataset.random
+    # Where its collate_fn draws random numbers, as in Dataset.random.
+    collate_random: frozenset[str] = frozenset()
     collate_on_device: bool = False  # its collate_fn puts batches on a device
 
     @property
@@ -177,9 +176,8 @@ class Step:
     grad_reads: list[Site]
     schedules: list[Site]
     double_backward: list[ast.AST]
-    autocast: list[
-        ast.AST
-    ]  # existing autocast contexts around the forward (or apex, or a framework's)
+    # Existing autocast contexts around the forward (or apex, or a framework's).
+    autocast: list[ast.AST]
     scalers: list[Thing]
     models: list[Thing]
     stack: Stack = ()
@@ -311,9 +309,8 @@ class Model:
     wraps: list[Ext]
     layers: frozenset[str]
     unknown: str = ""
-    classes: list[ast.ClassDef] = field(
-        default_factory=list
-    )  # its class and the project classes below it
+    # Its class and the project classes below it.
+    classes: list[ast.ClassDef] = field(default_factory=list)
     dtype: str = ""
 
 
@@ -358,12 +355,10 @@ class Script:
     transfers: list[Transfer] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
     trainers: list[Trainer] = field(default_factory=list)
-    frameworks: dict[str, ast.AST] = field(
-        default_factory=dict
-    )  # accelerate, lightning, hf-trainer, apex, deepspeed: first place
-    deterministic: list[ast.AST] = field(
-        default_factory=list
-    )  # places where determinism is asked for
+    # Accelerate, lightning, hf-trainer, apex, deepspeed: first place.
+    frameworks: dict[str, ast.AST] = field(default_factory=dict)
+    # Places where determinism is asked for.
+    deterministic: list[ast.AST] = field(default_factory=list)
     guarded: bool = True  # the entry trains only below a main guard (or is a library)
     unread: str = (
         ""  # why there is code that the reader has not followed: what is not found may be there

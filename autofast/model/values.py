@@ -188,9 +188,8 @@ class Inst(Mutable):
     attrs: dict[str, Values] = field(default_factory=dict)
     made: tuple[Any, ...] = ()  # the frames around the place where it was made
     args: Arguments | None = None
-    past: dict[str, Values] = field(
-        default_factory=dict
-    )  # attributes of the objects made here before (in a loop)
+    # Attributes of the objects made here before (in a loop).
+    past: dict[str, Values] = field(default_factory=dict)
     open: str = ""  # why attributes may have been set that are not known
 
 
@@ -501,9 +500,8 @@ class Env:
     owner: Cls | None = None
     born: int = 0  # the number of the call whose scope it is; 0 for a module
 
-    rebound: frozenset[str] = (
-        frozenset()
-    )  # where it is opaque: names that functions declare global or nonlocal
+    # Where it is opaque: names that functions declare global or nonlocal.
+    rebound: frozenset[str] = frozenset()
 
     @property
     def module(self) -> Env:

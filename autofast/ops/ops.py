@@ -25,11 +25,8 @@ SPACES = {  # the way a key of the tables begins, for the place where an operati
     ".": ".",
 }
 LISTS = {"F.": "functional", "init.": "init", ".": "methods", "torch.": "functions"}
-ATEN = (
-    "linalg",
-    "fft",
-    "special",
-)  # torch.linalg.norm is linalg_norm there; the reader's canonical name for it is torch.norm
+# torch.linalg.norm is linalg_norm there; the reader's canonical name for it is torch.norm.
+ATEN = ("linalg", "fft", "special")
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,8 @@ class Project:
             for _ in range(level - 1):
                 base = base.parent
             return self._at(base, parts)
-        beside = (
-            importer.path.parent,
-            self.search[0],
-        )  # the folder of the script comes first of all, for every file
+        # The folder of the script comes first of all, for every file.
+        beside = (importer.path.parent, self.search[0])
         if (
             parts
             and parts[0] in LIBRARIES

@@ -49,9 +49,8 @@ def _folders(script: Script) -> tuple[Path, ...]:
     return tuple(script.entry.path.parents[:depth])
 
 
-Limit = tuple[
-    tuple[int, ...], bool
-]  # the newest version that is allowed, and whether it is allowed itself
+# The newest version that is allowed, and whether it is allowed itself.
+Limit = tuple[tuple[int, ...], bool]
 
 
 @lru_cache(maxsize=64)

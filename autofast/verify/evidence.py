@@ -12,10 +12,8 @@ from autofast.verify.record import FULL, Detail, Run, Step
 ORIGINAL, REWRITTEN = "original", "rewritten"
 SEEDED = FULL
 DOUBLE = replace(FULL, double=True)
-HALF_STEP, SINGLE_STEP = (
-    2.0**-8,
-    2.0**-23,
-)  # spacing of bfloat16 and of float32 around 1: the size of one rounding
+# Spacing of bfloat16 and of float32 around 1: the size of one rounding.
+HALF_STEP, SINGLE_STEP = (2.0**-8, 2.0**-23)
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,8 @@ def steps(ev: Evidence) -> Check | None:
         return Check(
             name, False, f"{b.backwards} backwards, {a.backwards} in the original", verdict=BROKEN
         )
-    allowed = (
-        0 if ev.effect == "exact" else max(4, len(a.steps) // 50)
-    )  # a GradScaler looks for its scale in the first steps
+    # A GradScaler looks for its scale in the first steps.
+    allowed = 0 if ev.effect == "exact" else max(4, len(a.steps) // 50)
     if abs(a.skipped - b.skipped) > allowed:
         return Check(
             name,
@@ -522,9 +521,8 @@ def training_mode(ev: Evidence) -> Check | None:
     """
     name = "training mode"
     a, b = ev.a.record.steps, ev.b.record.steps
-    if (
-        ev.effect == "recipe"
-    ):  # other numbers of steps: the usual share, in the second half, and the shares there are
+    # Other numbers of steps: the usual share, in the second half, and the shares there are.
+    if ev.effect == "recipe":
         usual = [
             [s.training for s in steps[len(steps) // 2 :] if s.training is not None]
             for steps in (a, b)

@@ -304,9 +304,8 @@ def judge(
         verdict = _verdict(checks, False)
         return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0))
     numeric, more = _numeric(ev)
-    if any(
-        c.passed is False for c in checks
-    ):  # no more runs were asked for then: what was not looked at is not shown
+    # No more runs were asked for then: what was not looked at is not shown.
+    if any(c.passed is False for c in checks):
         numeric = [c for c in numeric if c.passed is not None]
     checks += numeric
     verdict = _verdict(checks, any(c.passed for c in numeric))

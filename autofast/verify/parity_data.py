@@ -220,9 +220,8 @@ def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> 
     for passes in after:
         kept = [p for p in passes if len(p) >= ENOUGH]
         if _alike(passes):
-            chances.append(
-                math.prod(share ** (min(len(p), len(kept[0])) - 1) for p in kept[1:])
-            )  # the last is what the others leave
+            # The last is what the others leave.
+            chances.append(math.prod(share ** (min(len(p), len(kept[0])) - 1) for p in kept[1:]))
     return min(chances)
 
 

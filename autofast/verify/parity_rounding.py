@@ -145,9 +145,8 @@ def first_step(ev: Evidence) -> Check:
             f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
         )
     if gradient > known.gradient or update > known.update:
-        limit = (
-            2 if known is HALF else 1 if strict else 10
-        )  # the masks are the same: beyond that, it is no rounding
+        # The masks are the same: beyond that, it is no rounding.
+        limit = 2 if known is HALF else 1 if strict else 10
         wrong = not math.isnan(loss) and (
             gradient > limit * known.gradient or update > limit * known.update
         )
@@ -261,9 +260,8 @@ def departs(ev: Evidence) -> Check | None:
                     f"{what} are {far:.2g} away from the original's, where rounding makes {near:.2g}{first}",
                 )
         return None
-    if (
-        place is not None and place + EARLY < until
-    ):  # it leaves long before rounding could have grown
+    # It leaves long before rounding could have grown.
+    if place is not None and place + EARLY < until:
         return Check(
             name,
             False,

@@ -261,9 +261,8 @@ def meaning(ev: Evidence) -> Check | None:
     for quantity in originals[0][1] if originals else ():
         if any(quantity not in p for _, p in (*originals, *rewritten)):
             continue
-        if (
-            min(map(_digits, (p[quantity] for _, p in originals))) < 1
-        ):  # "epoch 0" is any loss below one half
+        # "epoch 0" is any loss below one half.
+        if min(map(_digits, (p[quantity] for _, p in originals))) < 1:
             continue
         fits = [_fitting(r, p[quantity], 1e-6) for r, p in originals]
         both = set.intersection(*fits)
@@ -273,9 +272,8 @@ def meaning(ev: Evidence) -> Check | None:
         for run, texts in rewritten:
             after = _fitting(run, texts[quantity], 5e-3)
             wanted = factor
-            if ev.effect == "recipe" and _often(run) != _often(
-                ev.a
-            ):  # other parts of a step's loss are differentiated at a time
+            # Other parts of a step's loss are differentiated at a time.
+            if ev.effect == "recipe" and _often(run) != _often(ev.a):
                 wanted = factor * _often(run) // _often(ev.a)
                 if not after:  # parts of different size
                     return Check(

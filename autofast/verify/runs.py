@@ -96,9 +96,8 @@ class Runner:
         self.setup = setup
         self.scratch = scratch
         self._process: Process | None = None
-        self._outside: set[str] = (
-            set()
-        )  # files that earlier runs made outside of the copies: later ones may write them again
+        # Files that earlier runs made outside of the copies: later ones may write them again.
+        self._outside: set[str] = set()
 
     def command(self, program: Program) -> list[str]:
         """The words of the command line, without the folders of the run."""
@@ -275,12 +274,10 @@ class Runner:
         """Nothing that the run started outlives it, also what has left its group (torchrun starts every rank in a session of its own)."""
         self._signal(signal.SIGKILL)
         self._process = None
-        mark = json.dumps(str(self.scratch.folder / "run"))[
-            1:-1
-        ].encode()  # as it stands in AUTOFAST_PROBE
-        for _ in range(
-            100
-        ):  # one that is being ended may start another; one that waits for a device cannot be ended
+        # As it stands in AUTOFAST_PROBE.
+        mark = json.dumps(str(self.scratch.folder / "run"))[1:-1].encode()
+        # One that is being ended may start another; one that waits for a device cannot be ended.
+        for _ in range(100):
             found = _processes(mark)
             if not found:
                 return
@@ -304,9 +301,8 @@ def _processes(mark: bytes) -> list[int]:
     """Living processes that were started with ``mark`` in their environment (Linux: man 5 proc; none elsewhere)."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(
-            OSError
-        ):  # not ours, or gone; that of one that only waits to be asked for its exit code is empty
+        # Not ours, or gone; that of one that only waits to be asked for its exit code is empty.
+        with contextlib.suppress(OSError):
             if int(entry.parent.name) != os.getpid() and mark in entry.read_bytes():
                 found.append(int(entry.parent.name))
     return found

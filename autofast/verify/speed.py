@@ -269,9 +269,8 @@ def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) ->
     ]
     first = [median(s[0] for s in arm) if arm else math.nan for arm in starts]
     lost = median(s[1] for s in starts[1]) - median(s[1] for s in starts[0]) if ab else 0.0
-    saved = (
-        before - before / found.value if found.pairs else 0.0
-    )  # the ratio of pairs is steadier than the difference of two medians
+    # The ratio of pairs is steadier than the difference of two medians.
+    saved = before - before / found.value if found.pairs else 0.0
     if lost <= 0:
         even: int | None = 0
     else:

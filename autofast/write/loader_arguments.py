@@ -17,9 +17,8 @@ class Wish:
     """A loader that an argument should be added to."""
 
     loader: Loader
-    make: Callable[
-        [Home], tuple[str, tuple[Edit, ...]]
-    ]  # the value at a home, and what else it needs there
+    # The value at a home, and what else it needs there.
+    make: Callable[[Home], tuple[str, tuple[Edit, ...]]]
     effect: Effect | None = None
     needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
     key: ast.AST | None = None  # the place of that fix; None for the home itself

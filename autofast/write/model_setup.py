@@ -54,10 +54,8 @@ def place_of(script: Script, model: Model) -> Place | str:
     search = _Search(script, model)
     for wrappers in ((DDP,), (DDP, "torch.nn.DataParallel")):
         for node, stack in [*reversed(moves), *made]:
-            for call in (
-                node,
-                *(f.node for f in reversed(stack) if isinstance(f, CallFrame)),
-            ):  # its makers return it to their callers
+            # Its makers return it to their callers.
+            for call in (node, *(f.node for f in reversed(stack) if isinstance(f, CallFrame))):
                 if not isinstance(call, ast.expr):
                     break
                 if (place := search.place(call, wrappers)) is not None:

@@ -121,10 +121,8 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
     calls = [f for f in made if isinstance(f, CallFrame)]
     common = max((_shared(calls, step.stack) for step in script.steps), default=0)
-    nodes = [
-        *(f.node for f in calls[common:]),
-        model.node,
-    ]  # from the function that trains, inwards
+    # From the function that trains, inwards.
+    nodes = [*(f.node for f in calls[common:]), model.node]
     for node in (nodes[0], *reversed(nodes)):
         if isinstance(node, ast.Call) and source_of(node) is script.entry:
             return _outermost(

@@ -15,9 +15,8 @@ from autofast.model.tensors import device_kinds, target_of
 from autofast.model.values import Ext, Given, Values, const
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-NOT_CUDA = frozenset(
-    {"mps", "xpu", "hpu", "accel", "option", "?"}
-)  # kinds of device that may be another accelerator
+# Kinds of device that may be another accelerator.
+NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 
 
 # ------------------------------------------------------------------------------------------------ names in a file

@@ -31,10 +31,8 @@ UNGUARDED = "Workers are only forked: others would begin by running this script 
 UNSEEN = "Workers are only forked: others would not have what this script sets in its modules"
 UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot be pickled"
 STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
-MOST = {
-    "cuda": 8,
-    "cpu": 2,
-}  # on a machine that also trains on its cores, more workers would only take them away
+# On a machine that also trains on its cores, more workers would only take them away.
+MOST = {"cuda": 8, "cpu": 2}
 
 
 @dataclass(frozen=True)

@@ -273,9 +273,8 @@ class TorchCalls(Shapes):
     def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
         """A loss of torch."""
         reduction: object = "mean"
-        old: dict[
-            str, object
-        ] = {}  # what went before ``reduction``, and goes before it where it is given
+        # What went before ``reduction``, and goes before it where it is given.
+        old: dict[str, object] = {}
         options = list(expr.keywords)
         positional = list(expr.args)
         if made is not None:

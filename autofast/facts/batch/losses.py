@@ -57,9 +57,8 @@ class Losses(TorchCalls):
         super().__init__(script, whole)
         self.flow = script.analysis(Flow)
         self._open: set[int] = set()  # definitions whose value is being asked for
-        self._met: set[int] = (
-            set()
-        )  # those of them that were asked for again meanwhile: the answer holds inside them only
+        # Those of them that were asked for again meanwhile: the answer holds inside them only.
+        self._met: set[int] = set()
         self._calls: list[Function] = []
         self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 
@@ -87,11 +86,8 @@ class Losses(TorchCalls):
             self._met = met | inside
             if inside:
                 return _given(answer)
-            self._known[key] = (
-                expr,
-                run,
-                answer,
-            )  # with its keys, whose ids are theirs as long as they live
+            # With its keys, whose ids are theirs as long as they live.
+            self._known[key] = (expr, run, answer)
         return _given(self._known[key][2])
 
     def _shape(self, expr: ast.expr, run: Activation) -> Shape:

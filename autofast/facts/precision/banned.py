@@ -6,10 +6,8 @@ from autofast.model.events import Site
 from autofast.model.source import line_of
 from autofast.model.values import Ext, Inst, Ref, Thing
 
-BANNED = (
-    "torch.nn.BCELoss",
-    "torch.nn.functional.binary_cross_entropy",
-)  # an error under CUDA autocast
+# An error under CUDA autocast.
+BANNED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
 
 
 def banned(loss: Thing | None) -> str:

@@ -50,9 +50,8 @@ class Code:
         for site in self.script.log.of(*kinds):
             mine = [o for o in site if happens_in(o, site.node, self.here)]
             if not entered and id(site.node) in self.all and not mine and site.occurrences:
-                mine = [
-                    site.occurrences[0]
-                ]  # a forward that the reader entered once for all of its calls
+                # A forward that the reader entered once for all of its calls.
+                mine = [site.occurrences[0]]
             for occurrence in mine:
                 yield site, occurrence
 

@@ -70,14 +70,8 @@ def needs_digits(script: Script) -> str:
     return ""
 
 
-ALGEBRA = LINALG | {
-    "inv",
-    "cond",
-    "matrix_rank",
-    "tensorinv",
-    "tensorsolve",
-    "ldl_factor",
-}  # the reader drops "linalg." from names
+# The reader drops "linalg." from names.
+ALGEBRA = LINALG | {"inv", "cond", "matrix_rank", "tensorinv", "tensorsolve", "ldl_factor"}
 
 
 WITHOUT_PRODUCT = (0, 1, 0.0, 1.0, float("inf"))  # norms that torch.cdist computes from differences

@@ -163,9 +163,8 @@ MOVES = frozenset(  # what only moves, picks or copies values
         "squeeze_",
     ]
 )
-WITH_INDICES = frozenset(
-    ["max", "min", "topk", "sort", "kthvalue", "mode", "median"]
-)  # give values and indices
+# Give values and indices.
+WITH_INDICES = frozenset(["max", "min", "topk", "sort", "kthvalue", "mode", "median"])
 LOOKS = frozenset(
     f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr")
 )
@@ -302,9 +301,8 @@ class Half:
         if not callees:
             return self._bad(node)
         if here and any(is_module(t) and not is_loss(t) for t in callees):
-            callees = frozenset(
-                t for t in callees if not isinstance(t, Unknown)
-            )  # the same model, loaded from a file
+            # The same model, loaded from a file.
+            callees = frozenset(t for t in callees if not isinstance(t, Unknown))
         return next(
             (why for callee in callees if (why := self._callee(call, callee, node, here, entered))),
             "",

@@ -22,9 +22,8 @@ HEAVY = (
     "from_pretrained",
     "from_config",
 )
-RECURRENT = frozenset(
-    {"LSTM", "GRU", "RNN", "RNNBase"}
-)  # cuDNN computes them in fp16 under autocast
+# CuDNN computes them in fp16 under autocast.
+RECURRENT = frozenset({"LSTM", "GRU", "RNN", "RNNBase"})
 ANY_LAYER = "torch.nn.*"  # getattr(nn, name): one of which only the module is known
 TINY = 2**16  # a matrix with fewer weights than this is multiplied faster than it is cast
 

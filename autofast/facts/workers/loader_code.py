@@ -50,12 +50,8 @@ PLACES = (
 )
 CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
-MUTABLE = (
-    ast.List,
-    ast.Dict,
-    ast.Set,
-    ast.Call,
-)  # a default of this kind is one object for all calls
+# A default of this kind is one object for all calls.
+MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call)
 NO_PROTOCOL = frozenset(
     {
         "__init__",
@@ -622,10 +618,8 @@ class Side:
             and isinstance(base, ast.Name)
             and not any(isinstance(t, (Seq, Dict, Tensor, Ext, Inst)) for t in found)
         ):
-            return (
-                id(holder_of(base)),
-                base.id,
-            ) in self.aliases  # `x += 1`, of what may well be a number
+            # `x += 1`, of what may well be a number.
+            return (id(holder_of(base)), base.id) in self.aliases
         return self.is_part(base)
 
     def reads(self, thing: Thing, name: str) -> bool:

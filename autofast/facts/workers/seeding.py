@@ -78,9 +78,8 @@ def fixed_by_workers(script: Script, loader: Loader) -> str:
     for thing in argument.values if argument is not None and draws_of(loader) else ():
         for callee in code_of(thing):
             calls = [n for n in ast.walk(callee.function) if isinstance(n, ast.Call)]
-            names = [
-                ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls
-            ]  # the reader never runs it
+            # The reader never runs it.
+            names = [ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls]
             if "initial_seed" in names or _asks_worker(callee.function):
                 continue  # what a worker got from the loader, another number in each epoch
             for call, name in zip(calls, names, strict=True):

@@ -135,9 +135,8 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
             return values(Const(thing.value[index]))
         return values(Num())
     if isinstance(thing, Ref) and thing.name.endswith(".__dict__"):
-        return values(
-            Ref(thing.name[: -len("__dict__")] + "*")
-        )  # models.__dict__[name]: one of them
+        # models.__dict__[name]: one of them.
+        return values(Ref(thing.name[: -len("__dict__")] + "*"))
     if isinstance(thing, Ext):
         if thing.name == "torch.nn.ModuleDict":
             table = one(thing.args.get(0, "modules"))
@@ -171,9 +170,8 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     cache: dict[int, Values] = interp.__dict__.setdefault("_batches", {})
     if id(loader) in cache:
         return cache[id(loader)]
-    cache[id(loader)] = values(
-        Tensor(batch=frozenset({loader}), device="cpu")
-    )  # for a dataset that iterates its own loader
+    # For a dataset that iterates its own loader.
+    cache[id(loader)] = values(Tensor(batch=frozenset({loader}), device="cpu"))
     args = (
         loader.args
         if isinstance(loader, (Ext, Inst)) and loader.args is not None

@@ -128,12 +128,10 @@ class Core:
         self.limits: list[int] = [BUDGET]
         self.grad_default = "on"
         self.things: dict[tuple[Any, ...], Any] = {}
-        self.left: list[
-            tuple[int, str]
-        ] = []  # ways out before this place: at which depth of the stack, and what they leave
-        self.tries: list[
-            dict[str, Values] | None
-        ] = []  # for each ``try`` around in this function: the variables between its statements
+        # Ways out before this place: at which depth of the stack, and what they leave.
+        self.left: list[tuple[int, str]] = []
+        # For each ``try`` around in this function: the variables between its statements.
+        self.tries: list[dict[str, Values] | None] = []
         self.registered: dict[int, int] = {}
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then

@@ -47,9 +47,8 @@ class Summary:
     epoch: int
     roots: list[Thing]  # the things it was given, found and made
     made: list[Thing]
-    recursions: frozenset[
-        int
-    ]  # functions that were not entered once more, as they were being followed already
+    # Functions that were not entered once more, as they were being followed already.
+    recursions: frozenset[int]
     in_turns: bool  # it made dicts, which are others in the first pass of a loop
 
     def holds(self) -> bool:
@@ -129,9 +128,8 @@ class Summaries:
         """The events of a call happen once more; returns how many."""
         before = tuple(stack)
         events = found.events
-        if (
-            len(events) > MOST_EVENTS
-        ):  # functions that call each other: one way to each place in them
+        # Functions that call each other: one way to each place in them.
+        if len(events) > MOST_EVENTS:
             events = list({(e.kind, id(e.node), e.this): e for e in events}.values())
         for e in events:
             emit(

@@ -63,13 +63,8 @@ KINDS = {
     "accelerate.Accelerator": "accelerate",
     "accelerate.accelerator.Accelerator": "accelerate",
 }
-POSITIONS = {
-    "model": 0,
-    "args": 1,
-    "data_collator": 2,
-    "train_dataset": 3,
-    "eval_dataset": 4,
-}  # of transformers.Trainer
+# Of transformers.Trainer.
+POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}
 
 DATA_HOOKS = frozenset(
     {"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"}
@@ -161,9 +156,8 @@ STEPS = {
     "on_train_batch_end": 1,
 }
 STEPS |= {"on_validation_batch_end": 1}
-BATCH = Tensor(
-    device="dev", rank="?"
-)  # or a tuple or dict of tensors, which has these for its elements
+# Or a tuple or dict of tensors, which has these for its elements.
+BATCH = Tensor(device="dev", rank="?")
 
 
 def fed(interp: Core, func: Func, param: ast.arg) -> Values:

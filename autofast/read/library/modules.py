@@ -95,17 +95,15 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
     depth = interp.__dict__.setdefault("_forwards", [])
     interp.emit("forward", node, thing, args, outer=not depth, inputs=tensors)
     if any(t is thing for t in depth):
-        return values(
-            mixed(tensors) if tensors else Tensor()
-        )  # a wrapper around itself, made in a loop
+        # A wrapper around itself, made in a loop.
+        return values(mixed(tensors) if tensors else Tensor())
     depth.append(thing)
     try:
         made = _forward(interp, thing, args, node, tensors)
     finally:
         depth.pop()
-    makers = (
-        frozenset() if depth else frozenset({thing})
-    )  # the layers inside a model are not told apart: their number would explode
+    # The layers inside a model are not told apart: their number would explode.
+    makers = frozenset() if depth else frozenset({thing})
     passes = frozenset({node}) if makers else makers
     return frozenset(
         _output(interp, t, makers, passes, interp.grad_on(), not isinstance(thing, Inst))

@@ -159,9 +159,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if name in ("shape", "ndim", "dtype", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
         call = parent_of(node) if node is not None and name in ("values", "indices") else None
-        if name in ("values", "indices") and not (
-            isinstance(call, ast.Call) and call.func is node
-        ):  # of `x.max(1)`, which is read as `x`
+        # Of `x.max(1)`, which is read as `x`.
+        if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):
             return values(thing if name == "values" else replace(thing, grad=False, dtype="int"))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":

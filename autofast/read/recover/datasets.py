@@ -60,9 +60,8 @@ DRAWS = frozenset(
     f"torch.{name}"
     for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax")
 )
-SOME_DICE = re.compile(
-    r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)"
-)  # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom
+# scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom.
+SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
 WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
     {
         "torch",

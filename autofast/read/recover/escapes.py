@@ -124,9 +124,8 @@ class _Leaks:
         self.script, self.region = script, region
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
         self.seen: set[int] = set()
-        self.keepers: set[int] = (
-            set()
-        )  # objects that only keep numbers, as far as they have been followed
+        # Objects that only keep numbers, as far as they have been followed.
+        self.keepers: set[int] = set()
 
     def reasons(self) -> Iterator[str]:
         region = self.region

@@ -384,9 +384,8 @@ def _shared_objects(script: Script, region: Region) -> str:
             if isinstance(thing, Ref):
                 return f"line {line_of(site.node)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
-                if (
-                    script.log.at("forward", site.node) is None
-                ):  # there it is another form of the model
+                # There it is another form of the model.
+                if script.log.at("forward", site.node) is None:
                     return f"line {line_of(site.node)} gives a tensor to something that is not known: {thing.why}"
             elif any(
                 o.this is thing and not region.meets(s, o)

@@ -41,9 +41,8 @@ class Accumulated:
     refusal: str = ""
     window: Window | None = None
     iteration: Iteration | None = None
-    inside: frozenset[int] = (
-        frozenset()
-    )  # ids of the nodes that are under the condition of the last batch
+    # Ids of the nodes that are under the condition of the last batch.
+    inside: frozenset[int] = frozenset()
 
     def guards(self, statement: ast.stmt, paths: Iterable[Stack]) -> bool:
         """Whether a statement, on these paths to it, is come to once for each window."""

@@ -60,9 +60,8 @@ class Body:
         self._check_exits([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
-        for run in sorted(
-            runs, key=lambda r: function_of(r[0]) is self.home
-        ):  # those in other functions first: they name the condition
+        # Those in other functions first: they name the condition.
+        for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):
             self.inside |= nodes_of(run)
             self.edits.append(
                 Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD)

@@ -32,10 +32,9 @@ from autofast.read.recover.build import unwrapped
 from autofast.read.requirements import at_least, rules_out
 
 SINCE = (2, 3)
-WRONG_NORM = (
-    (2, 10),
-    (2, 14),
-)  # pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the second
+# Pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the
+# second.
+WRONG_NORM = ((2, 10), (2, 14))
 FRAMEWORKS = {
     "accelerate": "pass dynamo_backend= to Accelerator instead",
     "lightning": "Lightning has its own place for torch.compile",

@@ -78,9 +78,8 @@ CONSTANT = frozenset(
         "eye",
     }
 )
-WEIGHTED = frozenset(
-    {"cross_entropy", "nll_loss"}
-)  # their mean is one over the weights of the targets
+# Their mean is one over the weights of the targets.
+WEIGHTED = frozenset({"cross_entropy", "nll_loss"})
 PLAIN_NUMBERS = frozenset(
     f"builtins.{n}" for n in ("float", "int", "abs", "max", "min", "round", "pow")
 )
@@ -116,12 +115,10 @@ class Loss:
         self.calls = script.analysis(CallGraph)
         self._depth = 0
         self._checked: dict[int, bool] = {}
-        self._assumed: dict[
-            tuple[Definition, int], Kind | None
-        ] = {}  # definitions (with an env) that are being looked at
-        self._asked: set[tuple[Definition, int]] = (
-            set()
-        )  # those of them whose value depends on itself
+        # Definitions (with an env) that are being looked at.
+        self._assumed: dict[tuple[Definition, int], Kind | None] = {}
+        # Those of them whose value depends on itself.
+        self._asked: set[tuple[Definition, int]] = set()
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
@@ -655,9 +652,8 @@ class Loss:
     def _argument(self, value: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
         found = self.script.values(value)
         if found and not _tensors(found) and not all(_is_plain(t) for t in found):
-            return (
-                Kind.NUMBER
-            )  # a module, a function, options: what they do is seen where they are used
+            # A module, a function, options: what they do is seen where they are used.
+            return Kind.NUMBER
         return self.kind(value, scope, env)
 
 

@@ -31,9 +31,8 @@ from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.setup import in_block, own_seeds
 from autofast.write.plumbing import Way
 
-LIGHT = frozenset(
-    {"train", "eval", "parameters", "zero_grad", "training"}
-)  # the same on the wrapper and on the module
+# The same on the wrapper and on the module.
+LIGHT = frozenset({"train", "eval", "parameters", "zero_grad", "training"})
 BUFFERS = frozenset(
     f"torch.nn.{n}"
     for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d")

@@ -62,9 +62,8 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
             o.this is not None and not _is_wrapper(o.this) for o in moves[0]
         ) and not _is_wrapped_before(model, moves[0]):
             return move
-        if made is None or function_of(made) is not function_of(
-            move
-        ):  # rather where the script chooses it than in each function that makes one
+        # Rather where the script chooses it than in each function that makes one.
+        if made is None or function_of(made) is not function_of(move):
             return move if all(w.name == PARALLEL for w in model.wraps) else made
     return made
 

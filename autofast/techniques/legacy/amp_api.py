@@ -18,11 +18,8 @@ OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
 
 
-AUTOCAST_ORDER = (
-    "enabled",
-    "dtype",
-    "cache_enabled",
-)  # of the old classes; the new one begins with device_type
+# Of the old classes; the new one begins with device_type.
+AUTOCAST_ORDER = ("enabled", "dtype", "cache_enabled")
 
 
 @dataclass(frozen=True, eq=False)

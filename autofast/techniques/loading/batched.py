@@ -16,11 +16,8 @@ from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
 
-OWN = (
-    "collate_fn",
-    "generator",
-    "batch_sampler",
-)  # with one of these, the loader is not a plain one
+# With one of these, the loader is not a plain one.
+OWN = ("collate_fn", "generator", "batch_sampler")
 
 
 MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of batches takes over

@@ -75,9 +75,8 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
             continue
         assert isinstance(home, Home)
         helped = helper(script, source_of(number.origin.expr), options)
-        code = (
-            helped.code if value == 0 else f"max({value}, {helped.code})"
-        )  # never fewer than the user asks for
+        # Never fewer than the user asks for.
+        code = helped.code if value == 0 else f"max({value}, {helped.code})"
         effect = max(effect_of(script, loader) for loader in number.loaders)
         yield Finding(
             home.node,

@@ -27,10 +27,8 @@ from autofast.rule import Refusal
 from autofast.write.imports import module_in
 
 STACKS = ("torch.stack", "numpy.stack")
-DRAWN = {
-    "torch.randint": "torch",
-    "numpy.random.randint": "numpy",
-}  # whole numbers from ``low`` (0 where it is not given) up to ``high``
+# Whole numbers from ``low`` (0 where it is not given) up to ``high``.
+DRAWN = {"torch.randint": "torch", "numpy.random.randint": "numpy"}
 ROWS = {
     "numpy.memmap": "numpy",
     "numpy.fromfile": "numpy",

@@ -35,9 +35,8 @@ OTHERS = frozenset({"mps", "xpu"})
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 
 
-NOT_MIXED = frozenset(
-    [32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"]
-)  # of Lightning
+# Of Lightning.
+NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])
 
 
 COMPLEX = frozenset(

@@ -32,9 +32,8 @@ class Zeroing:
 
     node: ast.AST
     site: Site
-    owners: list[
-        Thing
-    ]  # the optimizers or models whose gradients these are; empty where that is not known
+    # The optimizers or models whose gradients these are; empty where that is not known.
+    owners: list[Thing]
     edits: tuple[Edit, ...]
     own: frozenset[int] = frozenset()
 

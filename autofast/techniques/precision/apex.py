@@ -26,11 +26,8 @@ INITIALIZE, SCALE_LOSS, MASTER_PARAMS = (
     "apex.amp.scale_loss",
     "apex.amp.master_params",
 )
-KEPT = (
-    "apex.normalization.",
-    "apex.parallel.SyncBatchNorm",
-    "apex.parallel.convert_syncbn_model",
-)  # work with torch.amp as well
+# Work with torch.amp as well.
+KEPT = ("apex.normalization.", "apex.parallel.SyncBatchNorm", "apex.parallel.convert_syncbn_model")
 KEY = "apex"  # what is only right without apex stands and falls with its going
 POSITIONS = ("models", "optimizers", "enabled", "verbosity", "opt_level")
 DEFAULTS: dict[str, tuple[object, ...]] = {  # what changes nothing of O1 as torch.amp does it

@@ -31,9 +31,8 @@ class Unscale:
 
 def unscales(script: Script, name: Named) -> Iterator[Unscale]:
     """The places that clip or read gradients between a backward and its update."""
-    done: dict[
-        int, ast.stmt
-    ] = {}  # update -> the statement before which its gradients are unscaled
+    # Update -> the statement before which its gradients are unscaled.
+    done: dict[int, ast.stmt] = {}
     for step in script.steps:
         sites = [
             *step.clips,

@@ -18,13 +18,8 @@ from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
 from autofast.techniques.precision.gradient_events import alike, clips, zeros
 
-UNSURE = (
-    "unseen",
-    "recursion",
-    "generator",
-    "many",
-    "group",
-)  # problems of following the code, not of the code
+# Problems of following the code, not of the code.
+UNSURE = ("unseen", "recursion", "generator", "many", "group")
 
 
 BUG = "a bug: the gradients are still multiplied by the scale here; unscaling them first changes training to what was meant"

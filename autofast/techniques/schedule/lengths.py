@@ -52,10 +52,8 @@ NEVER = {
     "OneCycleLR": "OneCycleLR counts updates already",
     "CyclicLR": "CyclicLR counts updates already",
 }
-ABSOLUTE = (
-    "LambdaLR",
-    "CosineAnnealingWarmRestarts",
-)  # set the rate from its first value, whatever others made of it
+# Set the rate from its first value, whatever others made of it.
+ABSOLUTE = ("LambdaLR", "CosineAnnealingWarmRestarts")
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,8 @@ from autofast.model.values import Arg, Const, Tensor
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
 
-RESULTS = frozenset(
-    {"min", "max", "sum", "mean", "any", "all"}
-)  # without arguments: one number for the whole tensor
+# Without arguments: one number for the whole tensor.
+RESULTS = frozenset({"min", "max", "sum", "mean", "any", "all"})
 TESTS = frozenset({"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "abs"})
 ASKING = (
     *(ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop),

@@ -14,9 +14,8 @@ from autofast.model.source import function_of, parent_of, within
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, const
 from autofast.ops import is_in_place, may_share, op
 
-PASSING = frozenset(
-    {"Identity", "Flatten", "Unflatten"}
-)  # layers whose result is their argument, or a view of it
+# Layers whose result is their argument, or a view of it.
+PASSING = frozenset({"Identity", "Flatten", "Unflatten"})
 CONTAINERS = frozenset(
     {"Sequential", "DataParallel", "parallel.DataParallel", "parallel.DistributedDataParallel"}
 )

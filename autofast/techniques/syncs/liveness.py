@@ -339,9 +339,8 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
         raise Refusal(f"what `{text_of(holder)}` is is not known")
     holding = _holding(script, objects)
-    own = {
-        id(t.cls.node) for t in objects if isinstance(t, Inst)
-    }  # whatever comes to their methods, comes by way of the object
+    # Whatever comes to their methods, comes by way of the object.
+    own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}
     holders = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
     mine = function_of(holder)
     running, often = (

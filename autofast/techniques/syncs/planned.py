@@ -347,9 +347,8 @@ def used_late(
     script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]
 ) -> Iterator[Found]:
     """Variables that are read where they are used, and what is shown together read at once."""
-    shown: dict[
-        int, tuple[ast.stmt, list[Read], list[Read]]
-    ] = {}  # what a statement reads itself, and through variables
+    # What a statement reads itself, and through variables.
+    shown: dict[int, tuple[ast.stmt, list[Read], list[Read]]] = {}
     origins: dict[int, Read] = {}
     alone: list[tuple[Variable, Read]] = []
     for statement, mine, _ in fixed:

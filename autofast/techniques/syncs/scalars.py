@@ -12,18 +12,8 @@ from autofast.model.script import Script
 from autofast.model.values import Ext, Ref, Tensor, const
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
-SAME = (
-    "detach",
-    "clone",
-    "float",
-    "double",
-    "cpu",
-    "to",
-    "abs",
-    "sqrt",
-    "exp",
-    "log",
-)  # keep the shape
+# Keep the shape.
+SAME = ("detach", "clone", "float", "double", "cpu", "to", "abs", "sqrt", "exp", "log")
 
 
 def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:

@@ -31,9 +31,8 @@ from autofast.model.values import (
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
 
-PURE = frozenset(
-    {"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"}
-)  # of Python's builtins
+# Of Python's builtins.
+PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})
 SIZES = frozenset({"size", "numel", "dim", "nelement"})
 
 

@@ -80,9 +80,8 @@ def unspelled(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     """Each statement that waits in every turn of a loop over batches, or in a function called there, with the first reason."""
     said: set[int] = set()
     found = [*_by_parameter(script), *_by_code(script), *_by_calls(script)]
-    for _, node, wait in sorted(
-        found, key=lambda f: f[2] is READ
-    ):  # what is done with it says more
+    # What is done with it says more.
+    for _, node, wait in sorted(found, key=lambda f: f[2] is READ):
         if id(whole(node)) not in said:
             said.add(id(whole(node)))
             yield node, wait

@@ -76,9 +76,8 @@ class Group:
 
     def __init__(self, script: Script, spot: Spot, trainers: list[Trainer], options: Options):
         self.script, self.spot, self.trainers, self.options = script, spot, trainers, options
-        self.by_command_line = (
-            spot.args.open != "" and spot.cls is None
-        )  # transformers' own class, filled from the command line
+        # Transformers' own class, filled from the command line.
+        self.by_command_line = spot.args.open != "" and spot.cls is None
         self.flags: list[str] = []  # what the command line would have to say
 
     @property

@@ -57,9 +57,8 @@ DRAWS = {  # NumPy's draws and constants: the method that makes the same of a ne
 }
 
 
-HOOKS = frozenset(
-    {"training_step", "validation_step", "test_step", "forward"}
-)  # what Lightning calls for each batch
+# What Lightning calls for each batch.
+HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})
 
 
 SPLITS = {  # what deals out data, by the generator that it draws from

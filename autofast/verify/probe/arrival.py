@@ -26,9 +26,8 @@ class Arrival(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        callback = self.waiting.pop(
-            name, None
-        )  # popped first, as the search below comes here again
+        # Popped first, as the search below comes here again.
+        callback = self.waiting.pop(name, None)
         if callback is None:
             return None
         spec = importlib.util.find_spec(name)

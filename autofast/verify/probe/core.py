@@ -121,9 +121,8 @@ def leave(code: int, orderly: bool) -> None:
     import signal
 
     try:
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # torch's handler would report the ended workers as an error
+        # Torch's handler would report the ended workers as an error.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for child in multiprocessing.active_children():
             child.terminate()
         if orderly:

@@ -20,9 +20,8 @@ def of(script: str, cwd: str = "") -> tuple[str, str]:
         top, name = os.path.split(top)
         names.insert(0, name)
     here = os.path.realpath(cwd or os.getcwd())
-    if len(names) < depth and folder.startswith(
-        here + os.sep
-    ):  # folders without __init__.py are packages too, seen from where one stands
+    # Folders without __init__.py are packages too, seen from where one stands.
+    if len(names) < depth and folder.startswith(here + os.sep):
         top, names = here, os.path.relpath(folder, here).split(os.sep)
     if len(names) < depth or not all(map(str.isidentifier, names)):
         return folder, ""

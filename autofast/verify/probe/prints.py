@@ -27,9 +27,8 @@ class Printer:
     def signs(count: int, seed: int) -> Any:
         """The first numbers do not depend on how many are asked for: one row of WIDTH for each element, drawn in order."""
         generator = torch.Generator()
-        torch._C.Generator.manual_seed(
-            generator, seed
-        )  # not by the method, which a shift of seeds may have replaced
+        # Not by the method, which a shift of seeds may have replaced.
+        torch._C.Generator.manual_seed(generator, seed)
         return (
             torch.randint(0, 2, (count, WIDTH), generator=generator, dtype=torch.int64).double() * 2
             - 1
@@ -50,9 +49,8 @@ class Printer:
         with torch.no_grad():
             data = tensor.detach()
             data = data.to_dense() if data.layout != torch.strided else data
-            data = (
-                data.cpu().resolve_conj().resolve_neg().contiguous()
-            )  # logical order, so that channels_last compares
+            # Logical order, so that channels_last compares.
+            data = data.cpu().resolve_conj().resolve_neg().contiguous()
             size = data.numel() * data.element_size()
             raw = ctypes.string_at(data.data_ptr(), size) if size else b""
             values = (torch.view_as_real(data) if data.is_complex() else data).reshape(-1).double()

@@ -31,9 +31,8 @@ def main(arguments: list[str]) -> None:
     probe = Probe(wanted, born)
     writer, saves, seeding = Writer(probe), Saves(probe), seeds.Seeds(probe)
     if wanted.double:
-        os.environ.setdefault(
-            "TORCHDYNAMO_DISABLE", "1"
-        )  # a dispatch mode sees nothing of what is compiled
+        # A dispatch mode sees nothing of what is compiled.
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     writer.parts.append(
         lambda: {
             "wrote_outside": list(saves.outside),
@@ -191,9 +190,8 @@ def run(script: str, probe: Probe, package: str = "") -> None:
             trace="".join(traceback.format_exception(type(error), error, own)),
         )
         sys.excepthook(type(error), error, own)
-        sys.excepthook = lambda *_: (
-            None
-        )  # printed; the interpreter still ends as it does for this exception
+        # Printed; the interpreter still ends as it does for this exception.
+        sys.excepthook = lambda *_: None
         raise
     else:
         if probe.stopping:  # a bare except swallowed the end of the run, and no step came after it
@@ -202,9 +200,8 @@ def run(script: str, probe: Probe, package: str = "") -> None:
 
 
 def execute(script: str, package: str) -> None:
-    path = (
-        os.path.abspath(script) if sys.version_info >= (3, 9) else script
-    )  # as ``python script.py`` has it
+    # As ``python script.py`` has it.
+    path = os.path.abspath(script) if sys.version_info >= (3, 9) else script
     module, loader = (
         types.ModuleType("__main__"),
         importlib.machinery.SourceFileLoader("__main__", path),

@@ -184,9 +184,8 @@ class Saves:
             if isinstance(path, (str, os.PathLike)) and self.probe.settings.scratch:
                 self.opened(path)
             original(obj, f, *args, **kwargs)
-            if isinstance(
-                f, io.BytesIO
-            ):  # as Lightning does, which then writes the bytes by fsspec
+            # As Lightning does, which then writes the bytes by fsspec.
+            if isinstance(f, io.BytesIO):
                 path = f"buffer {len(self.checkpoints)}"
             elif not isinstance(path, (str, os.PathLike)):
                 return

@@ -15,10 +15,8 @@ from .core import Probe
 from .gradients import parameters
 from .prints import Printer
 
-CALLING = (
-    "DistributedDataParallel",
-    "FullyShardedDataParallel",
-)  # wrappers that call what they hold, as anybody else would
+# Wrappers that call what they hold, as anybody else would.
+CALLING = ("DistributedDataParallel", "FullyShardedDataParallel")
 
 
 def bare(module: Any) -> Any:
@@ -52,14 +50,11 @@ class State:
         self.models: list[Any] = []
         self.outer: set[int] = set()
         self.inner: set[int] = set()
-        self.shares: dict[bool, list[int]] = {
-            True: [0, 0],
-            False: [0, 0],
-        }  # with gradients, without: modules called, in training mode
+        # With gradients, without: modules called, in training mode.
+        self.shares: dict[bool, list[int]] = {True: [0, 0], False: [0, 0]}
         self.kinds: set[float] = set()
-        self.optimizers: list[
-            Any
-        ] = []  # kept as well: at the end of a script's main() they would be gone
+        # Kept as well: at the end of a script's main() they would be gone.
+        self.optimizers: list[Any] = []
         self.orphans: dict[str, Any] = {}
         self.start: dict[str, Any] = {}
         self.printer: Printer | None = None
@@ -81,13 +76,11 @@ class State:
         return before
 
     def seen(self, module: Any, gradients: bool, arguments: Any = ()) -> None:
-        if id(module) in self.inner or getattr(
-            module, "_is_replica", False
-        ):  # a copy that DataParallel makes at every call
+        # A copy that DataParallel makes at every call.
+        if id(module) in self.inner or getattr(module, "_is_replica", False):
             return
-        if (
-            type(module).__name__ in CALLING
-        ):  # an evaluation may call the model itself: that is the same model
+        # An evaluation may call the model itself: that is the same model.
+        if type(module).__name__ in CALLING:
             return
         if id(module) not in self.outer:
             model = bare(module)

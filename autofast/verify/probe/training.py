@@ -42,12 +42,10 @@ class Training:
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self.open: list[
-            list[Any]
-        ] = []  # steps that have begun: optimizer, time, learning rates, extras
-        self.scaled: list[
-            tuple[Any, Any]
-        ] = []  # results of GradScaler.scale and what they were made from
+        # Steps that have begun: optimizer, time, learning rates, extras.
+        self.open: list[list[Any]] = []
+        # Results of GradScaler.scale and what they were made from.
+        self.scaled: list[tuple[Any, Any]] = []
         self.scale: Any = None
         self.in_backward = False
         self.detailed = probe.settings.detailed
@@ -102,13 +100,12 @@ class Training:
                     break
             entry = [optimizer, clock(), self.rates(optimizer), {}]
             stack.append(entry)
-            if (
-                len(stack) > 1
-            ):  # inside another one's step, as with Lookahead or ZeroRedundancyOptimizer: the outer one is the step
+            # Inside another one's step, as with Lookahead or ZeroRedundancyOptimizer: the outer
+            # one is the step.
+            if len(stack) > 1:
                 return None
-            found = getattr(
-                optimizer, "found_inf", None
-            )  # fused optimizers are told by GradScaler, and skip on the device
+            # Fused optimizers are told by GradScaler, and skip on the device.
+            found = getattr(optimizer, "found_inf", None)
             if found is not None:
                 entry[3]["inf"] = found
             closure = args[1] if len(args) > 1 else kwargs.get("closure")

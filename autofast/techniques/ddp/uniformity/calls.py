@@ -116,9 +116,8 @@ class LibraryCalls(Tensors):
         ):
             return self._torch(name, last, node, args, named)
         if ASKS.fullmatch(name) or READS.fullmatch(name):
-            asks = (
-                NEAR if ASKS.fullmatch(name) else EQUAL
-            )  # the first process may have made the file by now
+            # The first process may have made the file by now.
+            asks = NEAR if ASKS.fullmatch(name) else EQUAL
             return (
                 asks
                 if all(k.same for k in wholes)

@@ -41,9 +41,8 @@ class Kind:
         return self if self.items is None else joined(*self.items) if self.items else EQUAL
 
 
-Given = dict[
-    int, Kind
-]  # what a call is given: the kinds of its arguments, by the id of their expressions
+# What a call is given: the kinds of its arguments, by the id of their expressions.
+Given = dict[int, Kind]
 
 EQUAL = Kind("equal")
 ZERO = Kind("equal", zero=True)

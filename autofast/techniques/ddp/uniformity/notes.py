@@ -199,9 +199,8 @@ class Notes(Stores):
         old = self.notes.get(id(expr))
         if old is not None and old.how != how:
             if {old.how, how} in ({"mean", "none"}, {"first", "none"}):
-                how = (
-                    "mean" if "mean" in (old.how, how) else "first"
-                )  # what is the same everywhere stays what it is
+                # What is the same everywhere stays what it is.
+                how = "mean" if "mean" in (old.how, how) else "first"
             else:
                 raise self._two(expr)
         self.notes[id(expr)] = Note(expr, how)
@@ -237,13 +236,11 @@ class Notes(Stores):
                     id(n) in self.notes and self.notes[id(n)].how != "none"
                     for n in ast.walk(others[0])
                 ):
-                    self.settle(
-                        sizes[0]
-                    )  # the number of samples itself: other rules may move what it is multiplied with
+                    # The number of samples itself: other rules may move what it is multiplied with.
+                    self.settle(sizes[0])
                     return
-            self.note(
-                expr, "size" if kind.sized else kind.name
-            )  # `per` and `size` need no communication
+            # `per` and `size` need no communication.
+            self.note(expr, "size" if kind.sized else kind.name)
             return
         inner = (
             []

@@ -32,9 +32,8 @@ class Frame:
     yields: list[Kind] = field(default_factory=list)
     left: list[Control] = field(default_factory=list)
     exits: list[State] = field(default_factory=list)  # what holds where it returns
-    passes: list[list[State]] = field(
-        default_factory=list
-    )  # ... and where its loops are left or go on, innermost last
+    # ... and where its loops are left or go on, innermost last.
+    passes: list[list[State]] = field(default_factory=list)
     loops: list[list[Control]] = field(default_factory=list)
 
 

@@ -31,10 +31,8 @@ class Stores(Values):
         hoists: dict[int, ast.Call],
     ):
         self.script, self.training, self.host = script, training, host
-        self.decided, self.hoists = (
-            decided,
-            hoists,
-        )  # hoists: calls that are taken out of what one process does
+        # Hoists: calls that are taken out of what one process does.
+        self.decided, self.hoists = (decided, hoists)
         self.kinds: dict[int, Kind] = {}
         self.state: State = {}
         self.notes: dict[int, Note] = {}

@@ -635,10 +635,8 @@ def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
 
 def _may_be_device(thing: Thing) -> bool:
     if isinstance(thing, Unknown):
-        return thing.reason not in (
-            Reason.RESULT,
-            Reason.METHOD,
-        )  # a library's functions give no devices
+        # A library's functions give no devices.
+        return thing.reason not in (Reason.RESULT, Reason.METHOD)
     return isinstance(thing, Ext) and thing.name == "torch.device"
 
 
