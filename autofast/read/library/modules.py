@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autofast.model import names
+from autofast.model.events import Way, way_of
 from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
@@ -95,15 +96,17 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
     depth = interp.__dict__.setdefault("_forwards", [])
     interp.emit("forward", node, thing, args, outer=not depth, inputs=tensors)
     if any(t is thing for t in depth):
-        # A wrapper around itself, made in a loop.
-        return values(mixed(tensors) if tensors else Tensor())
+        return values(
+            mixed(tensors) if tensors else Tensor()
+        )  # a wrapper around itself, made in a loop
     depth.append(thing)
     try:
         made = _forward(interp, thing, args, node, tensors)
     finally:
         depth.pop()
-    # The layers inside a model are not told apart: their number would explode.
-    makers = frozenset() if depth else frozenset({thing})
+    makers = (
+        frozenset() if depth else frozenset({thing})
+    )  # the layers inside a model are not told apart: their number would explode
     passes = frozenset({node}) if makers else makers
     return frozenset(
         _output(interp, t, makers, passes, interp.grad_on(), not isinstance(thing, Inst))
@@ -170,13 +173,35 @@ def _forward(
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
             return values(base)
-        found: Values = NOTHING
-        for func in method:
-            if isinstance(func, Func) and "forward" not in thing.attrs:
-                found |= interp.call_function(func, args, node, thing)
-            else:
-                found |= interp.call_values(values(func), args, node)
-        return found or values(base)
+        # Summaries of calls alone do not do: each object that the reader comes to know makes them void, and where one of several large
+        # networks is chosen at run time, each pass would be followed again until the budget is used up.
+        cache: dict[Any, tuple[Values, Way]] = interp.__dict__.setdefault("_forward_cache", {})
+        key = (
+            id(thing),
+            interp.model_changes,
+            interp.grad_on(),
+            tuple(g.values for g in args.positional),
+            tuple((k, g.values) for k, g in args.named.items()),
+        )
+        stack = tuple(interp.stack)
+        if key in cache:
+            # what is recorded below the first call happens below this one, too
+            seen = interp.__dict__.setdefault("_repeated", {})
+            here = way_of(stack), id(thing)
+            firsts = seen[here] = {**seen.get(here, {}), cache[key][1]: None}
+            place: ast.AST = thing.cls.node if node is None else node
+            interp.happen(
+                "forward_again", place, stack, thing, args, NOTHING, "on", {"firsts": firsts}
+            )
+        else:
+            found: Values = NOTHING
+            for func in method:
+                if isinstance(func, Func) and "forward" not in thing.attrs:
+                    found |= interp.call_function(func, args, node, thing)
+                else:
+                    found |= interp.call_values(values(func), args, node)
+            cache[key] = found or values(base), way_of(stack) + ((id(node),) if node else ())
+        return cache[key][0]
     if isinstance(thing, Ext):
         if thing.name in WRAPPERS:
             found = NOTHING

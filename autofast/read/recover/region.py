@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.model.events import Log, Occurrence, Site, Stack
+from autofast.model.events import Log, Occurrence, Site, Stack, Way, way_of
 from autofast.model.script import Script
 from autofast.model.source import function_of
 
@@ -17,6 +17,17 @@ class Region:
         self.node, self.statements, self.whole = node, list(statements), whole
         self.inner = {id(n) for s in self.statements for n in ast.walk(s)}
         self.scope = node if whole else function_of(node)
+        # Where models that run here were read for the first time.
+        self.repeated: dict[Way, None] = {}
+        todo = [
+            (o.stack, first)
+            for site in log.of("forward_again")
+            for o in site
+            for first in o.data["firsts"]
+        ]
+        while now := [first for stack, first in todo if self.reaches(stack)]:
+            self.repeated.update(dict.fromkeys(now))
+            todo = [(stack, first) for stack, first in todo if first not in self.repeated]
 
     @property
     def yields(self) -> bool:
@@ -41,6 +52,11 @@ class Region:
         for i, frame in enumerate(stack):
             if id(frame.node) in self.inner:
                 return stack[i:]
+        if self.repeated:
+            way = way_of(stack)
+            for i in range(len(way)):
+                if way[: i + 1] in self.repeated:
+                    return stack[i:]
         return ()
 
     def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
