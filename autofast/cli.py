@@ -29,7 +29,7 @@ STDIN = "-"
 # Options that mean nothing without another one.
 ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
 # Those that are in the configuration as they are given.
-PLAIN = ("precision", "compile", "accumulate", "ddp", *ON_REQUEST)
+PLAIN = ("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", *ON_REQUEST)
 
 
 class Fault(click.ClickException):
@@ -146,6 +146,18 @@ def _input_options(command: F) -> F:
             is_flag=True,
             default=None,
             help="With --ddp: BatchNorm over all processes.",
+        ),
+        click.option(
+            "--min-gain",
+            type=click.FloatRange(0, 100),
+            metavar="PERCENT",
+            help="Only what is expected to save this much of the training's time.  [default: 1]",
+        ),
+        click.option(
+            "--exhaustive",
+            is_flag=True,
+            default=None,
+            help="Everything, however little it gains (as --min-gain 0).",
         ),
         click.option(
             "--debug",
@@ -287,7 +299,7 @@ def check_command(
         _out(json.report(result.files, result.records).encode())
     elif result.records or not result.failed:
         _out(text.report(result.records, for_stream(sys.stdout), refused=show_refused).encode())
-    found = any(record.status != "refused" for record in result.records)
+    found = any(record.status not in ("refused", "small") for record in result.records)
     raise click.exceptions.Exit(2 if result.failed else 1 if found and not exit_zero else 0)
 
 

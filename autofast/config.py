@@ -21,6 +21,7 @@ TARGETS = ("cuda", "cpu")
 class Config:
     """Everything that decides what a rewrite may do. Empty ``select``: the rules that are on by default.
 
+    ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
     ``line_length`` is what touched lines are formatted to; None where the project has no limit of its own.
     """
 
@@ -36,6 +37,13 @@ class Config:
     keep_batch: bool = False
     ddp: bool = False
     sync_batchnorm: bool = False
+    min_gain: float = 1.0
+    exhaustive: bool = False
+
+    @property
+    def least_gain(self) -> float:
+        """The share of a training that a fix must be expected to save."""
+        return 0.0 if self.exhaustive else self.min_gain / 100
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -128,6 +136,12 @@ def _number(value: object) -> int:
     return value
 
 
+def _percent(value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 100:
+        raise ValueError
+    return float(value)
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError
@@ -151,6 +165,8 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "keep-batch": ("true or false", _flag),
     "ddp": ("true or false", _flag),
     "sync-batchnorm": ("true or false", _flag),
+    "min-gain": ("a number of per cent", _percent),
+    "exhaustive": ("true or false", _flag),
     "exclude": ('a list of patterns as in .gitignore, as in ["third_party/"]', _names),
 }
 assert {key.replace("-", "_") for key in _KEYS} == {f.name for f in fields(Config)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,8 @@ class Options:
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
         keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
         sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
-        by_default: the user named no rule and no precision: what is not expected to make this script faster stays out.
+        named: the rules that the user named: what they find is written, whatever it is expected to gain.
+        min_gain: the least share of a training that a fix must be expected to save to be written; 0: everything is.
     """
 
     precision: str = "auto"
@@ -46,13 +47,28 @@ class Options:
     accumulate: int = 0
     keep_batch: bool = False
     sync_batchnorm: bool = False
-    by_default: bool = False
+    named: frozenset[str] = frozenset()
+    min_gain: float = 0.0
     decisions: frozenset[type] = frozenset()
     requested: bool = False
 
     def decides(self, decision: type) -> bool:
         """Whether a rule of the plan takes this decision: this rule itself, or one that it declares with ``uses=``."""
         return decision in self.decisions
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a fix is expected to save: an estimate, never a measurement.
+
+    Attributes:
+        share: of the time of the training (0.02: two hundredths). reason: in words, from what.
+        known: it follows from figures of this script; else it is what is usual, and decides nothing.
+    """
+
+    share: float
+    reason: str
+    known: bool = True
 
 
 # A string is the name of a rule: the plan puts it in the place of the decision.
@@ -76,15 +92,22 @@ class Finding:
     effect: Effect | None = None  # where this place differs from the rule's own effect
     key: object = None
     needs: tuple[Need, ...] = ()
+    asks: Question | None = (
+        None  # where another question decides about this place than about its rule
+    )
     rule: str = ""  # filled in by the plan
     ignored: bool = False  # by a comment of the user; filled in by the plan
+    gain: Gain | None = None  # of a fix; filled in by the plan
+    worth: bool = True  # its lines; where it is not, the plan takes the edits away
 
     @property
     def status(self) -> str:
-        """``ignored``, ``fix``, ``refused`` or ``advice``."""
+        """``ignored``, ``small`` (a fix that is not worth its lines), ``fix``, ``refused`` or ``advice``."""
         return (
             "ignored"
             if self.ignored
+            else "small"
+            if not self.worth
             else "fix"
             if self.edits
             else "refused"
@@ -103,6 +126,8 @@ def at(node: ast.AST) -> str:
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]
+# What a finding is expected to gain, given all that its rule has found; None where that is not asked.
+Question = Callable[["Script", Options, Finding, Sequence[Finding]], Gain | None]
 
 
 @dataclass(frozen=True)
@@ -114,6 +139,7 @@ class Rule:
         decides: the class of what the rule plans (:class:`~autofast.techniques.precision.scaling.Scaling`), by which others ask for it.
         uses: the names of the rules whose decisions it asks for.
         relieves: what bounds a training (see :mod:`autofast.verify.diagnosis`) -> how promising the rule is then; 1 comes first.
+        asks: the question of the cost model (:mod:`autofast.facts.cost.gains`) that decides whether its fixes are worth their lines.
         lowers_precision: what it writes computes with fewer bits than float32 has.
         several_processes: what it writes can be started in several processes.
         torch: the oldest torch that runs what it writes, where that is not any 2.x.
@@ -129,6 +155,7 @@ class Rule:
     decides: type | None = None
     uses: tuple[str, ...] = ()
     relieves: Mapping[str, int] = field(default_factory=dict)
+    asks: Question | None = None
     lowers_precision: bool = False
     several_processes: bool = False
     torch: tuple[int, int] = (2, 0)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import DropKeyword, Header, Remove
+from autofast.facts.cost import gains
 from autofast.facts.switches import whole_statement, with_every_step
 from autofast.model.events import Site, TryFrame
 from autofast.model.script import Script
@@ -34,7 +35,13 @@ CLOCKS = (
 )
 
 
-@rule("anomaly-mode", Effect.EXACT, groups=("debug",), relieves={"host": 4, "cpu": 4})
+@rule(
+    "anomaly-mode",
+    Effect.EXACT,
+    groups=("debug",),
+    relieves={"host": 4, "cpu": 4},
+    asks=gains.usual(0.5, "every operation is recorded and checked"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Switch off what was switched on to look for an error."""
     if not script.steps and not script.frameworks:

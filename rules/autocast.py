@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.facts.precision.switched_off import switched_off
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -25,6 +26,7 @@ BESIDE = "this forward pass belongs to a block that autocast goes around"
     relieves={"evaluation": 4, "device": 1, "cpu": 1},
     uses=("grad-scaler",),
     torch=SINCE,
+    asks=gains.half,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Run forward passes and losses in 16 bits, under autocast."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.facts.datasets import Images, images, indexed
 from autofast.facts.loaders import counts
 from autofast.model.script import Script
@@ -25,7 +26,13 @@ WINDOWS = "the windows of a batch are cut out of the data one by one and put tog
 BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could be taken at once"
 
 
-@rule("batched-dataset", Effect.EXACT, groups=("loader",), relieves={"data": 2, "evaluation": 3})
+@rule(
+    "batched-dataset",
+    Effect.EXACT,
+    groups=("loader",),
+    relieves={"data": 2, "evaluation": 3},
+    asks=gains.usual(0.3, "waits for data, item by item"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by item."""
     for loader in script.loaders:

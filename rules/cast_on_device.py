@@ -7,12 +7,19 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Rewrite, Wrap
 from autofast.facts.copies import against_source, batch_dtypes
+from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.tensors import dtype_of
 from autofast.rule import Effect, Finding, Options, rule
 
 
-@rule("cast-on-device", Effect.EXACT, groups=("transfer",), relieves={"transfer": 4})
+@rule(
+    "cast-on-device",
+    Effect.EXACT,
+    groups=("transfer",),
+    relieves={"transfer": 4},
+    asks=gains.copies,
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy integers of a batch to the device as they are, and cast them to floats there."""
     for transfer in script.transfers if options.target != "cpu" else ():

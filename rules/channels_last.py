@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.model.script import Model, Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.layout.conversions import conversions, images, is_there, place_of, trained
 from autofast.write.spelling import uses_gpu
 
 
-@rule("channels-last", Effect.ROUNDING, groups=("layout",), relieves={"device": 3, "cpu": 2})
+@rule(
+    "channels-last",
+    Effect.ROUNDING,
+    groups=("layout",),
+    relieves={"device": 3, "cpu": 2},
+    asks=gains.layout,
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep images and convolution weights in channels_last order."""
     if is_there(script) or (options.target == "cuda" and not uses_gpu(script)):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Before
+from autofast.facts.cost import gains
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
 from autofast.facts.parts import trained_models
 from autofast.model.events import BranchFrame, Site, Stack
@@ -17,7 +18,13 @@ from autofast.write.placement import setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
 
-@rule("cudnn-benchmark", Effect.ROUNDING, groups=("backend",), relieves={"device": 4})
+@rule(
+    "cudnn-benchmark",
+    Effect.ROUNDING,
+    groups=("backend",),
+    relieves={"device": 4},
+    asks=gains.algorithms,
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let cuDNN measure which algorithm is fastest for each convolution."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script) or _decided(script):

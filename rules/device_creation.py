@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.creations import against, from_numpy, loops_of_steps, moved
@@ -12,7 +13,13 @@ DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
-@rule("device-creation", Effect.EXACT, groups=("transfer",), relieves={"transfer": 3, "host": 6})
+@rule(
+    "device-creation",
+    Effect.EXACT,
+    groups=("transfer",),
+    relieves={"transfer": 3, "host": 6},
+    asks=gains.in_steps,
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Make tensors on the device instead of copying them there in every step."""
     if options.target == "cpu" or script.calls(*DEFAULTS):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Remove
+from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
@@ -45,7 +46,13 @@ OWN_ORDER = (
 QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
-@rule("empty-cache", Effect.EXACT, groups=("sync",), relieves={"host": 5})
+@rule(
+    "empty-cache",
+    Effect.EXACT,
+    groups=("sync",),
+    relieves={"host": 5},
+    asks=gains.usual(0.2, "memory is given back and asked for again"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not empty the allocator's cache, or wait for the GPU, in every step."""
     for site in script.calls(*EMPTY):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
+from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import (
     ParameterLoop,
     are_alike,
@@ -33,7 +34,13 @@ SHARDED = (
 TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
 
 
-@rule("foreach-update", Effect.EXACT, groups=("optimizer",), relieves={"optimizer": 3, "host": 7})
+@rule(
+    "foreach-update",
+    Effect.EXACT,
+    groups=("optimizer",),
+    relieves={"optimizer": 3, "host": 7},
+    asks=gains.usual(0.05, "one kernel for each parameter"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters at once, not one by one in a loop."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script):

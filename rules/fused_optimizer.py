@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from autofast.facts.cost import gains
 from autofast.facts.optimizers import SINCE
 from autofast.model.script import Script
 from autofast.read.requirements import at_least
@@ -27,6 +28,7 @@ ADAGRAD_CUDA = (2, 8)
     relieves={"optimizer": 1, "host": 2, "device": 5, "cpu": 3},
     uses=("apex-amp",),
     torch=SINCE,
+    asks=gains.launches,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters in a few kernels instead of one per operation."""

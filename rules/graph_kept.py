@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Wrap
+from autofast.facts.cost import gains
 from autofast.facts.running_sums import Kept, kept_graphs
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -13,7 +14,12 @@ from autofast.rule import Effect, Finding, Options, rule
 MESSAGE = "keeps the autograd graphs of all steps, until {} is dropped"
 
 
-@rule("graph-kept", Effect.EXACT, groups=("sync",))
+@rule(
+    "graph-kept",
+    Effect.EXACT,
+    groups=("sync",),
+    asks=gains.usual(0.05, "graphs of earlier steps stay in memory"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not keep the autograd graph of every step in a running sum."""
     for kept in kept_graphs(script):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
@@ -24,7 +25,7 @@ from autofast.write.spelling import uses_gpu
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
 
-@rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1})
+@rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
     if (

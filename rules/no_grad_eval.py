@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
+from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import source_of
@@ -17,9 +18,17 @@ from autofast.write.spelling import torch_in
 
 # They evaluate without gradients themselves.
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
+# One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
+ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
 
 
-@rule("no-grad-eval", Effect.EXACT, groups=("evaluation",), relieves={"evaluation": 1})
+@rule(
+    "no-grad-eval",
+    Effect.EXACT,
+    groups=("evaluation",),
+    relieves={"evaluation": 1},
+    asks=gains.usual(0.02, "no records for a backward"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Evaluate under inference_mode, or no_grad where tensors of the evaluation are used later."""
     owners = [owner for owner in OWNERS if owner in script.frameworks]
@@ -71,7 +80,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)
     ):
         edit = Decorator(evaluation.node, name, old=context)
-    yield Finding(node, message, edits=(*imports, edit))
+    yield Finding(node, message, edits=(*imports, edit), asks=ASKS)
 
 
 def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
@@ -11,7 +12,9 @@ from autofast.techniques.transfers.copies import Move, against, asynchronous, mo
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
 
-@rule("non-blocking", Effect.EXACT, groups=("transfer",), relieves={"transfer": 2})
+@rule(
+    "non-blocking", Effect.EXACT, groups=("transfer",), relieves={"transfer": 2}, asks=gains.copies
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy batches to the device without waiting for the end of each copy."""
     if options.target == "cpu":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.facts.loaders import counts, given
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -19,6 +20,7 @@ from autofast.write.worker_helper import Helped
     groups=("loader",),
     decides=Helped,
     relieves={"data": 1, "evaluation": 2},
+    asks=gains.fetching,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Fetch and collate batches in worker processes, as many as the machine has cores for."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.facts.cost import gains
 from autofast.facts.host_io import effect_of
 from autofast.facts.switches import goes_by_batch, in_every_iteration
 from autofast.model.events import Site
@@ -66,7 +67,12 @@ KINDS = (
 )
 
 
-@rule("per-step-io", Effect.EXACT, groups=("sync",))
+@rule(
+    "per-step-io",
+    Effect.EXACT,
+    groups=("sync",),
+    asks=gains.usual(0.05, "the host writes in every step"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Report files that are written, and pictures that are drawn, in every step."""
     said: set[tuple[int, Kind]] = set()

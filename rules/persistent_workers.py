@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from autofast.facts.cost import gains
 from autofast.facts.loaders import again, counts, given
 from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -20,6 +21,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
     groups=("loader",),
     relieves={"data": 3},
     uses=("num-workers",),
+    asks=gains.usual(0.02, "workers start once, not in every epoch"),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
+from autofast.facts.cost import gains
 from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
@@ -18,7 +19,11 @@ MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of 
 
 
 @rule(
-    "pin-memory", Effect.EXACT, groups=("loader", "transfer"), relieves={"data": 5, "transfer": 1}
+    "pin-memory",
+    Effect.EXACT,
+    groups=("loader", "transfer"),
+    relieves={"data": 5, "transfer": 1},
+    asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep batches in page-locked memory, from which a GPU fetches them by itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.zeroing import against, by_hand, explicit, readers
@@ -13,7 +14,13 @@ MESSAGE = (
 )
 
 
-@rule("set-to-none", Effect.EXACT, groups=("optimizer",), relieves={"optimizer": 2, "host": 3})
+@rule(
+    "set-to-none",
+    Effect.EXACT,
+    groups=("optimizer",),
+    relieves={"optimizer": 2, "host": 3},
+    asks=gains.usual(0.01, "one kernel for each gradient"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Drop gradients instead of filling them with zeros."""
     places = [*explicit(script), *by_hand(script)]

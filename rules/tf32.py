@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.edit.edits import Before
+from autofast.facts.cost import gains
 from autofast.facts.precision.fp32 import decided, needs_digits
 from autofast.model.script import Script
 from autofast.model.source import source_of
@@ -19,6 +20,7 @@ from autofast.write.spelling import torch_in, uses_gpu
     groups=("backend", "precision"),
     lowers_precision=True,
     relieves={"device": 2},
+    asks=gains.tensor_cores,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""

@@ -59,11 +59,11 @@ def apply(
     files: Mapping[str, str] | None = None,
     asked: bool = False,
     accumulate: int = 0,
-    by_default: bool = False,
+    min_gain: float = 0.0,
 ) -> Applied:
     """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name.
 
-    ``by_default``: as if no rule had been named.
+    ``min_gain``: the least gain that a fix must be expected to bring; by default, everything is written.
     """
     names = rule.split()
     rules = [all_rules()[name] for name in names]
@@ -80,7 +80,7 @@ def apply(
             frozenset(names),
             asked=frozenset(names if asked else ()),
             accumulate=accumulate,
-            by_default=by_default,
+            min_gain=min_gain,
         )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
         plan.check(

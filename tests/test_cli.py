@@ -401,7 +401,7 @@ def test_nothing_to_rewrite_still_gives_the_file(project: Path) -> None:
 
 def test_summary(project: Path) -> None:
     done = autofast("rewrite", "train.py")
-    places = {(f["rule"], f["line"]) for f in findings("train.py") if f["status"] == "fix"}
+    places = {(f["rule"], f["line"]) for f in findings("train.py") if f["worth"]}
     assert re.match(
         rf"train\.py: {len({rule for rule, _ in places})} rules?, \d+ places? in 1 file; strongest effect: \w+\n",
         done.err,
@@ -621,6 +621,7 @@ def test_json(project: Path) -> None:
     (project / "train.py").rename(project / "pkg" / "train.py")
     found = findings("pkg/train.py")
     keys = {"rule", "effect", "path", "line", "column", "end_line", "message", "status", "reason"}
+    keys |= {"worth", "gain"}
     assert found and all(set(f) == keys and f["path"] == "pkg/train.py" for f in found)
     assert all(
         f["status"] in ("fix", "refused", "advice") and bool(f["reason"]) is (f["status"] != "fix")
@@ -640,9 +641,12 @@ def test_json(project: Path) -> None:
 def test_text_and_exit_codes(project: Path) -> None:
     done = autofast("check", "train.py")
     assert done.code == 1 and done.err == ""
-    *lines, last = done.text.splitlines()
+    *lines, last, left = done.text.splitlines()
+    assert re.fullmatch(r"\d+ more places are not worth their lines: .+", left)
     assert all(
-        re.fullmatch(r"train\.py:\d+:\d+: [a-z0-9-]+ \[\w+\] .+ \((fix|advice: .+)\)", line)
+        re.fullmatch(
+            r"train\.py:\d+:\d+: [a-z0-9-]+ \[\w+\] .+ \((fix(; estimate: .+)?|advice: .+)\)", line
+        )
         for line in lines
         if line
     )
@@ -653,7 +657,7 @@ def test_text_and_exit_codes(project: Path) -> None:
     assert autofast("check", "train.py", "--exit-zero").code == 0
     assert len(autofast("check", "train.py", "-v").text.splitlines()) >= len(lines) + 1
     (project / "train.py").write_bytes(autofast("rewrite", "train.py", "-o", "-").out)
-    assert not [f for f in findings("train.py") if f["status"] == "fix"]
+    assert not [f for f in findings("train.py") if f["worth"]]
 
 
 def test_paths_of_several_folders(project: Path) -> None:

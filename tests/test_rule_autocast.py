@@ -11,6 +11,7 @@ import torch
 
 from autofast.commands.rewriting import options_of
 from autofast.config import Config
+from autofast.registry import all_rules
 from autofast.rule import Effect
 from tests.amp import AMP, HEAD, LOOP, amp, close, faked, script, trained
 from tests.harness import HALF, HARNESS, Job, compare
@@ -976,30 +977,32 @@ def test_factorisations_in_a_model_stay_in_fp32(forward: str):
 WIDE = "nn.Linear(256, 256)"
 
 
-@pytest.mark.parametrize("target", ["cuda", "cpu"])
 @pytest.mark.parametrize(
     ("layers", "small"),
     [
         ("nn.Linear(8, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4)", True),
-        (f"nn.Linear(8, 256), nn.ReLU(), {WIDE}, nn.Linear(256, 4)", False),
+        (f"nn.Linear(8, 256), nn.ReLU(), {WIDE}, nn.Linear(256, 4)", True),
+        ("nn.Linear(8, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.Linear(4096, 4)", False),
         ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
         ("nn.Linear(len(X[0, 0]), 128), nn.Linear(128, 4)", False),
     ],
 )
-def test_small_dense_networks_stay_in_fp32_unless_asked_for(target: str, layers: str, small: bool):
+def test_networks_bound_by_launches_stay_in_fp32_unless_asked_for(layers: str, small: bool):
     text = changed("Net().to(device)", f"nn.Sequential({layers}).to(device)")
-    done = apply(AMP, text, target=target, by_default=True)
-    assert bool(done.fixes) is not small and ("layers are small" in done.refusals) is small
-    assert apply(AMP, text, target=target).fixes
+    done = apply(AMP, text, min_gain=0.01)
+    assert bool(done.fixes) is not small
+    assert all(f.gain and "bound by launches" in f.gain.reason for f in done.findings) is small
+    assert apply(AMP, text).fixes
     assert trained(done.text)["losses"]
 
 
 def test_who_names_the_rule_gets_it():
-    def given(*select: str, precision: str = "auto") -> bool:
+    def named(*select: str, precision: str = "auto") -> frozenset[str]:
         config = replace(Config(), select=select, precision=precision)
-        return options_of(config, []).by_default
+        return options_of(config, list(all_rules().values())).named
 
-    assert given() and not given("autocast") and not given(precision="bf16")
+    assert not named() and not named("all") and named("autocast") == {"autocast"}
+    assert {"autocast", "grad-scaler"} <= named("precision") & named(precision="bf16")
 
 
 # ------------------------------------------------------------------------------------------------ where the constant stands, what enables

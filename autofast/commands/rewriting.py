@@ -193,8 +193,23 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
         accumulate=config.accumulate,
         keep_batch=config.keep_batch,
         sync_batchnorm=config.sync_batchnorm,
-        by_default=not config.select and config.precision == "auto",
+        named=_named(config, rules),
+        min_gain=config.least_gain,
     )
+
+
+def _named(config: Config, rules: list[Rule]) -> frozenset[str]:
+    """The rules that the user named, by themselves or by a group, and those that do what a precision was named for."""
+    named = {
+        r.name
+        for r in rules
+        if r.name in config.select
+        or set(r.groups) & set(config.select)
+        or r.is_asked_by(config.given)
+    }
+    if config.precision != "auto":
+        named |= {r.name for r in rules if r.lowers_precision}
+    return frozenset(named)
 
 
 def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:

@@ -17,6 +17,7 @@ from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.postcheck import Amendable, PostConditionError
 from autofast.edit.running import LeftOut, run
+from autofast.edit.worth import NOT_WORTH, judged
 from autofast.model.source import Source, line_of, source_of
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
 
@@ -82,7 +83,8 @@ class Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
         options = replace(options, selected=names, asked=options.asked - {x.rule for x in left_out})
-        ignores, idle, kept = Ignores(), frozenset[str](), list[Finding]()
+        ignores, idle = Ignores(), frozenset[str]()
+        kept, small = list[Finding](), list[Finding]()
         while True:
             active = [rule for rule in chosen if rule.name not in idle]
             of_active = replace(options, selected=names - idle, asked=options.asked - idle)
@@ -94,11 +96,15 @@ class Plan:
                     script, options, rest, effect, line_length, documents, left, amended
                 )
             found = _allowed(script, every, options, effect, ignores, amended)
+            found = judged(script, found, chosen, options)
             without = _without_effect(every, found)
             if not without:
                 break
             idle |= without  # nothing of what they decide is done: the others must not count on it
             kept += [f for f in found if f.rule in without]
+            small += [f for f in found if not f.worth and f.rule not in without]
+        known = {key_of(f) for f in found}
+        kept += [f for f in small if key_of(f) not in known]
         settled, pool = _settled(
             sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f)))
         )
@@ -195,8 +201,12 @@ class Plan:
                 )
         refused: dict[Key, Amendment] = {}
         spared: set[Key] = set()  # the refusals that are found to be fixes now
+        idle = {f.rule for f in self.findings if not f.worth} - self.applied
         for finding in again.fixes:
             same = self._like(finding)
+            if finding.rule in idle or any(not f.worth for f in same):
+                refused[key_of(finding)] = Amendment(NOT_WORTH)
+                continue
             if amended := next((f for f in same if key_of(f) in self.amendments), None):
                 refused[key_of(finding)] = Amendment(amended.refusal)
                 continue

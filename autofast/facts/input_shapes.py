@@ -234,14 +234,14 @@ def _sizes(found: Values) -> list[bool]:
     verdicts: list[bool] = []
     for thing in ordered(found):
         if isinstance(thing, Ext) and thing.name.startswith("torchvision.transforms"):
-            steps = _steps(thing)
+            steps = steps_of(thing)
             words = [w for step in steps if (w := _word(step)) is not None]
             if words:
                 verdicts.append(words[-1])
     return verdicts
 
 
-def _steps(thing: Ext) -> list[Thing]:
+def steps_of(thing: Ext) -> list[Thing]:
     if not thing.name.endswith((".Compose", ".Sequential")):
         return [thing]
     inner: list[Thing] = []
@@ -256,7 +256,9 @@ def _steps(thing: Ext) -> list[Thing]:
             )
             for element in elements:
                 inner += [
-                    s for t in ordered(element) for s in (_steps(t) if isinstance(t, Ext) else [t])
+                    s
+                    for t in ordered(element)
+                    for s in (steps_of(t) if isinstance(t, Ext) else [t])
                 ]
     return inner
 

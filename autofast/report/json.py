@@ -31,6 +31,18 @@ def _finding(record: Record) -> dict[str, Any]:
         "column": record.column,
         "end_line": record.end_line,
         "message": record.message,
-        "status": record.status,
+        "status": "fix" if record.status == "small" else record.status,
         "reason": record.reason,
+        **_worth(record),
     }
+
+
+def _worth(record: Record) -> dict[str, Any]:
+    """Of a fix: whether it is worth its lines, and what it is expected to gain; null where that is not asked, as of what is no fix."""
+    gain = record.gain and {
+        "share": round(record.gain.share, 4),
+        "reason": record.gain.reason,
+        "known": record.gain.known,
+        "estimate": True,
+    }
+    return {"worth": {"fix": True, "small": False}.get(record.status), "gain": gain}

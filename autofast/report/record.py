@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autofast.model.source import Source, source_of
-from autofast.rule import Effect, Finding
+from autofast.rule import Effect, Finding, Gain
 
-_STRENGTH = {"fix": 0, "advice": 1, "refused": 2}
+_STRENGTH = {"fix": 0, "small": 1, "advice": 2, "refused": 3}
 
 
 @dataclass(frozen=True, order=True)
 class Record:
-    """One finding. Positions are those of the call or statement to be changed, counted from 1; columns in characters."""
+    """One finding. Positions are those of the call or statement to be changed, counted from 1; columns in characters.
+
+    ``status`` is that of the finding; ``gain`` what a fix (``small``: one that is not worth its lines) is expected to save.
+    """
 
     path: str
     line: int
@@ -27,6 +30,7 @@ class Record:
     status: str
     reason: str
     file: Path
+    gain: Gain | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, finding: Finding, effect: Effect) -> Record:
@@ -45,6 +49,7 @@ class Record:
             status=finding.status,
             reason=finding.refusal or finding.advice,
             file=source.path,
+            gain=finding.gain,
         )
 
     @property

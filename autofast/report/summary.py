@@ -11,8 +11,8 @@ from autofast.commands.output import STDOUT, Destination
 from autofast.commands.rewriting import Rewritten
 from autofast.report.record import Record
 from autofast.report.style import Style, count
-from autofast.report.text import shown_path
-from autofast.rule import Effect
+from autofast.report.text import expected, not_worth, shown_path
+from autofast.rule import Effect, Gain
 
 
 def summary(result: Rewritten, to: Destination, written: Sequence[Path], style: Style) -> str:
@@ -33,6 +33,7 @@ def _lines(
     yield from _section(
         "Advice", [r for r in result.records if r.status == "advice"], style, "cyan"
     )
+    yield from not_worth([r for r in result.records if r.status == "small"])
     if result.elsewhere:
         yield style(
             "Not written, as they change other files (--in-place, --output-dir DIR or --patch FILE writes them):",
@@ -102,12 +103,29 @@ def _strongest(records: Iterable[Record]) -> str:
 
 
 def _applied(records: Iterable[Record], style: Style) -> Iterator[str]:
-    """One line for each rule and file, with the lines of the original that it changes."""
-    ordered = sorted(records, key=lambda r: (r.rule, r.path, r.line))
+    """One line for each rule and file, what is expected to gain most first, with the lines of the original that it changes."""
+    every = list(records)
+    best = {rule: _best(r for r in every if r.rule == rule) for rule in {r.rule for r in every}}
+    ordered = sorted(every, key=lambda r: (-_share(best[r.rule]), r.rule, r.path, r.line))
     width = max((len(r.rule) for r in ordered), default=0)
+    told: set[str] = set()
     for (rule, _), group in groupby(ordered, key=lambda r: (r.rule, r.path)):
         places = list(group)
-        yield f"  {style(rule.ljust(width), 'green')}  {_strongest(places):8}  {_places(places)}"
+        why = "" if rule in told else expected(best[rule])
+        told.add(rule)
+        yield (
+            f"  {style(rule.ljust(width), 'green')}  {_strongest(places):8}  {_places(places)}"
+            + (f"  ({why})" if why else "")
+        )
+
+
+def _best(records: Iterable[Record]) -> Gain | None:
+    """The greatest gain that is expected of one rule."""
+    return max((r.gain for r in records if r.gain is not None), key=_share, default=None)
+
+
+def _share(gain: Gain | None) -> float:
+    return gain.share if gain is not None else 0.0
 
 
 def _section(title: str, records: Sequence[Record], style: Style, colour: str) -> Iterator[str]:

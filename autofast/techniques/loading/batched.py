@@ -253,9 +253,7 @@ def _text(expr: ast.expr) -> str:
 
 BYTES = """\
 class {name}({base}):{remark}
-    \"\"\"Makes a batch at once, with the numbers that {transforms} for each image.\"\"\"
-
-    def __getitems__(self, indices):
+    def __getitems__(self, indices):  # a whole batch at once
         rows = {torch}.as_tensor(indices)
         images = self.data[rows].unsqueeze(1).float().div(255)
 {rest}        return list(zip(images, self.targets[rows]))
@@ -264,9 +262,7 @@ class {name}({base}):{remark}
 
 COLOUR = """\
 class {name}({base}):
-    \"\"\"Makes a batch at once, with the numbers that {transforms} for each image.\"\"\"
-
-    def __getitems__(self, indices):
+    def __getitems__(self, indices):  # a whole batch at once
         images = {torch}.from_numpy(self.data[indices]).permute(0, 3, 1, 2)
         images = images.contiguous().float().div(255)
 {rest}        return list(zip(images, [self.targets[i] for i in indices]))
@@ -287,7 +283,6 @@ def subclass(image_set: Images) -> tuple[Edit, ...]:
         name=image_set.subclass,
         base=source.segment(image_set.call.func),
         remark="  # its files are in a folder of this name",
-        transforms="ToTensor and Normalize give" if image_set.composed else "ToTensor gives",
         torch=torch,
         rest=COMPOSED if image_set.composed else "",
     )

@@ -25,7 +25,7 @@ from autofast.facts.precision.between import between
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.fp16_numbers import not_fp16
 from autofast.facts.precision.hazards import against, has_autocast, ratio
-from autofast.facts.precision.layers import is_small, recurrent
+from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.probabilities import log_of_rounded
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
@@ -37,7 +37,6 @@ from autofast.techniques.precision.optional_apex import apex_option, cannot_ask,
 from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.write.spelling import uses_gpu
 
-SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
 KEY = "amp"  # of the scaler
 
 
@@ -71,7 +70,7 @@ class Amp:
     no_scaler: str = ""
 
 
-class _Made(dict[tuple[str, str, bool, bool], Amp]):
+class _Made(dict[tuple[str, str, bool], Amp]):
     """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it depends on."""
 
     def __init__(self, script: Script):
@@ -81,7 +80,7 @@ class _Made(dict[tuple[str, str, bool, bool], Amp]):
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
     with_scaler = options.decides(Scaling)
-    key = options.precision, options.target, with_scaler, options.by_default
+    key = options.precision, options.target, with_scaler
     known = script.analysis(_Made)
     if key not in known:
         known[key] = _amp(script, options, with_scaler)
@@ -166,8 +165,6 @@ def _accepted(
                     for r, c in fit
                     if not r.is_forward_only or not any(id(f) in known for f in r.forwards)
                 ]
-    if options.by_default and not leaves and all(is_small(code) for _, code in training):
-        found.refused += [(_place(region), SMALL) for region, _ in training]
     if found.refused or not training:
         return
     yield from training

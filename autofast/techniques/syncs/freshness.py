@@ -30,7 +30,8 @@ def kept(script: Script, core: ast.expr) -> str:
         and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
     ):
         return "{core}"  # a count
-    detached = "{core}" if _is_detached(script, core) else "{core}.detach()"
+    bare = _is_detached(script, core) or _has_no_graph(script, core)
+    detached = "{core}" if bare else "{core}.detach()"
     own = is_fresh(script, core) and not _graphs(script) and not script.unread
     return detached if own else f"{detached}.clone()"
 
@@ -44,6 +45,29 @@ def _is_detached(script: Script, core: ast.expr) -> bool:
             value is not None and whole and _is_detach(value) for value, whole in bound
         )
     return _is_detach(core)
+
+
+def _has_no_graph(script: Script, core: ast.expr) -> bool:
+    """Whether it is made by a call that certainly runs with gradients switched off, of nothing that has them."""
+    made: list[ast.expr | None] = [core]
+    if isinstance(core, ast.Name):
+        origins = script.analysis(Flow).definitions(core).origins(core)
+        bound = [bound_to(d.node) for d in origins if not d.is_augmented]
+        made = [value if whole else None for value, whole in bound]
+        if len(bound) != len(origins) or not bound:
+            return False
+    values = script.values(core)
+    return (
+        bool(values)
+        and all(isinstance(t, Tensor) and not t.grad and not t.passes for t in values)
+        and all(isinstance(value, ast.Call) and _runs_without(script, value) for value in made)
+    )
+
+
+def _runs_without(script: Script, call: ast.Call) -> bool:
+    """Whether every way of the script to this call has gradients switched off."""
+    ways = [o.grad for (_, node), s in script.log.each() if node == id(call) for o in s]
+    return bool(ways) and all(mode in ("off", "inference") for mode in ways)
 
 
 def _is_detach(value: ast.expr) -> bool:

@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import KNOWN_LIBRARIES
 from autofast.facts.precision.hazards import against, has_autocast, ratio
-from autofast.facts.precision.layers import is_small, recurrent
+from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
 from autofast.model.script import Model, Script
 from autofast.model.source import Source
@@ -69,8 +69,6 @@ def against_half(
         return "it has autocast blocks of its own"
     if options.target == "cuda" and (why := recurrent(asked)):
         return f"{why}: without a GradScaler small gradients become zero"
-    if options.by_default and is_small(asked):
-        return "its linear layers are small: to cast would take longer than 16 bits save"
     return against(asked) or ratio(asked) or _foreign_object(asked)
 
 

@@ -1,0 +1,61 @@
+"""Which fixes are worth their lines: the one place that decides, by what the cost model expects each to gain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from autofast.rule import Finding, Gain, Options, Rule
+
+if TYPE_CHECKING:
+    from autofast.model.script import Script
+
+NOT_WORTH = "not worth its lines"
+
+
+def judged(
+    script: Script, findings: Sequence[Finding], rules: Iterable[Rule], options: Options
+) -> list[Finding]:
+    """The findings, each fix with what it is expected to gain; those that gain too little, and those that need them, without edits."""
+    questions = {rule.name: rule.asks for rule in rules}
+    by_rule: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_rule[finding.rule].append(finding)
+    done = []
+    for finding in findings:
+        ask = finding.asks or questions.get(finding.rule)
+        if finding.status == "fix" and ask is not None:
+            finding = replace(finding, gain=ask(script, options, finding, by_rule[finding.rule]))
+            small = _is_small(finding.gain, options) and finding.rule not in options.named
+            finding = _without_edits(finding) if small else finding
+        done.append(finding)
+    return _followed(done)
+
+
+def _is_small(gain: Gain | None, options: Options) -> bool:
+    return gain is not None and gain.known and gain.share < options.min_gain
+
+
+def _without_edits(finding: Finding) -> Finding:
+    return replace(finding, edits=(), refusal="", advice="", worth=False)
+
+
+def _followed(findings: list[Finding]) -> list[Finding]:
+    """What needs a fix that is not worth its lines is not worth them either."""
+    while True:
+        fixed = {(f.rule, f.key) for f in findings if f.edits}
+        small = {(f.rule, f.key): f.gain for f in findings if not f.worth} if findings else {}
+        missing = {need for need in small if need not in fixed}
+        late = {
+            n: next(need for need in f.needs if need in missing)
+            for n, f in enumerate(findings)
+            if f.edits and missing.intersection(f.needs)
+        }
+        if not late:
+            return findings
+        for n, need in late.items():
+            because = small[need]
+            reason = f"goes with {need[0]}" + (f": {because.reason}" if because else "")
+            findings[n] = _without_edits(replace(findings[n], gain=Gain(0.0, reason)))

@@ -1,0 +1,203 @@
+"""The questions that rules ask of the cost model: what a fix of theirs is expected to save, and why.
+
+A rule names one of them (``@rule(..., asks=gains.half)``), and ``autofast.edit.worth`` decides by the answer. Where the sizes of a script
+are not known, the answer is what is usual for the technique (from published measurements, see the cards), which only ranks it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from autofast.facts.cost import machine
+from autofast.facts.cost.step import Cost
+from autofast.facts.datasets import Images, images
+from autofast.flow.cfg import Frequency, loops_around
+from autofast.flow.program import Flow
+from autofast.model.script import Dataset, Loader, Script
+from autofast.model.source import line_of
+from autofast.model.values import Ext, Inst
+from autofast.rule import Finding, Gain, Options, Question
+
+EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
+EPOCHS = 10  # where their number is not known
+
+
+def _of_arithmetic(
+    script: Script,
+    options: Options,
+    usual: float,
+    convolutions: float = 1,
+    products: float = 1,
+    memory: float = 1,
+) -> Gain:
+    """What less work on the device saves of a step; nothing where the host is what a step waits for."""
+    found = script.analysis(Cost).estimate(options.target)
+    if isinstance(found, str):
+        return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
+    return Gain(found.saved(convolutions, products, memory), found.words)
+
+
+def half(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of 16 bits: half the work of products and convolutions, and half the memory between them."""
+    return _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5)
+
+
+def tensor_cores(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of TF32, for products of matrices alone."""
+    return _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
+
+
+def layout(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of channels_last, for convolutions."""
+    return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
+
+
+def algorithms(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of cuDNN's choice by measurement, for convolutions."""
+    return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
+
+
+# ------------------------------------------------------------------------------------------------ by how often
+def usual(share: float, reason: str, code: bool = False) -> Question:
+    """A question whose answer is what is usual for a technique, but for loaders (with ``code``: places) that are used once."""
+
+    def ask(
+        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+    ) -> Gain | None:
+        once = _code_once if code else _loader_once
+        return once(script, finding) or Gain(share, reason, known=False)
+
+    return ask
+
+
+def _loader_once(script: Script, finding: Finding) -> Gain | None:
+    """Next to nothing, for a loader that is gone through once beside many passes over the training data; None for others."""
+    uses = [use for x in _loaders_of(script, finding.node) for use in x.uses]
+    once = bool(uses) and not any(use.trains or use.repeated for use in uses)
+    return _small(script.analysis(Cost)) if once else None
+
+
+def _code_once(script: Script, finding: Finding) -> Gain | None:
+    """The same for a place in the code."""
+    cost = script.analysis(Cost)
+    return _small(cost) if cost.runs_once(finding.node) else None
+
+
+def _small(cost: Cost) -> Gain | None:
+    if cost.epochs == 1:
+        return None
+    passes = "several passes" if cost.epochs is None else f"{cost.epochs} passes"
+    share = EVALUATION / (cost.epochs or EPOCHS) / 2
+    return Gain(share, f"runs once, beside {passes} over the training data")
+
+
+def _loaders_of(script: Script, node: ast.AST) -> list[Loader]:
+    """The loaders made at ``node``, fed by a dict there, or fed with a dataset made there."""
+    return [
+        x
+        for x in script.loaders
+        if x.node is node or _feeds(x, node) or any(d.node is node for d in x.datasets)
+    ]
+
+
+def _feeds(loader: Loader, home: ast.AST) -> bool:
+    """Whether an argument of the loader is written at ``home``: a dict, or a place in one."""
+    inside = {id(n) for n in ast.walk(home)}
+    given = [*loader.args.positional, *loader.args.named.values()]
+    entries = [entry.expr for g in given for _, entry in g.via]
+    return any(id(expr) in inside for expr in entries if expr is not None)
+
+
+def reads(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
+    if gain := _code_once(script, finding):
+        return gain
+    loop = _loop(script, finding.node)
+    for other in beside:
+        if not other.edits and loop is not None and _loop(script, other.node) is loop:
+            graph = script.analysis(Flow).graph(loop)
+            if graph.frequency(other.node, loop) is Frequency.EVERY:
+                line = line_of(other.node)
+                return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
+    steps = script.analysis(Cost).steps
+    often = f", {steps:,} steps an epoch" if steps else ""
+    return Gain(0.03, f"one read a step{often}", known=False)
+
+
+def _loop(script: Script, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around a place, in its own function."""
+    return next(loops_around(node), None)
+
+
+def in_steps(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of tensors that are made on the device: nothing outside of the loops over batches."""
+    if gain := _code_once(script, finding):
+        return gain
+    if not script.analysis(Cost).runs_by_batch(finding.node):
+        return Gain(0.0, "runs once an epoch, not once a step")
+    return Gain(0.02, "a copy from the host in every step", known=False)
+
+
+# ------------------------------------------------------------------------------------------------ by bytes and items
+def copies(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of copies to the device that nothing waits for: nothing where there is hardly anything to copy."""
+    loaders = _loaders_of(script, finding.node)
+    once = _loader_once(script, finding) if loaders else _code_once(script, finding)
+    if once:
+        return once
+    cost = script.analysis(Cost)
+    size = cost.batch_bytes(finding.node)
+    step = cost.estimate(options.target)
+    if size is None or isinstance(step, str):
+        return Gain(0.02, "one copy a step that the host waits for", known=False)
+    words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
+    share = size / machine.COPY / step.seconds
+    if size >= machine.TINY and not cost.trains(finding.node):
+        return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
+    return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def fetching(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts as fast as it can be handed on."""
+    if gain := _loader_once(script, finding):
+        return gain
+    made = images(script)
+    mine = _loaders_of(script, finding.node)
+    if mine and all(_is_sliced(d, made) for x in mine for d in x.datasets):
+        return Gain(0.0, "whole batches are taken out of memory at once")
+    return Gain(0.3, "waits for data", known=False)
+
+
+def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
+    node = dataset.thing.node if isinstance(dataset.thing, Ext) else None
+    if isinstance(made.get(id(node)), Images):
+        return True
+    fetches = isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
+    return dataset.in_memory and fetches
+
+
+def launches(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of an update in a few kernels."""
+    found = script.analysis(Cost).estimate(options.target)
+    if isinstance(found, str) or not found.tensors:
+        return Gain(0.03, "kernels of the update, for each parameter", known=False)
+    return Gain(0.03, f"the update of {found.tensors} parameters in one kernel", known=False)

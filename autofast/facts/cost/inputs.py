@@ -1,0 +1,137 @@
+"""What a batch is: how many items, and of what shape, as far as the script says so."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.cost.shapes import Shape
+from autofast.facts.input_shapes import CROPS, steps_of
+from autofast.model.kinds import library_dataset
+from autofast.model.script import Dataset, Loader, Script
+from autofast.model.values import Arg, Ext, Inst, Ref, Seq, Tensor, Thing, Values, const, one
+
+# torchvision's sets of equal images: channels and sides, and the images of their training sets
+NATIVE = {
+    "MNIST": (1, 28, 60_000),
+    "FashionMNIST": (1, 28, 60_000),
+    "KMNIST": (1, 28, 60_000),
+    "QMNIST": (1, 28, 60_000),
+    "EMNIST": (1, 28, 112_800),
+    "USPS": (1, 16, 7_291),
+    "CIFAR10": (3, 32, 50_000),
+    "CIFAR100": (3, 32, 50_000),
+    "SVHN": (3, 32, 73_257),
+    "STL10": (3, 96, 5_000),
+}
+SIZED = frozenset({"zeros", "ones", "rand", "randn", "empty"})
+# Transforms that leave the size of an image as it is.
+SAME_SIZE = frozenset(
+    """ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
+    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale""".split()
+)
+
+
+def number(values: Values) -> int | None:
+    """A whole number; of an option, its default."""
+    thing = one(values)
+    found = const(thing.default) if isinstance(thing, Arg) else const(values)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def batch_size(loader: Loader) -> int | None:
+    """The items in a batch; None where that is not known."""
+    given = loader.args.get(1, "batch_size")
+    for sampler in loader.args.get(3, "sampler") | loader.args.get(4, "batch_sampler"):
+        if isinstance(sampler, Ext) and sampler.name.endswith(".BatchSampler"):
+            given = sampler.args.get(1, "batch_size")
+    return number(given) if given or loader.args.open else 1
+
+
+def item(script: Script, dataset: Dataset) -> Shape | None:
+    """The shape of what a model is given of one item; None where that is not known."""
+    thing = dataset.thing
+    if dataset.kind == "tensors" and isinstance(thing, Ext) and thing.args.positional:
+        return _row(script, thing.args.positional[0].values)
+    name = _library_name(thing)
+    if name in NATIVE and isinstance(thing, (Ext, Inst)):
+        channels, side, _ = NATIVE[name]
+        args = thing.args
+        side_of = _side(args.get(-1, "transform"), side) if args is not None else None
+        return None if side_of is None else Shape(channels, (side_of, side_of))
+    return None
+
+
+def items(dataset: Dataset) -> int | None:
+    """How many it holds; None where that is not known."""
+    name = _library_name(dataset.thing)
+    return NATIVE[name][2] if name in NATIVE else None
+
+
+def _library_name(thing: Thing) -> str:
+    if isinstance(thing, Inst):
+        return library_dataset(thing).rsplit(".", 1)[-1]
+    is_images = isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")
+    return thing.name.rsplit(".", 1)[-1] if is_images else ""
+
+
+def _side(transform: Values, side: int) -> int | None:
+    """The side of a square image behind its transforms."""
+    for thing in transform:
+        if thing == one(transform) and const(transform) is None:
+            return side
+        if not isinstance(thing, Ext) or len(transform) != 1:
+            return None
+        for step in steps_of(thing):
+            short = step.name.rsplit(".", 1)[-1] if isinstance(step, Ext) else ""
+            if short in CROPS or short in ("Resize", "Scale"):
+                assert isinstance(step, Ext)
+                size = step.args.get(0, "size")
+                given = one(size)
+                parts = given.exact if isinstance(given, Seq) else None
+                found = [number(p) for p in parts] if parts is not None else [number(size)]
+                known = [n for n in found if n is not None]
+                if len(known) != len(found) or not known:
+                    return None
+                side = max(known)
+            elif short not in SAME_SIZE:
+                return None
+    return side
+
+
+def _row(script: Script, values: Values) -> Shape | None:
+    """The shape of a row of a tensor that a factory made: ``torch.randn(1000, 3, 32, 32)``."""
+    thing = one(values)
+    if not isinstance(thing, Tensor) or thing.fresh not in SIZED:
+        return None
+    given = getattr(thing.made, "args", [])
+    found = [number(script.values(a)) for a in given]
+    sizes = [n for n in found if n is not None]
+    if len(sizes) != len(given) or len(sizes) < 2:
+        return None
+    return Shape(sizes[1], tuple(sizes[2:]))
+
+
+def turns(script: Script, loop: ast.AST) -> int | None:
+    """How often a loop over ``range(...)`` turns; None where that is not known."""
+    call = loop.iter if isinstance(loop, ast.For) else None
+    while (
+        isinstance(call, ast.Call)
+        and call.args
+        and Ref("builtins.range") not in script.values(call.func)
+    ):
+        call = call.args[0]  # tqdm(range(...))
+    if not isinstance(call, ast.Call) or call.keywords or not 1 <= len(call.args) <= 2:
+        return None
+    bounds = [_bound(script, a) for a in call.args]
+    if len(bounds) == 1:
+        bounds = [0, *bounds]
+    first, last = bounds
+    return None if first is None or last is None else max(0, last - first)
+
+
+def _bound(script: Script, expr: ast.expr) -> int | None:
+    match expr:
+        case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(more))):
+            before = _bound(script, left)
+            return None if before is None else before + more
+    return number(script.values(expr))

@@ -1,0 +1,291 @@
+"""One item of a batch on its way through a model, layer by layer: what it costs there, and what comes out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
+from autofast.model.events import LoopFrame
+from autofast.model.kinds import is_module
+from autofast.model.names import WRAPPERS
+from autofast.model.script import Script
+from autofast.model.values import (
+    Arguments,
+    Bound,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Thing,
+    Values,
+    const,
+    ordered,
+)
+
+TORCH = ("torch.nn.functional.", "torch.nn.", "torch.")
+DEEP = 40  # calls inside each other
+# Attributes and methods that give no tensor, and calls that are never given one.
+PLAIN = ("builtins.", "math.", "typing.", "random.")
+Value = Shape | tuple["Shape | None", ...] | None
+Env = dict[str, Value]
+
+
+class Network:
+    """Follows batches through models; :attr:`work` is what that costs for one item."""
+
+    def __init__(self, script: Script):
+        self.script, self.work, self.depth = script, Work(), 0
+        self.loops: set[int] = set()  # around the model's own making
+
+    def run(self, thing: Thing, shape: Shape) -> Shape:
+        """What the model makes of an item; raises :class:`Unsized` where that, or its cost, is not known."""
+        made = getattr(thing, "made", ())
+        self.loops |= {id(f.node) for f in made if isinstance(f, LoopFrame) and not self.depth}
+        if any(
+            isinstance(f, LoopFrame) and not f.unrolled and id(f.node) not in self.loops
+            for f in made
+        ):
+            raise Unsized("how many layers it has is not known")
+        if getattr(thing, "open", ""):
+            raise Unsized("its layers are not known")
+        self.depth += 1
+        if self.depth > DEEP:
+            raise Unsized("it is too deep")
+        try:
+            return self._run(thing, shape)
+        finally:
+            self.depth -= 1
+
+    def _run(self, thing: Thing, shape: Shape) -> Shape:
+        if isinstance(thing, Inst):
+            forward = thing.attrs.get("forward") or thing.cls.find("forward") or frozenset()
+            found = self._call(forward, [shape], None, thing)
+            if not isinstance(found, Shape):
+                raise Unsized("what it gives is not known")
+            return found
+        if isinstance(thing, Ext) and thing.name in WRAPPERS:
+            return self._chain(
+                ordered(thing.args.get(0, "module") | thing.args.get(0, "model")), shape
+            )
+        if isinstance(thing, Ext) and thing.name.startswith("torch.nn."):
+            short = thing.name.rsplit(".", 1)[-1]
+            if short in ("Sequential", "ModuleList"):
+                return self._sequential(thing.args, shape)
+            found = layer(short, thing.args, shape, self.work)
+            if found is not None:
+                return found
+            raise Unsized(f"what {short} costs is not known")
+        raise Unsized("its layers are not known")
+
+    def _sequential(self, args: Arguments, shape: Shape) -> Shape:
+        if args.loose is not None or args.open or args.named:
+            raise Unsized("its layers are not known")
+        for given in args.positional:
+            for part in ordered(given.values):
+                if isinstance(part, Seq) and part.exact is None:
+                    raise Unsized("its layers are not known")
+                parts = part.exact if isinstance(part, Seq) else None
+                for inner in parts if parts is not None else (frozenset({part}),):
+                    shape = self._chain(ordered(inner), shape)
+        return shape
+
+    def _chain(self, things: Sequence[Thing], shape: Shape) -> Shape:
+        if not things:
+            raise Unsized("its layers are not known")
+        for thing in things:
+            shape = self.run(thing, shape)
+        return shape
+
+    # -------------------------------------------------------------------------------------------- code of forward passes
+    def _call(
+        self, called: Values, given: Sequence[Value], call: ast.Call | None, this: Inst | None
+    ) -> Value:
+        """What the functions and layers give that may be called here."""
+        shapes = list(_shapes(given))
+        result: Value = None
+        modules = [t for t in ordered(called) if is_module(t)]
+        if modules:
+            if not shapes:
+                raise Unsized("what a layer is given is not known")
+            return self._chain(modules, shapes[0])
+        for thing in ordered(called):
+            bound = thing.this if isinstance(thing, Bound) else this
+            func = thing.func if isinstance(thing, Bound) else thing
+            if isinstance(func, Func):
+                if isinstance(func.node, ast.Lambda) or not isinstance(bound, Inst | None):
+                    raise Unsized("a function is not followed")
+                found: Value = self._function(func.node, given, bound)
+            elif not shapes:
+                continue  # sizes, options, flags
+            elif isinstance(thing, (Ref, Method)) and call is not None:
+                found = self._operation(thing, shapes, call)
+            else:
+                raise Unsized("a call is not followed")
+            result = _larger(result, found)
+        if not called and shapes:
+            raise Unsized("a call is not followed")
+        return result
+
+    def _operation(self, thing: Ref | Method, shapes: list[Shape], call: ast.Call) -> Value:
+        name = thing.name.rsplit(".", 1)[-1]
+        if isinstance(thing, Ref):
+            if thing.name.startswith(PLAIN):
+                return None
+            if not thing.name.startswith(TORCH):
+                raise Unsized(f"what {thing.name} costs is not known")
+        first = 1 if isinstance(thing, Ref) else 0
+        args = Arguments(call, [Given(self.script.values(a), a) for a in call.args])
+        args.named = {
+            k.arg: Given(self.script.values(k.value), k.value) for k in call.keywords if k.arg
+        }
+        if name in ("view", "reshape"):
+            if len(call.args) - first == 2:
+                features = const(self.script.values(call.args[-1]))
+                fixed = isinstance(features, int) and features > 0
+                return Shape(features if fixed else shapes[0].elements)
+            raise Unsized("what a tensor is reshaped to is not known")
+        if name in ("size", "dim", "numel", "item"):
+            return None
+        if name in ("cat", "concat"):
+            self.work.kernels += 2
+            largest = max(shapes, key=lambda s: s.positions)
+            channels = [s.channels for s in shapes]
+            known = [c for c in channels if c is not None]
+            return Shape(sum(known) if len(known) == len(channels) else None, largest.dims)
+        found = layer(name, args, shapes[0], self.work, first)
+        if found is None:
+            raise Unsized(f"what {name}() costs is not known")
+        return found
+
+    def _function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        given: Sequence[Value],
+        this: Inst | None,
+    ) -> Value:
+        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        names = names[1:] if this is not None and names[:1] == ["self"] else names
+        env: Env = dict(zip(names, given, strict=False))
+        self.depth += 1
+        if self.depth > DEEP:
+            raise Unsized("it is too deep")
+        results: list[Value] = []
+        self._block(node.body, env, this, results)
+        self.depth -= 1
+        found: Value = None
+        for result in results:
+            found = _larger(found, result)
+        return found
+
+    def _block(
+        self, body: Iterable[ast.stmt], env: Env, this: Inst | None, results: list[Value]
+    ) -> None:
+        for stmt in body:
+            match stmt:
+                case ast.Assign(targets=targets, value=value):
+                    found = self._value(value, env, this)
+                    for target in targets:
+                        _bind(target, found, env)
+                case ast.AnnAssign(target=target, value=ast.expr() as value):
+                    _bind(target, self._value(value, env, this), env)
+                case ast.AugAssign(target=ast.Name(id=name), value=value):
+                    self.work.kernels += 2
+                    env[name] = _larger(env.get(name), self._value(value, env, this))
+                case ast.Return(value=ast.expr() as value):
+                    results.append(self._value(value, env, this))
+                case ast.Expr(value=value):
+                    self._value(value, env, this)
+                case ast.If(test=test, body=then, orelse=other):
+                    self._value(test, env, this)
+                    self._block(then, env, this, results)
+                    self._block(other, env, this, results)
+                case ast.With(body=inner):
+                    self._block(inner, env, this, results)
+                case ast.For(target=target, body=inner):
+                    over = self.script.values(target)
+                    modules = any(
+                        is_module(t)
+                        for n in ast.walk(target)
+                        if isinstance(n, ast.expr)
+                        for t in self.script.values(n)
+                    ) or any(map(is_module, over))
+                    before = self.work.convolutions + self.work.products
+                    self._block(inner, env, this, results)
+                    if not modules and self.work.convolutions + self.work.products > before:
+                        raise Unsized("how often a loop turns is not known")
+                case (
+                    ast.Pass()
+                    | ast.Assert()
+                    | ast.Import()
+                    | ast.ImportFrom()
+                    | ast.Return()
+                    | ast.Raise()
+                ):
+                    pass
+                case _:
+                    raise Unsized("a statement is not followed")
+
+    def _value(self, expr: ast.expr, env: Env, this: Inst | None) -> Value:
+        match expr:
+            case ast.Name(id=name):
+                return env.get(name)
+            case ast.Call(func=func, args=args, keywords=keywords):
+                given = [self._value(a, env, this) for a in args]
+                given += [self._value(k.value, env, this) for k in keywords]
+                called = self.script.values(func)
+                if isinstance(func, ast.Attribute):
+                    if isinstance(func.value, ast.Name) and func.value.id == "self" and this:
+                        called = this.attrs.get(func.attr) or called
+                    else:
+                        given.insert(0, self._value(func.value, env, this))
+                return self._call(called, given, expr, this)
+            case ast.BinOp(left=left, op=op, right=right):
+                found = _larger(self._value(left, env, this), self._value(right, env, this))
+                if isinstance(op, ast.MatMult) and found is not None:
+                    raise Unsized("what a product costs is not known")
+                self.work.kernels += 2 if found is not None else 0
+                return found
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                parts = [self._value(e, env, this) for e in elts]
+                return tuple(s for p in parts for s in (p if isinstance(p, tuple) else (p,)))
+            case ast.Attribute(value=value, attr=attr):
+                inner = self._value(value, env, this)
+                return None if attr in ("shape", "device", "dtype", "ndim", "is_cuda") else inner
+            case ast.Subscript(value=value):
+                inner = self._value(value, env, this)
+                return next(_shapes([inner]), None)
+            case ast.Constant() | ast.JoinedStr() | ast.Slice():
+                return None
+        found = None
+        for part in ast.iter_child_nodes(expr):
+            if isinstance(part, ast.expr):
+                found = _larger(found, self._value(part, env, this))
+        return found
+
+
+def _shapes(given: Iterable[Value]) -> Iterator[Shape]:
+    for value in given:
+        for part in value if isinstance(value, tuple) else (value,):
+            if part is not None:
+                yield part
+
+
+def _larger(one: Value, other: Value) -> Value:
+    shapes = list(_shapes([one, other]))
+    return max(shapes, key=lambda s: s.positions * (s.channels or 1)) if shapes else None
+
+
+def _bind(target: ast.expr, found: Value, env: Env) -> None:
+    match target:
+        case ast.Name(id=name):
+            env[name] = found
+        case ast.Tuple(elts=elts) if isinstance(found, tuple) and len(found) == len(elts):
+            for part, value in zip(elts, found, strict=True):
+                _bind(part, value, env)
+        case ast.Tuple(elts=elts):
+            for part in elts:
+                _bind(part, found, env)

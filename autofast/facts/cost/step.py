@@ -1,0 +1,289 @@
+"""What one step of a training costs, on the host and on the device, and how often what runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from autofast.facts.cost import machine
+from autofast.facts.cost.inputs import batch_size, item, items, turns
+from autofast.facts.cost.machine import Machine
+from autofast.facts.cost.network import Network
+from autofast.facts.cost.shapes import Shape, Unsized, Work
+from autofast.model.events import LoopFrame, Occurrence, Stack, below, loops
+from autofast.model.script import Loader, Script, Step
+from autofast.model.source import Source, statement_of
+from autofast.model.values import Tensor, Thing
+
+ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
+BATCH = 4096  # rows that are given to such a network, where that is not known either
+LARGEST = 512  # side of images that a network is tried with
+# Work that is not in the layers of a model.
+HEAVY = frozenset(
+    """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
+    scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
+)
+UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One step. Times on the device are too long rather than too short, those of the host too short rather than too long.
+
+    Attributes:
+        kernels: that are launched. host: seconds to issue them. convolutions, products, memory: seconds on the device.
+        parameters: numbers of them; ``tensors`` that they are in.
+    """
+
+    kernels: int
+    host: float
+    convolutions: float
+    products: float
+    memory: float
+    parameters: int
+    tensors: int
+    overlaps: bool = True
+
+    @property
+    def device(self) -> float:
+        """Seconds of the device."""
+        return self.convolutions + self.products + self.memory
+
+    def saved(self, convolutions: float = 1, products: float = 1, memory: float = 1) -> float:
+        """The share of a step's time that is saved where the work on the device takes this part of its time."""
+        device = self.convolutions * convolutions + self.products * products + self.memory * memory
+        now, then = max(self.host, self.device), max(self.host, device)
+        return max(0.0, (now - then) / now)
+
+    @property
+    def words(self) -> str:
+        """What a step is made of."""
+        if self.host >= self.device:
+            return (
+                f"bound by launches: about {_rounded(self.kernels)} kernels in {_ms(self.host)}, "
+                f"{_ms(self.device)} of arithmetic"
+            )
+        return (
+            f"bound by arithmetic: at most {_ms(self.device)} a step, {_ms(self.host)} of launches"
+        )
+
+
+def _rounded(n: int) -> int:
+    return n if n < 20 else round(n, -1)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 5e-5 else "less than 0.1 ms"
+
+
+class Cost:
+    """``script.analysis(Cost)``: estimates of a script's training."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self._estimates: dict[str, Estimate | str] = {}
+
+    def estimate(self, target: str = "cuda") -> Estimate | str:
+        """The step that costs most on the device; why it is not known where one is not."""
+        if target not in self._estimates:
+            on = machine.CPU if target == "cpu" else machine.GPU
+            self._estimates[target] = self._estimate(on)
+        return self._estimates[target]
+
+    def _estimate(self, on: Machine) -> Estimate | str:
+        found: list[Estimate] = []
+        if not self.script.steps:
+            return "the training loop is not in the script"
+        for step in self.script.steps:
+            try:
+                found.append(self._step(step, on))
+            except Unsized as why:
+                return str(why)
+        return max(found, key=lambda e: e.device / e.host)
+
+    def _step(self, step: Step, on: Machine) -> Estimate:
+        if why := self._elsewhere(step):
+            raise Unsized(why)
+        total = Work()
+        passes = list(_passes(step))
+        if not passes:
+            raise Unsized("what runs in a step is not known")
+        if len({id(s) for s, _ in passes}) > 1 and any(
+            isinstance(f, LoopFrame) for _, o in passes for f in below(o.stack, step.loop)
+        ):
+            raise Unsized("how often a loop in the step turns is not known")
+        for _, occurrence in passes:
+            assert occurrence.this is not None
+            work, batch = self._pass(occurrence.this, occurrence)
+            total.add(work, batch)
+        kernels = total.kernels + UPDATE * max(1, len(step.updates)) + 2 * len(step.losses)
+        return Estimate(
+            kernels,
+            kernels * on.launch + on.step,
+            total.convolutions / on.convolutions,
+            total.products / on.products,
+            total.activations * 4 * machine.PASSES / on.memory,
+            total.parameters,
+            total.tensors,
+            on.overlaps,
+        )
+
+    def _elsewhere(self, step: Step) -> str:
+        """Work of a step that is not in the layers of its models."""
+        for (kind, _), site in self.script.log.each():
+            if kind.rsplit(".", 1)[-1] in HEAVY or kind == "call_object":
+                if any(any(f.node is step.loop for f in loops(o.stack)) for o in site):
+                    return f"what line {getattr(site.node, 'lineno', 0)} computes is not known"
+        for source in self.script.sources:
+            for node in _products(source):
+                if any(isinstance(t, Tensor) for t in self.script.values(node)):
+                    return f"what line {node.lineno} computes is not known"
+        return ""
+
+    # -------------------------------------------------------------------------------------------- passes through models
+    def _pass(self, thing: Thing, occurrence: Occurrence) -> tuple[Work, int]:
+        """What a pass costs for each item of a batch, and how many there are."""
+        inputs = [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
+        found = self._loaders(inputs)
+        sizes = {batch_size(x) for x in found}
+        shapes = {item(self.script, d) for x in found for d in x.datasets}
+        batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
+        tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
+        for shape in tried:
+            try:
+                if batch:
+                    return self._through(thing, shape), batch
+            except Unsized:
+                pass  # what comes to it has another shape than what the loader gives
+        try:
+            work = self._through(thing, Shape(None, (ROWS if batch else 1,)))
+        except Unsized:
+            if not batch:
+                raise
+        else:
+            return work, batch or BATCH
+        return self._through(thing, Shape(None, self._square(thing))), batch
+
+    def _through(self, thing: Thing, shape: Shape) -> Work:
+        network = Network(self.script)
+        network.run(thing, shape)
+        return network.work
+
+    def _square(self, thing: Thing) -> tuple[int, int]:
+        """The largest images that fit a network which has a dense layer behind its convolutions."""
+        low, high, fits = 1, LARGEST, 0
+        while low <= high:
+            side = (low + high) // 2
+            try:
+                self._through(thing, Shape(None, (side, side)))
+            except Unsized as why:
+                if not why.over:
+                    raise
+                low, high = (low, side - 1) if why.over > 0 else (side + 1, high)
+            else:
+                low, fits = side + 1, side
+        if not fits or fits == LARGEST:
+            raise Unsized("the size of its images is not known")
+        return fits, fits
+
+    def _loaders(self, inputs: list[Tensor]) -> list[Loader]:
+        things = {id(t) for tensor in inputs for t in tensor.batch}
+        return [x for x in self.script.loaders if any(id(t) in things for t in x.things)]
+
+    # -------------------------------------------------------------------------------------------- how often
+    @cached_property
+    def epochs(self) -> int | None:
+        """How often the training goes over its data; None where that is not known."""
+        for step in self.script.steps:
+            around = [f.node for f in loops(step.stack) if f.node is not step.loop]
+            return turns(self.script, around[-1]) if around else 1
+        return None
+
+    @cached_property
+    def steps(self) -> int | None:
+        """Batches in an epoch; None where that is not known."""
+        for loader in (x for x in self.script.loaders if x.trains):
+            batch, held = batch_size(loader), [items(d) for d in loader.datasets]
+            if batch and len(held) == 1 and held[0]:
+                return -(-held[0] // batch)
+        return None
+
+    def batch_bytes(self, node: ast.AST) -> int | None:
+        """What is copied to the device of a batch of the loader at ``node``, or of those moved there; None where that is not known."""
+        statement = {id(n) for n in ast.walk(statement_of(node))}
+        moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
+        found = [
+            x
+            for x in self.script.loaders
+            if x.node is node or any(id(t) in moved for t in x.things)
+        ]
+        sizes = [self._bytes(x) for x in found]
+        known = [n for n in sizes if n is not None]
+        return max(known) if known and len(known) == len(sizes) else None
+
+    def trains(self, node: ast.AST) -> bool:
+        """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
+        return any(x.trains for x in self._moved(node))
+
+    def _moved(self, node: ast.AST) -> list[Loader]:
+        statement = {id(n) for n in ast.walk(statement_of(node))}
+        moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
+        return [
+            x
+            for x in self.script.loaders
+            if x.node is node or any(id(t) in moved for t in x.things)
+        ]
+
+    def _bytes(self, loader: Loader) -> int | None:
+        batch = batch_size(loader)
+        shapes = [item(self.script, d) for d in loader.datasets]
+        elements = [s.elements for s in shapes if s is not None and s.elements is not None]
+        if not batch or not elements or len(elements) != len(shapes):
+            return None
+        return batch * max(elements) * 4
+
+    def runs_by_batch(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in a loop over batches, or in one whose turns are not passes over the training data."""
+        steps = [f for step in self.script.steps for f in loops(step.stack)]
+        passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.script.steps}
+        return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
+
+    def _ways(self, node: ast.AST) -> list[Stack]:
+        """The ways of the script to a place."""
+        inside = {id(n) for n in ast.walk(node)}
+        return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
+
+    def runs_once(self, node: ast.AST) -> bool:
+        """Whether the script certainly comes to a place outside of all loops around its training steps, and these turn more than once."""
+        training = {
+            id(f.node)
+            for step in self.script.steps
+            for f in loops(step.stack)
+            if f.node is not step.loop
+        }
+        steps = {id(step.loop) for step in self.script.steps}
+        if not training:
+            return False
+        stacks = self._ways(node)
+        return bool(stacks) and not any(
+            id(f.node) in training | steps for stack in stacks for f in stack
+        )
+
+
+def _passes(step: Step) -> Iterator[tuple[object, Occurrence]]:
+    """Each model at each place of a step where it is called."""
+    seen: set[tuple[int, int]] = set()
+    for site in step.forwards:
+        for occurrence in site:
+            key = id(site), id(occurrence.this)
+            if occurrence.this is not None and key not in seen:
+                seen.add(key)
+                yield site, occurrence
+
+
+def _products(source: Source) -> Iterator[ast.BinOp]:
+    for node in source.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            yield node
