@@ -10,6 +10,7 @@ from autofast.report.rules import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = "fixtures/mnist_like/train.py"
+FOLDER = "fixtures/mnist_like"  # its own project, with the width of its own lines
 
 
 def readme() -> str:
@@ -23,11 +24,11 @@ def readme() -> str:
 
 def diff() -> str:
     """What ``make demo`` shows, but for a GPU."""
-    command = [sys.executable, "-m", "autofast", "rewrite", SCRIPT, "--diff"]
+    command = [sys.executable, "-m", "autofast", "rewrite", SCRIPT, "--root", FOLDER, "--diff"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True
     )
-    return f"`autofast rewrite {SCRIPT}`:\n\n```diff\n{done.stdout}```\n"
+    return f"`autofast rewrite {SCRIPT} --root {FOLDER}`:\n\n```diff\n{done.stdout}```\n"
 
 
 def main() -> None:

@@ -30,10 +30,15 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
     """
     known = {line.strip() for line in original.split("\n")}
     lines = text.split("\n")
-    long = {n for n, line in enumerate(lines, 1) if len(line) > limit and line.strip() not in known}
+    wide = [line.strip() for line in original.split("\n") if len(line) > limit]
+    remarks = {remark for line in wide if (remark := _remark(line))}
+    long = {
+        n
+        for n, line in enumerate(lines, 1)
+        if len(line) > limit and line.strip() not in known and not _only_by(line, remarks, limit)
+    }
     if not long:
         return text
-    wide = [line.strip() for line in original.split("\n") if len(line) > limit]
     for first, last in sorted(set(_spans(text, long)), reverse=True):
         code = lines[first - 1 : last]
         if any(_grown_from(line.strip(), wide) for line in code):
@@ -47,6 +52,18 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
     return "\n".join(lines)
+
+
+def _remark(line: str) -> str:
+    """The comment at the end of a line, with the spaces before it; empty where there is none."""
+    match = re.search(r"\s+#[^#\"']*$", line)
+    return match[0] if match else ""
+
+
+def _only_by(line: str, remarks: set[str], limit: int) -> bool:
+    """Whether a line is too long by a remark alone that made a line of the user's too long as well."""
+    remark = _remark(line)
+    return remark in remarks and len(line) - len(remark) <= limit
 
 
 def _fits(code: list[str], limit: int) -> bool:

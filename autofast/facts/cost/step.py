@@ -54,12 +54,21 @@ class Estimate:
     def saved(self, convolutions: float = 1, products: float = 1, memory: float = 1) -> float:
         """The share of a step's time that is saved where the work on the device takes this part of its time."""
         device = self.convolutions * convolutions + self.products * products + self.memory * memory
-        now, then = max(self.host, self.device), max(self.host, device)
-        return max(0.0, (now - then) / now)
+        return max(0.0, 1 - self._with(device) / self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """What a step takes."""
+        return self._with(self.device)
+
+    def _with(self, device: float) -> float:
+        return max(self.host, device) if self.overlaps else self.host + device
 
     @property
     def words(self) -> str:
         """What a step is made of."""
+        if not self.overlaps:
+            return f"about {_ms(self.device)} of arithmetic a step, beside {_ms(self.host)} that begin operations"
         if self.host >= self.device:
             return (
                 f"bound by launches: about {_rounded(self.kernels)} kernels in {_ms(self.host)}, "

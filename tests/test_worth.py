@@ -1,0 +1,284 @@
+"""What is worth its lines: the cost model, what it decides, and how that is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autofast.commands.checking import check
+from autofast.commands.output import Destination
+from autofast.commands.rewriting import Rewritten, rewrite
+from autofast.config import Config
+from autofast.facts.cost.step import Cost, Estimate
+from autofast.read import read_script
+from autofast.report import json as as_json
+from autofast.report import text as as_text
+from autofast.report.style import Style
+from autofast.report.summary import summary
+from tests.onerule import apply
+
+ROWS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))
+loader = DataLoader(data, batch_size=32, shuffle=True)
+model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, total)
+"""
+DIGITS = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torchvision import datasets, transforms
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, 1)
+        self.conv2 = nn.Conv2d(32, 64, 3, 1)
+        self.dropout = nn.Dropout(0.25)
+        self.fc1 = nn.Linear(9216, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.relu(self.conv2(x))
+        x = self.dropout(F.max_pool2d(x, 2))
+        x = torch.flatten(x, 1)
+        x = F.relu(self.fc1(x))
+        return F.log_softmax(self.fc2(x), dim=1)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+transform = transforms.ToTensor()
+train_set = datasets.MNIST("data", train=True, download=True, transform=transform)
+train_loader = torch.utils.data.DataLoader(train_set, batch_size=64, shuffle=True)
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(14):
+    for images, labels in train_loader:
+        images, labels = images.to(device), labels.to(device)
+        optimizer.zero_grad()
+        loss = F.nll_loss(model(images), labels)
+        loss.backward()
+        optimizer.step()
+"""
+FINAL = """
+test_set = datasets.MNIST("data", train=False, transform=transform)
+test_loader = torch.utils.data.DataLoader(test_set, batch_size=64)
+with torch.no_grad():
+    correct = 0
+    for images, labels in test_loader:
+        images, labels = images.to(device), labels.to(device)
+        correct += (model(images).argmax(1) == labels).sum().item()
+print(correct)
+"""
+ARITHMETIC = {"autocast", "grad-scaler", "channels-last", "cudnn-benchmark", "tf32"}
+
+
+def rewritten(folder: Path, text: str, config: Config | None = None) -> Rewritten:
+    """What becomes of a script, as the command line would do it."""
+    (folder / "train.py").write_text(text.lstrip("\n"), encoding="utf-8")
+    return rewrite(folder / "train.py", folder, config or Config())
+
+
+def said(result: Rewritten) -> str:
+    return summary(result, Destination("diff", "-", False), [], Style())
+
+
+def small(result: Rewritten) -> set[str]:
+    """The rules that have findings which are not worth their lines."""
+    return {r.rule for r in result.records if r.status == "small"}
+
+
+def estimate(folder: Path, text: str) -> Estimate | str:
+    (folder / "train.py").write_text(text.lstrip("\n"), encoding="utf-8")
+    return Cost(read_script(folder / "train.py", folder)).estimate()
+
+
+def wider(text: str, times: int) -> str:
+    """The same network with so many times the channels."""
+    text = text.replace("1, 32, 3, 1", f"1, {32 * times}, 3, 1")
+    text = text.replace("32, 64, 3, 1", f"{32 * times}, {64 * times}, 3, 1")
+    return text.replace("9216", str(9216 * times))
+
+
+# ------------------------------------------------------------------------------------------------ the cost of a step
+def test_a_convolutional_network_on_digits(tmp_path: Path) -> None:
+    found = estimate(tmp_path, DIGITS)
+    assert isinstance(found, Estimate)
+    weights = 9 * 32 + 32 + 9 * 32 * 64 + 64 + 9216 * 128 + 128 + 1280 + 10
+    assert found.parameters == weights and found.tensors == 8
+    # 26 and 24 are the sides of the images behind the convolutions; forwards, and twice that backwards
+    flop = 3 * 2 * 64 * (9 * 32 * 26**2 + 9 * 32 * 64 * 24**2)
+    assert found.convolutions == pytest.approx(flop / 40e12)
+    assert found.host > found.device and found.saved(0.4, 0.4, 0.5) == 0
+
+
+def test_the_size_of_images_follows_from_the_first_dense_layer(tmp_path: Path) -> None:
+    own = DIGITS.replace("from torchvision import datasets, transforms", "from mine import Digits")
+    own = own.replace("transform = transforms.ToTensor()\n", "")
+    first, rest = own.split("train_set = ")
+    own = f"{first}train_set = Digits(){rest[rest.index(chr(10)) :]}"
+    known, inferred = estimate(tmp_path, DIGITS), estimate(tmp_path, own)
+    assert isinstance(known, Estimate) and isinstance(inferred, Estimate)
+    # 29 x 29 fit as well, by the pooling: the larger is taken
+    assert 1 < inferred.convolutions / known.convolutions < (27 / 25) ** 2
+
+
+def test_what_a_larger_network_saves(tmp_path: Path) -> None:
+    found = estimate(tmp_path, wider(DIGITS, 16))
+    assert isinstance(found, Estimate) and found.host < found.device
+    assert 0.3 < found.saved(0.4, 0.4, 0.5) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nn.Conv2d(1, 32, 3, 1)", "nn.Conv2d(1, width(), 3, 1)"),
+        ("x = self.dropout(F.max_pool2d(x, 2))", "x = lib.unknown(x)"),
+        ("x = F.relu(self.fc1(x))", "x = F.relu(self.fc1(x)) @ x.t()"),
+        ("batch_size=64", "batch_size=size()"),
+        ("loss = F.nll_loss", "affinity = images @ images.T\n        loss = F.nll_loss"),
+        ("x = F.relu(self.conv2(x))", "for _ in range(n()):\n            x = self.conv2(x)"),
+    ],
+)
+def test_what_is_not_known_is_never_small(tmp_path: Path, old: str, new: str) -> None:
+    text = DIGITS.replace(old, new)
+    assert text != DIGITS and isinstance(estimate(tmp_path, text), str)
+    assert not small(rewritten(tmp_path, text)) & ARITHMETIC
+
+
+# ------------------------------------------------------------------------------------------------ what is written
+def test_a_network_bound_by_launches_is_not_made_to_compute_faster(tmp_path: Path) -> None:
+    result = rewritten(tmp_path, DIGITS)
+    assert small(result) >= ARITHMETIC and not result.plan.applied & ARITHMETIC
+    words = "autocast, channels-last, cudnn-benchmark, grad-scaler, tf32 (--exhaustive shows them)"
+    assert f"places are not worth their lines: {words}" in said(result)
+    assert "autocast" not in "".join(result.texts.values())
+    scaler = next(r for r in result.records if r.rule == "grad-scaler")
+    assert scaler.gain is not None and "goes with autocast" in scaler.gain.reason
+
+
+@pytest.mark.parametrize(
+    "config",
+    [Config(exhaustive=True), Config(min_gain=0), Config(select=("autocast", "grad-scaler"))],
+)
+def test_who_asks_for_it_gets_it(tmp_path: Path, config: Config) -> None:
+    result = rewritten(tmp_path, DIGITS, config)
+    assert {"autocast", "grad-scaler"} <= result.plan.applied and not small(result)
+
+
+def test_a_network_bound_by_arithmetic_is(tmp_path: Path) -> None:
+    result = rewritten(tmp_path, wider(DIGITS, 16))
+    assert {"autocast", "grad-scaler", "channels-last"} <= result.plan.applied
+    assert "bound by arithmetic" in said(result)
+
+
+def test_min_gain_is_a_share_of_the_training(tmp_path: Path) -> None:
+    text = wider(DIGITS, 16)
+    everything = rewritten(tmp_path, text, Config(min_gain=99))
+    assert {"autocast", "grad-scaler", "channels-last"} <= small(everything)
+    assert "fused-optimizer" in everything.plan.applied  # whose gain is not known
+
+
+def test_a_second_rewrite_finds_nothing(tmp_path: Path) -> None:
+    for text in (DIGITS, DIGITS + FINAL, ROWS):
+        first = rewritten(tmp_path, text)
+        (new,) = first.texts.values()
+        again = rewritten(tmp_path, new)
+        assert not again.texts, "".join(again.texts.values())
+
+
+@pytest.mark.parametrize("text", [DIGITS, DIGITS + FINAL, ROWS])
+def test_the_simplest_scripts_get_few_lines(tmp_path: Path, text: str) -> None:
+    (new,) = rewritten(tmp_path, text).texts.values()
+    assert 0 < len(new.splitlines()) - len(text.strip().splitlines()) <= 12
+
+
+def test_what_runs_once_is_left(tmp_path: Path) -> None:
+    result = rewritten(tmp_path, DIGITS + FINAL)
+    first = DIGITS.lstrip("\n").count("\n") + 1
+    late = [r for r in result.records if r.line > first]
+    assert late and all(r.status != "fix" for r in late)
+    assert {"no-grad-eval", "loss-item-sync", "non-blocking"} <= {r.rule for r in late}
+    once = DIGITS.replace("range(14)", "range(1)") + FINAL
+    result = rewritten(tmp_path, once)
+    assert any(r.line > first and r.status == "fix" for r in result.records)
+
+
+def test_copies_of_next_to_nothing_are_left(tmp_path: Path) -> None:
+    assert {"pin-memory", "non-blocking"} <= small(rewritten(tmp_path, ROWS))
+    wide = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
+    assert not {"pin-memory", "non-blocking"} & small(rewritten(tmp_path, wide))
+
+
+def test_a_read_beside_one_that_stays_is_left() -> None:
+    done = apply("loss-item-sync", ROWS, min_gain=0.01)
+    assert done.fixes
+    text = ROWS.replace("total += loss.item()", "total += loss.item()\n        print(loss)")
+    done = apply("loss-item-sync", text, min_gain=0.01)
+    assert not done.fixes
+    assert [f.gain.reason for f in done.findings if f.gain] == [
+        "line 20 waits for the device in the same step, and stays"
+    ]
+    seldom = ROWS.replace(
+        "total += loss.item()",
+        "total += loss.item()\n        if epoch % 5 == 4:\n            print(loss)",
+    )
+    assert apply("loss-item-sync", seldom, min_gain=0.01).fixes
+
+
+def test_tensors_made_once_an_epoch_are_left() -> None:
+    text = ROWS.replace(
+        "    total = 0.0\n", "    total = 0.0\n    weight = torch.ones(1).to(device)\n"
+    )
+    assert text != ROWS
+    found = apply("device-creation", text, min_gain=0.01)
+    assert not found.fixes
+    inside = text.replace("    weight = torch.ones(1).to(device)\n", "").replace(
+        "        loss.backward()",
+        "        loss = loss * torch.ones(1).to(device)\n        loss.backward()",
+    )
+    assert apply("device-creation", inside, min_gain=0.01).fixes
+
+
+# ------------------------------------------------------------------------------------------------ how it is said
+def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
+    rewritten(tmp_path, DIGITS)
+    done = check([tmp_path / "train.py"], tmp_path, Config(), {})
+    text = as_text.report(done.records, Style())
+    assert "tf32 [" not in text and "pin-memory [" in text
+    assert "tf32 (--exhaustive shows them)\n" in text and "estimate: about" in text
+    found = json.loads(as_json.report(done.files, done.records))["findings"]
+    tf32 = next(f for f in found if f["rule"] == "tf32")
+    assert tf32["status"] == "fix" and tf32["worth"] is False
+    assert tf32["gain"]["estimate"] is True and "bound by launches" in tf32["gain"]["reason"]
+    assert all(f["worth"] is None for f in found if f["status"] != "fix")
+    done = check([tmp_path / "train.py"], tmp_path, replace(Config(), exhaustive=True), {})
+    assert "tf32 [" in as_text.report(done.records, Style())
+
+
+def test_rules_are_ranked_by_what_they_are_expected_to_gain(tmp_path: Path) -> None:
+    lines = said(rewritten(tmp_path, DIGITS)).splitlines()
+    ranked = [line.split()[0] for line in lines if line.startswith("  ") and "estimate" in line]
+    assert ranked.index("batched-dataset") < ranked.index("pin-memory")
+    assert ranked.index("pin-memory") < ranked.index("fused-optimizer")
