@@ -293,16 +293,6 @@ def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) ->
     )
 
 
-def ratio_of(pairs: Sequence[Pair], warm_up: int | None = None) -> Ratio | None:
-    """``ratio`` of pairs of runs, those left out that failed; None where there is none."""
-    good = [p for p in pairs if p[0].ok and p[1].ok]
-    return (
-        ratio(_values(good, window([run for pair in good for run in pair], warm_up)))
-        if good
-        else None
-    )
-
-
 def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> str:
     """Why no more pairs are needed; empty: go on.
 
