@@ -10,8 +10,11 @@ from autofast.facts.precision.fp32 import decided, needs_digits
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.precision.amp import Amp, amp
 from autofast.write.placement import setup_place, trainer_place
 from autofast.write.spelling import torch_in, uses_gpu
+
+UNDER_AUTOCAST = gains.nothing("autocast runs the products in 16 bits")
 
 
 @rule(
@@ -20,6 +23,7 @@ from autofast.write.spelling import torch_in, uses_gpu
     groups=("backend", "precision"),
     lowers_precision=True,
     relieves={"device": 2},
+    uses=("autocast", "grad-scaler"),
     asks=gains.tensor_cores,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
@@ -35,7 +39,18 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     torch, imports = torch_in(source_of(place))
     setting = f'{torch}.set_float32_matmul_precision("high")'
-    yield Finding(place, message, edits=(*imports, Before(place, setting)))
+    asks = UNDER_AUTOCAST if _runs_in_half(script, options) else None
+    yield Finding(place, message, edits=(*imports, Before(place, setting)), asks=asks)
+
+
+def _runs_in_half(script: Script, options: Options) -> bool:
+    """Whether every training step runs under autocast, by this rewrite or already: there are no fp32 products left."""
+    if all(step.autocast for step in script.steps):
+        return bool(script.steps)
+    if not options.decides(Amp):
+        return False
+    found = amp(script, options)
+    return bool(found.blocks) and not found.refused
 
 
 def against(script: Script) -> str:

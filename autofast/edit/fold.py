@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import lru_cache
 
+from autofast.edit.aligned import broken, is_habit
 from autofast.edit.spans import own_lines
 from autofast.edit.tuples import apart
 
@@ -47,7 +48,7 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
         folded = [
             line
             for part in parts
-            for line in (part if _fits(part, limit) else _folded(tuple(part), limit, unit))
+            for line in (part if _fits(part, limit) else _broken(part, original, limit, unit))
         ]
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
@@ -68,6 +69,12 @@ def _only_by(line: str, remarks: set[str], limit: int) -> bool:
 
 def _fits(code: list[str], limit: int) -> bool:
     return all(len(line) <= limit for line in code)
+
+
+def _broken(code: list[str], original: str, limit: int, unit: str) -> list[str]:
+    """One statement as the file itself breaks its lines, or else as black does."""
+    own = broken(code[0], limit) if len(code) == 1 and is_habit(original) else None
+    return own or _folded(tuple(code), limit, unit)
 
 
 def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:

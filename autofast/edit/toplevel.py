@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
-from autofast.model.source import Source, block_of, parent_of
+from autofast.model.source import Source, block_of, parent_of, source_of
 
 BEFORE_ALL = -1
 
@@ -125,22 +125,54 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
     root = binding.module.split(".")[0]
     lead = _end_of_lead(tree)
     if root in sys.stdlib_module_names:
-        return max(
-            (
-                n
-                for n, s in enumerate(tree.body[: lead + 1])
-                if any(_is_standard(b) for b in bindings(s))
-            ),
-            default=lead,
-        )
-    if any(b.module.split(".")[0] == root for s in tree.body[: lead + 1] for b in bindings(s)):
-        return lead
+        standard = [
+            n
+            for n, s in enumerate(tree.body[: lead + 1])
+            if any(_is_standard(b) for b in bindings(s))
+        ]
+        return _in_order(tree, standard, binding) if standard else lead
+    same = [
+        n
+        for n, s in enumerate(tree.body[: lead + 1])
+        if any(b.module.split(".")[0] == root for b in bindings(s))
+    ]
+    if same:
+        return same[0] - 1 if _leads(tree.body[same[0]], binding) else lead
     later = (
         n
         for n, s in enumerate(tree.body)
         if n > lead and any(b.module.split(".")[0] == root for b in bindings(s))
     )
     return _end_of_run(tree, next(later, lead))
+
+
+def _in_order(tree: ast.Module, places: list[int], binding: Binding) -> int:
+    """Where an import goes among these: by its name, where the plain ones are sorted by theirs; else below the last."""
+    plain = [n for n in places if isinstance(tree.body[n], ast.Import)]
+    names = [b.module for n in plain for b in bindings(tree.body[n])]
+    in_one_run = plain == list(range(plain[0], plain[0] + len(plain))) if plain else False
+    if binding.is_from or not in_one_run or names != sorted(names) or len(names) != len(plain):
+        return places[-1]
+    before = [n for n, name in zip(plain, names, strict=True) if name < binding.module]
+    if before:
+        return before[-1]
+    return plain[0] - 1 if not _is_remarked(tree, plain[0]) else places[-1]
+
+
+def _leads(first: ast.stmt, binding: Binding) -> bool:
+    """Whether ``import m`` goes above the first import from it: ``from m.a import b``."""
+    return (
+        not binding.is_from
+        and isinstance(first, ast.ImportFrom)
+        and not _is_remarked(source_of(first).tree, source_of(first).tree.body.index(first))
+    )
+
+
+def _is_remarked(tree: ast.Module, place: int) -> bool:
+    """Whether a comment stands directly above a statement, or it is the first: what goes above it would come between."""
+    source = source_of(tree.body[place])
+    line = tree.body[place].lineno - 2
+    return place == 0 or (line >= 0 and source.lines[line].lstrip().startswith("#"))
 
 
 def _is_standard(binding: Binding) -> bool:

@@ -48,7 +48,9 @@ def half(
 def tensor_cores(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of TF32, for products of matrices alone."""
+    """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
+    if script.analysis(Cost).only_convolves:
+        return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
     return _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
 
 
@@ -64,6 +66,17 @@ def algorithms(
 ) -> Gain | None:
     """Of cuDNN's choice by measurement, for convolutions."""
     return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
+
+
+def nothing(reason: str) -> Question:
+    """A question whose answer is that nothing is gained."""
+
+    def ask(
+        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+    ) -> Gain | None:
+        return Gain(0.0, reason)
+
+    return ask
 
 
 # ------------------------------------------------------------------------------------------------ by how often

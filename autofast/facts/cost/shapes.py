@@ -75,6 +75,8 @@ CHEAP = frozenset(
     relu relu_ relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
     dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div add_ mul_ exp log sqrt pow abs clamp normalize float""".split()
 )
+# They leave fewer numbers, or as many in another order.
+LOOSE = frozenset("mean sum amax max squeeze unsqueeze permute transpose t".split())
 # No kernel at all.
 FREE = frozenset("Identity contiguous detach to cuda type requires_grad_".split())
 
@@ -94,6 +96,9 @@ def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) 
     if name in CHEAP:
         work.kernels += 2
         return shape
+    if name in LOOSE:
+        work.kernels += 2
+        return Shape(None, shape.dims)  # what is left is no more than that
     if NORMS.search(name):
         work.kernels += 2
         work.activations += shape.elements or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,10 @@ from autofast.facts.cost.inputs import batch_size, item, items, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.model.events import LoopFrame, Occurrence, Stack, below, loops
+from autofast.facts.parts import trained_models
+from autofast.flow.cfg import Frequency
+from autofast.flow.program import Flow
+from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, statement_of
 from autofast.model.values import Tensor, Thing
@@ -24,6 +28,11 @@ LARGEST = 512  # side of images that a network is tried with
 HEAVY = frozenset(
     """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
+)
+# Layers that multiply no matrices, and containers of others.
+PLAIN = re.compile(
+    r"Conv|\w*Norm|\w*Pool|\w*Dropout|\w*ReLU|\w*ELU|Sigmoid|Tanh|Soft|Hard|SiLU|Mish|Upsample|Identity|Sequential|Module|"
+    r"\w*Pad|PixelShuffle|Flatten|DataParallel"
 )
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
@@ -116,7 +125,7 @@ class Cost:
         if why := self._elsewhere(step):
             raise Unsized(why)
         total = Work()
-        passes = list(_passes(step))
+        passes = [(s, o) for s, o in _passes(step) if not self._is_rare(s.node, step.loop)]
         if not passes:
             raise Unsized("what runs in a step is not known")
         if len({id(s) for s, _ in passes}) > 1 and any(
@@ -138,6 +147,11 @@ class Cost:
             total.tensors,
             on.overlaps,
         )
+
+    def _is_rare(self, node: ast.AST, loop: ast.AST) -> bool:
+        """Whether few iterations of a step's loop come to a place: a test every 50 steps."""
+        graph = self.script.analysis(Flow).graph(loop)
+        return graph.frequency(node, loop) is Frequency.RARE
 
     def _elsewhere(self, step: Step) -> str:
         """Work of a step that is not in the layers of its models."""
@@ -211,6 +225,16 @@ class Cost:
         return None
 
     @cached_property
+    def only_convolves(self) -> bool:
+        """Whether the models that are trained certainly multiply no matrices but in convolutions."""
+        models = trained_models(self.script)
+        known = bool(models) and not any(m.unknown for m in models)
+        layers = {layer for m in models for layer in m.layers}
+        if not known or not all(PLAIN.match(layer) for layer in layers):
+            return False
+        return not any(self._elsewhere(step) for step in self.script.steps)
+
+    @cached_property
     def steps(self) -> int | None:
         """Batches in an epoch; None where that is not known."""
         for loader in (x for x in self.script.loaders if x.trains):
@@ -281,7 +305,7 @@ class Cost:
         )
 
 
-def _passes(step: Step) -> Iterator[tuple[object, Occurrence]]:
+def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
     """Each model at each place of a step where it is called."""
     seen: set[tuple[int, int]] = set()
     for site in step.forwards:

@@ -1,0 +1,81 @@
+"""Lines broken as many files break them: the rest of the arguments below the first, behind the bracket that is open."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from functools import lru_cache
+
+OPEN, CLOSED = "([{", ")]}"
+
+
+@lru_cache(maxsize=32)
+def is_habit(text: str) -> bool:
+    """Whether a file breaks its lines like this, and more often than behind the bracket itself, as black does."""
+    aligned = hanging = 0
+    stack: list[tuple[int, int]] = []  # row and column of open brackets
+    begun = True  # the next token is the first of its line
+    for token in _tokens(text):
+        row, column = token.start
+        if begun and stack:
+            opened, where = stack[-1]
+            aligned += row > opened and column == where + 1
+        begun = token.type in (tokenize.NL, tokenize.NEWLINE)
+        if token.type == tokenize.OP and token.string in OPEN:
+            stack.append(token.start)
+        elif token.type == tokenize.OP and token.string in CLOSED and stack:
+            stack.pop()
+        line = token.line[token.end[1] :].split("#")[0]
+        hanging += token.type == tokenize.OP and token.string in OPEN and not line.strip()
+    return aligned > hanging
+
+
+def broken(line: str, limit: int) -> list[str] | None:
+    """A statement of one line, broken after commas of its last outer bracket; None where that does not make it short enough."""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return None
+    place, commas = _commas(line)
+    if not commas or place > limit // 2:
+        return None
+    lines, start = [], 0
+    while len(line) - start + (place if start else 0) > limit:
+        room = limit - (place if start else 0)
+        fitting = [c for c in commas if start < c and c + 1 - start <= room]
+        if not fitting:
+            return None
+        lines.append(line[start : fitting[-1] + 1])
+        start = fitting[-1] + 1
+        start += len(line[start:]) - len(line[start:].lstrip())
+    lines.append(line[start:])
+    return [lines[0], *(" " * place + rest for rest in lines[1:])]
+
+
+def _commas(line: str) -> tuple[int, list[int]]:
+    """The column behind the last bracket that nothing is around, and those of the commas directly in it."""
+    place, depth, commas = 0, 0, list[int]()
+    indent = len(line) - len(line.lstrip())
+    for token in _tokens(line[indent:]):
+        column = token.start[1] + indent
+        if token.type != tokenize.OP:
+            continue
+        if token.string in OPEN:
+            depth += 1
+            if depth == 1:
+                place, commas = column + 1, []
+        elif token.string in CLOSED:
+            depth -= 1
+        elif token.string == "," and depth == 1:
+            commas.append(column)
+        elif token.string == "," and depth == 0:
+            return 0, []  # a tuple without brackets
+    return place, commas
+
+
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            found.append(token)
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        pass  # the head of a compound statement; what came before counts
+    return found
