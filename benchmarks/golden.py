@@ -22,7 +22,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ CONFIGS = {
     "ddp": Config(select=ALL, effect=Effect.RECIPE, ddp=True),
 }
 DERIVED = ("decisions", "requested")  # what the plan fills in
+SETS = ("selected", "asked", "named")
 Case = dict[str, Any]
 
 
@@ -110,7 +111,7 @@ def _case(script: Script, options: Options, rules: list[str], effect: Effect) ->
 
 def _given(options: Options) -> Case:
     given = {name: value for name, value in asdict(options).items() if name not in DERIVED}
-    return {**given, "selected": sorted(options.selected), "asked": sorted(options.asked)}
+    return {**given, **{name: sorted(getattr(options, name)) for name in SETS}}
 
 
 def _write(folder: Path, case: Case) -> str:
@@ -201,11 +202,10 @@ def _laid_out(case: Case, root: Path) -> Script:
 def _plan(script: Script, case: Case) -> Plan:
     known = registry.all_rules()
     given = case["options"]
-    given = {name: value for name, value in given.items() if name not in DERIVED}
-    options = replace(
-        Options(),
-        **{**given, "selected": frozenset(given["selected"]), "asked": frozenset(given["asked"])},
-    )
+    known_options = {f.name for f in fields(Options)} - set(DERIVED)  # a case may be older
+    given = {name: value for name, value in given.items() if name in known_options}
+    sets = {name: frozenset(given[name]) for name in SETS if name in given}
+    options = replace(Options(), **{**given, **sets})
     return Plan.make(
         script, options, [known[name] for name in case["rules"]], Effect(case["effect"])
     )

@@ -977,6 +977,22 @@ def test_factorisations_in_a_model_stay_in_fp32(forward: str):
 WIDE = "nn.Linear(256, 256)"
 
 
+@pytest.mark.parametrize("target", ["cuda", "cpu"])
+@pytest.mark.parametrize(
+    ("layers", "small"),
+    [
+        ("nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)", True),
+        ("nn.Linear(8, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.Linear(4096, 4)", False),
+        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
+    ],
+)
+def test_networks_bound_by_launches_stay_in_fp32(target: str, layers: str, small: bool):
+    text = changed("Net().to(device)", f"nn.Sequential({layers}).to(device)")
+    done = apply(AMP, text, target=target, min_gain=0.01)
+    assert bool(done.fixes) is not small
+    assert apply(AMP, text, target=target).fixes
+
+
 @pytest.mark.parametrize(
     ("layers", "small"),
     [

@@ -164,7 +164,26 @@ def test_what_a_larger_network_saves(tmp_path: Path) -> None:
 def test_what_is_not_known_is_never_small(tmp_path: Path, old: str, new: str) -> None:
     text = DIGITS.replace(old, new)
     assert text != DIGITS and isinstance(estimate(tmp_path, text), str)
-    assert not small(rewritten(tmp_path, text)) & ARITHMETIC
+    # of TF32 nothing is left where autocast is written
+    assert not small(rewritten(tmp_path, text)) & ARITHMETIC - {"tf32"}
+
+
+def test_tf32_is_for_products_that_are_left_in_fp32(tmp_path: Path) -> None:
+    text = wider(DIGITS, 16)
+    assert "tf32" in small(rewritten(tmp_path, text))
+    without = Config(ignore=("autocast",))
+    dense = text.replace("128)", "8192)").replace("(128,", "(8192,")
+    assert "tf32" in rewritten(tmp_path, dense, without).plan.applied
+    convolutions = (
+        DIGITS.replace("batch_size=64", "batch_size=size()")
+        .replace("self.fc1 = nn.Linear(9216, 128)", "self.fc1 = nn.Conv2d(9216, 128, 1)")
+        .replace("self.fc2 = nn.Linear(128, 10)", "self.fc2 = nn.Conv2d(128, 10, 1)")
+    )
+    result = rewritten(tmp_path, convolutions, without)
+    assert "tf32" in small(result)
+    assert "convolutions use TF32 without it" in next(
+        r.gain.reason for r in result.records if r.rule == "tf32" and r.gain
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what is written

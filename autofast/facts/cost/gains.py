@@ -30,19 +30,21 @@ def _of_arithmetic(
     convolutions: float = 1,
     products: float = 1,
     memory: float = 1,
+    casts: int = 0,
 ) -> Gain:
     """What less work on the device saves of a step; nothing where the host is what a step waits for."""
     found = script.analysis(Cost).estimate(options.target)
     if isinstance(found, str):
         return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
-    return Gain(found.saved(convolutions, products, memory), found.words)
+    more = casts * found.tensors
+    return Gain(found.saved(convolutions, products, memory, more), found.words)
 
 
 def half(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of 16 bits: half the work of products and convolutions, and half the memory between them."""
-    return _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5)
+    """Of 16 bits: half the work of products and convolutions, half the memory between them, and casts of each parameter and gradient."""
+    return _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
 
 
 def tensor_cores(

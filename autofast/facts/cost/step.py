@@ -60,18 +60,21 @@ class Estimate:
         """Seconds of the device."""
         return self.convolutions + self.products + self.memory
 
-    def saved(self, convolutions: float = 1, products: float = 1, memory: float = 1) -> float:
-        """The share of a step's time that is saved where the work on the device takes this part of its time."""
+    def saved(
+        self, convolutions: float = 1, products: float = 1, memory: float = 1, more: int = 0
+    ) -> float:
+        """The share of a step's time that is saved where the work on the device takes this part of its time, with ``more`` kernels."""
         device = self.convolutions * convolutions + self.products * products + self.memory * memory
-        return max(0.0, 1 - self._with(device) / self.seconds)
+        host = self.host * (self.kernels + more) / self.kernels
+        return max(0.0, 1 - self._with(host, device) / self.seconds)
 
     @property
     def seconds(self) -> float:
         """What a step takes."""
-        return self._with(self.device)
+        return self._with(self.host, self.device)
 
-    def _with(self, device: float) -> float:
-        return max(self.host, device) if self.overlaps else self.host + device
+    def _with(self, host: float, device: float) -> float:
+        return max(host, device) if self.overlaps else host + device
 
     @property
     def words(self) -> str:
