@@ -301,3 +301,16 @@ def test_rules_are_ranked_by_what_they_are_expected_to_gain(tmp_path: Path) -> N
     ranked = [line.split()[0] for line in lines if line.startswith("  ") and "estimate" in line]
     assert ranked.index("batched-dataset") < ranked.index("pin-memory")
     assert ranked.index("pin-memory") < ranked.index("fused-optimizer")
+
+
+def test_what_goes_with_a_fix_goes_with_it(tmp_path: Path) -> None:
+    clipped = DIGITS.replace(
+        "    optimizer.step()",
+        "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()",
+    )
+    rewritten(tmp_path, clipped)
+    done = check([tmp_path / "train.py"], tmp_path, Config(), {})
+    found = json.loads(as_json.report(done.files, done.records))["findings"]
+    worth = {f["rule"]: f["worth"] for f in found if f["status"] == "fix"}
+    together = ("autocast", "grad-scaler", "unscale-before-clip")
+    assert [worth[rule] for rule in together] == [False] * 3

@@ -138,9 +138,9 @@ def reads(
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     if gain := _code_once(script, finding):
         return gain
-    loop = _loop(script, finding.node)
+    loop = next(loops_around(finding.node), None)
     for other in beside:
-        if not other.edits and loop is not None and _loop(script, other.node) is loop:
+        if not other.edits and loop is not None and next(loops_around(other.node), None) is loop:
             graph = script.analysis(Flow).graph(loop)
             if graph.frequency(other.node, loop) is Frequency.EVERY:
                 line = line_of(other.node)
@@ -148,11 +148,6 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
-
-
-def _loop(script: Script, node: ast.AST) -> ast.AST | None:
-    """The innermost loop around a place, in its own function."""
-    return next(loops_around(node), None)
 
 
 def in_steps(

@@ -70,8 +70,9 @@ def items(dataset: Dataset) -> int | None:
 def _library_name(thing: Thing) -> str:
     if isinstance(thing, Inst):
         return library_dataset(thing).rsplit(".", 1)[-1]
-    is_images = isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")
-    return thing.name.rsplit(".", 1)[-1] if is_images else ""
+    if isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets."):
+        return thing.name.rsplit(".", 1)[-1]
+    return ""
 
 
 def _side(transform: Values, side: int) -> int | None:

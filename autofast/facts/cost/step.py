@@ -14,7 +14,7 @@ from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.facts.parts import trained_models
-from autofast.flow.cfg import Frequency
+from autofast.flow.cfg import LOOPS, Frequency
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
 from autofast.model.script import Loader, Script, Step
@@ -153,6 +153,8 @@ class Cost:
 
     def _is_rare(self, node: ast.AST, loop: ast.AST) -> bool:
         """Whether few iterations of a step's loop come to a place: a test every 50 steps."""
+        if not isinstance(loop, LOOPS):
+            return False
         graph = self.script.analysis(Flow).graph(loop)
         return graph.frequency(node, loop) is Frequency.RARE
 
