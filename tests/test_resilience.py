@@ -293,7 +293,7 @@ def test_rewrite_goes_on_without_a_rule_that_raises(broken: Path) -> None:
     assert f"  train.py:{LINE}: tf32: internal error (KeyError: 'x'" in done.err
     assert "Traceback" not in done.err
     text = (broken / "train.py").read_text()
-    assert "pin_memory" in text and "set_float32_matmul_precision" not in text
+    assert "fused=True" in text and "set_float32_matmul_precision" not in text
 
 
 def test_debug_shows_the_trace(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,3 +370,14 @@ def test_rewrite_says_which_rule_it_left_out(
     assert "pin_memory=" in text and "pass" not in text
     assert {name: data for name, data in files(project).items() if name != "new.py"} == before
     assert autofast("rewrite", "train.py", "--select", "pin-memory", "-o", "-").text == text
+
+
+# ------------------------------------------------------------------------------------------------ estimates
+@pytest.mark.usefixtures("resilient")
+def test_a_question_about_the_gain_that_raises_leaves_its_rule_out() -> None:
+    def ask(*_: Any) -> None:
+        raise ValueError("no figure")
+
+    made = plan(replace(keyword("x"), asks=ask), keyword("y"))
+    assert [x.rule for x in made.left_out] == ["x"] and "no figure" in made.left_out[0].why
+    assert made.applied == {"y"} and text_of(made) == "load(1, y=1)\nload(2, y=1)\n"

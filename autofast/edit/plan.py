@@ -89,14 +89,15 @@ class Plan:
             active = [rule for rule in chosen if rule.name not in idle]
             of_active = replace(options, selected=names - idle, asked=options.asked - idle)
             every, failed = run(active, script, of_active)
+            if not failed:
+                found = _allowed(script, every, options, effect, ignores, amended)
+                found, failed = judged(script, found, chosen, of_active)
             if failed:  # the others may have counted on them
                 rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
                 left = (*left_out, *failed)
                 return cls._make(
                     script, options, rest, effect, line_length, documents, left, amended
                 )
-            found = _allowed(script, every, options, effect, ignores, amended)
-            found = judged(script, found, chosen, options)
             without = _without_effect(every, found)
             if not without:
                 break

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from autofast.edit.running import LeftOut, raised
+from autofast.model.source import BadInput
 from autofast.rule import Finding, Gain, Options, Rule
 
 if TYPE_CHECKING:
@@ -16,22 +18,33 @@ NOT_WORTH = "not worth its lines"
 
 
 def judged(
-    script: Script, findings: Sequence[Finding], rules: Iterable[Rule], options: Options
-) -> list[Finding]:
-    """The findings, each fix with what it is expected to gain; those that gain too little, and those that need them, without edits."""
-    questions = {rule.name: rule.asks for rule in rules}
+    script: Script, findings: Sequence[Finding], rules: Sequence[Rule], options: Options
+) -> tuple[list[Finding], list[LeftOut]]:
+    """The findings, each fix with what it is expected to gain; those that gain too little, and those that need them, without edits.
+
+    Besides, the rules whose question raised: nothing of theirs is done.
+    """
+    by_name = {rule.name: rule for rule in rules}
     by_rule: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_rule[finding.rule].append(finding)
-    done = []
+    done, failed = [], dict[str, LeftOut]()
     for finding in findings:
-        ask = finding.asks or questions.get(finding.rule)
-        if finding.status == "fix" and ask is not None:
-            finding = replace(finding, gain=ask(script, options, finding, by_rule[finding.rule]))
-            small = _is_small(finding.gain, options) and finding.rule not in options.named
+        rule = by_name[finding.rule]
+        ask = finding.asks or rule.asks
+        if finding.status == "fix" and ask is not None and rule.name not in failed:
+            try:
+                gain = ask(script, options, finding, by_rule[rule.name])
+            except BadInput:
+                raise
+            except Exception as error:
+                failed[rule.name] = raised(rule, script, error)
+                continue
+            finding = replace(finding, gain=gain)
+            small = _is_small(gain, options) and rule.name not in options.named
             finding = _without_edits(finding) if small else finding
         done.append(finding)
-    return _followed(done)
+    return _followed(done), list(failed.values())
 
 
 def _is_small(gain: Gain | None, options: Options) -> bool:
