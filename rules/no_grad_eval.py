@@ -9,6 +9,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.whole_functions import whole_function
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Ref
@@ -96,8 +97,11 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         return
     torch, imports = torch_in(source_of(node))
     mode = f"{torch}.no_grad()" if evaluation.escapes else f"{torch}.inference_mode()"
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        edit: Edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
+    whole = whole_function(script, node)
+    if whole is not None:
+        edit: Edit = Decorator(whole, mode, rank=Rank.GRAD_MODE)
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
     else:
         assert isinstance(node, ast.stmt)
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)

@@ -468,9 +468,31 @@ def test_a_loop_over_batches() -> None:
         .replace("        for", "    for")
         .replace("            ", "        ")
     )
-    done = check(HEAD + text + TRAIN + CALL, "with torch.inference_mode():")
+    # the function does nothing else with tensors: no need to move the loop
+    done = check(HEAD + text + TRAIN + CALL, "@torch.inference_mode()")
+    assert "@torch.inference_mode()\ndef evaluate(" in done.text
+    assert "    # all of them\n    for x, y in loader:\n        out" in done.text
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "weight = torch.ones(2)",
+        "head = nn.Linear(2, 2)",
+        "helper(model)",
+        "rows = [x for x in loader]",
+    ],
+)
+def test_a_loop_beside_other_work(beside: str) -> None:
+    text = (
+        EVALUATE.replace("    with torch.no_grad():\n", f"    {beside}\n")
+        .replace("        for", "    for")
+        .replace("            ", "        ")
+    )
+    helper = "def helper(model):\n    model.spare = torch.zeros(3)\n\n\n"
+    done = check(HEAD + helper + text + TRAIN + CALL, "with torch.inference_mode():")
     assert (
-        "    # all of them\n    with torch.inference_mode():\n        for x, y in loader:\n            out"
+        f"    {beside}\n    with torch.inference_mode():\n        for x, y in loader:\n            out"
         in done.text
     )
 

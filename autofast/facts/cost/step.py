@@ -125,7 +125,7 @@ class Cost:
         return max(found, key=lambda e: e.device / e.host)
 
     def _step(self, step: Step, on: Machine) -> Estimate:
-        if why := self._elsewhere(step):
+        if why := self._elsewhere:
             raise Unsized(why)
         total = Work()
         passes = [(s, o) for s, o in _passes(step) if not self._is_rare(s.node, step.loop)]
@@ -158,12 +158,12 @@ class Cost:
         graph = self.script.analysis(Flow).graph(loop)
         return graph.frequency(node, loop) is Frequency.RARE
 
-    def _elsewhere(self, step: Step) -> str:
-        """Work of a step that is not in the layers of its models."""
+    @cached_property
+    def _elsewhere(self) -> str:
+        """Work that is not in the layers of the models; wherever it is, as what is called again is not followed again."""
         for (kind, _), site in self.script.log.each():
             if kind.rsplit(".", 1)[-1] in HEAVY or kind == "call_object":
-                if any(any(f.node is step.loop for f in loops(o.stack)) for o in site):
-                    return f"what line {getattr(site.node, 'lineno', 0)} computes is not known"
+                return f"what line {getattr(site.node, 'lineno', 0)} computes is not known"
         for source in self.script.sources:
             for node in _products(source):
                 if any(isinstance(t, Tensor) for t in self.script.values(node)):
@@ -235,9 +235,13 @@ class Cost:
         models = trained_models(self.script)
         known = bool(models) and not any(m.unknown for m in models)
         layers = {layer for m in models for layer in m.layers}
-        if not known or not all(PLAIN.match(layer) for layer in layers):
-            return False
-        return not any(self._elsewhere(step) for step in self.script.steps)
+        convolves = any(layer.startswith("Conv") for layer in layers)
+        return (
+            known
+            and convolves
+            and all(PLAIN.match(layer) for layer in layers)
+            and not self._elsewhere
+        )
 
     @cached_property
     def steps(self) -> int | None:
