@@ -35,7 +35,7 @@ NAMES = ("scaler", "grad_scaler", "amp_scaler")
 class Scaling:
     """All that it takes. ``makes`` are the statements after which the scaler is made, ``edits`` everything but its making.
 
-    It is made before the statement where that is in ``early``: something may be trained in it.
+    With ``early`` it is made before that statement, in which something may be trained already.
     """
 
     name: str

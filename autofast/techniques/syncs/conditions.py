@@ -14,7 +14,7 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.cfg import loop_of
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.values import Arg, Const, Tensor
+from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
 
@@ -94,13 +94,21 @@ def _only_asks(script: Script, part: ast.expr) -> bool:
         if not isinstance(node, ASKING):
             return False
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            if name not in (*RESULTS, *TESTS) or node.keywords:
+            callees = script.values(node.func)
+            if not callees or not all(map(_only_tests, callees)) or node.keywords:
                 return False
             asks = asks or any(
                 isinstance(t, Tensor) and t.device == "dev" for t in script.values(node)
             )
     return asks
+
+
+def _only_tests(callee: Thing) -> bool:
+    """A function or method of torch that compares tensors, or makes one number of them."""
+    if isinstance(callee, Method):
+        return isinstance(callee.this, Tensor) and callee.name in (*RESULTS, *TESTS)
+    name = callee.name if isinstance(callee, Ref) else ""
+    return name.startswith("torch.") and name.removeprefix("torch.") in (*RESULTS, *TESTS)
 
 
 def _calls_at(script: Script, node: ast.AST) -> Iterator[Site]:
