@@ -16,7 +16,7 @@ from autofast.model.script import Script, Step, Update
 from autofast.model.source import function_of, source_of
 from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
-from autofast.techniques.precision.gradient_events import alike, clips, zeros
+from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.unscale_places import as_they_run
 
 # Problems of following the code, not of the code.
@@ -74,7 +74,7 @@ class Known:
     def against(self, statement: ast.stmt, update: Update) -> str:
         """What goes wrong on some way where gradients are unscaled before ``statement`` and did not before."""
         wanted = frozenset(map(id, update.things))
-        for things in alike(self.updates):
+        for things in stepped_together(self.updates):
             if not things & wanted:
                 continue
             before = self._problems(things, [])

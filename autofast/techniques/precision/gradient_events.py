@@ -88,7 +88,7 @@ def _raises_on_overflow(clip: Occurrence) -> bool:
     return given is not None and const(given.values) is not False
 
 
-def alike(updates: list[Update]) -> list[frozenset[int]]:
+def stepped_together(updates: list[Update]) -> list[frozenset[int]]:
     """The ids of all optimizers that are stepped, those together that are stepped in the same places."""
     places: dict[int, set[int]] = {}
     for update in updates:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.cfg import loop_of
-from autofast.model.events import Site
+from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
 from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing
 from autofast.techniques.syncs.sinks import is_number
@@ -69,7 +69,8 @@ def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]
             *before, last = test.values
             if not _is_flag(script, last) or not all(_only_asks(script, p) for p in before):
                 continue
-            sites = [s for p in before for n in ast.walk(p) for s in _calls_at(script, n)]
+            asked = nodes_of(before)
+            sites = [site for _, site in script.log.each() if id(site.node) in asked]
             if any(in_every_iteration(script, site) for site in sites):
                 holes = {f"p{n}": part for n, part in enumerate(test.values)}
                 rest = " and ".join(
@@ -109,10 +110,6 @@ def _only_tests(callee: Thing) -> bool:
         return isinstance(callee.this, Tensor) and callee.name in (*RESULTS, *TESTS)
     name = callee.name if isinstance(callee, Ref) else ""
     return name.startswith("torch.") and name.removeprefix("torch.") in (*RESULTS, *TESTS)
-
-
-def _calls_at(script: Script, node: ast.AST) -> Iterator[Site]:
-    yield from (s for (_, _), s in script.log.each() if s.node is node)
 
 
 def _receiver(script: Script, part: ast.expr) -> ast.expr | None:
