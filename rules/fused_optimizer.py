@@ -11,6 +11,7 @@ from autofast.read.requirements import at_least
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
+from autofast.techniques.optimizer.named import named_in_settings
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
@@ -34,6 +35,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         options.target == "cuda" and not uses_gpu(script)
     ):
         return
+    yield from named_in_settings(script)
     able = [o for o in script.optimizers if is_exact(o) and not is_decided(o.args)]
     calls = [o.node for o in able]
     scaled = bool(able) and _may_be_scaled(script, options)

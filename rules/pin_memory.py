@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed
+from autofast.facts.setting_files import place, setting
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
 from autofast.model.values import Tensor
@@ -26,7 +27,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     wishes = []
     for loader in script.loaders:
-        if not counts(script, loader) or _is_given(loader):
+        if not counts(script, loader):
+            continue
+        argument = given(loader, "pin_memory")
+        said = setting(argument.values) if argument is not None else None
+        if said is not None and said.value is False and not against(script, loader):
+            yield Finding(loader.node, MESSAGE, advice=f"set it to true in {place(said)}")
+        if _is_given(loader):
             continue
         if why := against(script, loader):
             yield Finding(loader.node, MESSAGE, refusal=why)

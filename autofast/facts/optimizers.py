@@ -49,7 +49,7 @@ def sparse(script: Script) -> str:
 def has_momentum(script: Script, optimizer: Optimizer) -> bool:
     """SGD, unless it is certain that no group of it has momentum."""
     args = optimizer.args
-    if optimizer.name != "SGD":
+    if optimizer.name not in ("SGD", "Optimizer"):  # the second one is any
         return False
     if args.open or not args.get(2, "momentum") <= {Const(0), Const(0.0)}:
         return True

@@ -11,6 +11,7 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Located,
     Num,
     Ref,
     Seq,
@@ -169,7 +170,7 @@ def entered(contexts: Values) -> Values:
             found |= values(thing)
         elif isinstance(thing, Seq):
             found |= thing.any()
-        elif isinstance(thing, (Inst, Tensor)):
+        elif isinstance(thing, (Inst, Tensor, Located)):
             found |= values(thing)
         else:
             found |= values(Num() if isinstance(thing, Num) else Unknown("it is bound by `with`"))

@@ -219,8 +219,11 @@ def gives_one_tensor(name: str) -> bool:
     )
 
 
+ANY_OPTIMIZER = "torch.optim.*"  # getattr(torch.optim, name)
+
+
 def is_optimizer(name: str) -> bool:
-    return (
+    return name == ANY_OPTIMIZER or (
         name.startswith("torch.optim.")
         and name.count(".") == 2
         and name.rsplit(".", 1)[-1][:1].isupper()

@@ -45,6 +45,7 @@ from autofast.read.interpreter.state import Core, NoValue, join, values
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
+DICT_METHODS = frozenset(dir(dict))
 UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException"})
 
 
@@ -246,6 +247,8 @@ class Binding(Core):
         elif isinstance(thing, (Inst, Ext)):
             self.store_attribute(thing, name, found)
             self.emit("set_attribute", target, thing, None, found, name=name)
+        elif isinstance(thing, Dict):
+            self.set_entry(thing, name, Entry(found, None, target, True))
         elif isinstance(thing, Cls):
             self.keep(found, thing, name)
             thing.members[name] = join(thing.find(name) or NOTHING, found)
@@ -450,6 +453,8 @@ class Binding(Core):
             return thing.attrs[name]
         if isinstance(thing, Unknown):
             return values(Method(thing, name))
+        if isinstance(thing, Dict) and name in thing.entries and name not in DICT_METHODS:
+            return thing.get(name)  # settings that give their items as attributes, too
         return torchlib.attribute(self, thing, name, node)
 
     def library_attribute(self, thing: Ref, name: str) -> Values:

@@ -30,6 +30,7 @@ from autofast.model.values import things as values
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
+SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
 MOST_ITEMS = 64  # of a list that are told apart
 
 
@@ -119,9 +120,26 @@ def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Val
     if name in ("update", "setdefault", "pop", "clear", "__setitem__", "popitem"):
         for key, given in args.named.items() if name == "update" else ():
             interp.set_in_namespace(this, key, given.values)
-        if args.positional or args.open:
+        table = one(args.positional[0].values) if len(args.positional) == 1 else None
+        if name == "update" and isinstance(table, Dict) and is_settings(table):
+            for owner in ordered(this.attrs["of"]):
+                for key in _constants(owner):  # which other settings may replace
+                    interp.set_in_namespace(this, key, values(Num()))
+            for key in table.entries:
+                interp.set_in_namespace(this, key, table.get(key))
+        elif args.positional or args.open:
             interp.set_in_namespace(this, ..., NOTHING)
     return values(Unknown("an object's attributes as a dict"))
+
+
+def is_settings(thing: Dict) -> bool:
+    """A dict as it was loaded from a file with settings."""
+    return not thing.rest and bool(thing.entries) and thing.open.endswith(SETTINGS)
+
+
+def _constants(owner: Thing) -> list[str]:
+    attrs = owner.attrs if isinstance(owner, (Inst, Ext)) else {}
+    return [key for key, found in attrs.items() if any(isinstance(t, Const) for t in found)]
 
 
 def dict_method(

@@ -31,6 +31,7 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.state import TooDeep, join, merge, values
+from autofast.read.library import setting_files
 from autofast.read.library import torch_library as torchlib
 
 
@@ -269,6 +270,9 @@ class Expressions(Binding):
                     self.spread(made, thing, len(side) == 1)
             torchlib.revive(made, past)
             return values(made)
+        if isinstance(node.op, ast.Div) and isinstance(b, str):
+            if path := setting_files.divided(left, right):
+                return path
         return torchlib.binary(left, right, type(node.op).__name__)
 
     def joined_rows(self, node: ast.BinOp, left: Values, right: Values) -> Seq:

@@ -16,10 +16,13 @@ from autofast.model.values import (
     Ext,
     Given,
     Inst,
+    Located,
+    Module,
     Num,
     Partial,
     Ref,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Unknown,
@@ -40,6 +43,7 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
+from autofast.read.library import setting_files
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -91,6 +95,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     from autofast.read.library import torch_library as torchlib
 
     first = args.positional[0].values if args.positional else NOTHING
+    if name in setting_files.NAMES and (done := setting_files.call(interp, name, args, node)):
+        return done
     if name in WRAP:
         over = (
             first
@@ -294,7 +300,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         )
         for key, given in args.named.items():
             space.attrs[key] = join(space.attrs.get(key, NOTHING), given.values)
-        space.open = space.open or args.open
+        known = args.dicts and all(not holder.rest for holder in args.dicts)
+        space.open = space.open or ("" if known else args.open)
         return values(space)
     if name in ("builtins.staticmethod", "builtins.classmethod", "builtins.property"):
         return first
@@ -331,6 +338,8 @@ def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
         for key in ordered(args.get(1, "name")):
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
+            elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
+                found |= setting_files.member(interp, thing, key, node)
             else:
                 found |= values(
                     Ref(f"{thing.name}.*")
@@ -385,6 +394,8 @@ def method(
                 if isinstance(thing, Tensor):
                     interp.emit("format", node, thing, args)
         return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
+    if isinstance(this, Located) and name in setting_files.KEPT:
+        return values(this)
     if isinstance(this, (Num, Const, Arg)):
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             return values(row_of(interp, (id(node), "split"), node, values(Num())))

@@ -341,7 +341,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return values(Unknown("prepared by Accelerate"))
     if (
         short[:1].isupper()
-        or name == "torchvision.datasets.*"
+        or name in ("torchvision.datasets.*", names.ANY_OPTIMIZER)
         or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled")
     ):
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
