@@ -44,6 +44,7 @@ from autofast.read.interpreter.containers import (
     shuffle,
 )
 from autofast.read.library import setting_files
+from autofast.read.search_paths import folder
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -149,6 +150,13 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return values(
             interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zip"))
         )
+    if name in ("sys.path.append", "sys.path.insert", "site.addsitedir"):
+        where = args.given(int(name == "sys.path.insert"), "")
+        if where is not None and where.expr is not None:
+            start = interp.project.search[0]
+            if (found := folder(where.expr, interp.stack, start)) is not None:
+                interp.project.search_also(found, name == "sys.path.insert")
+        return values(Const(None))
     if name == "importlib.import_module":
         return imported(interp, args)
     if name == "builtins.next":
