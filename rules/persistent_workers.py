@@ -8,7 +8,14 @@ from autofast.facts.loaders import again, counts, given
 from autofast.facts.setting_files import beside
 from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.persistent import NAME, against, may_keep, positive, workers_of
+from autofast.techniques.loading.persistent import (
+    NAME,
+    against,
+    may_keep,
+    peeking,
+    positive,
+    workers_of,
+)
 from autofast.write.arguments import Home
 from autofast.write.loader_arguments import Wish, added
 
@@ -24,6 +31,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""
+    yield from peeking(script)
     wishes: list[Wish] = []
     homes: dict[int, tuple[Home, list[Loader]]] = {}
     loaders = [

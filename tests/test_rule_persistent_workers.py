@@ -516,3 +516,17 @@ def test_what_a_seed_of_each_epoch_gives() -> None:
         scope: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(source, "train.py", "exec"), scope)
         assert len(set(scope["seen"].values())) == different
+
+
+@pytest.mark.parametrize(
+    ("taken", "advised"),
+    [
+        ("batch = next(iter(other))", True),
+        ("i, batch = next(enumerate(other, 0))", True),
+        ("batch = next(kept)", False),
+    ],
+)
+def test_one_batch_at_a_time(taken: str, advised: bool) -> None:
+    more = "other = DataLoader(Files(), batch_size=4, num_workers=2)\nkept = iter(other)"
+    found = apply(RULE, script(PLAIN, more=more, epoch=taken))
+    assert ("keep one iterator" in found.advice) is advised

@@ -146,7 +146,7 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        isinstance(t, Ref) and t.name == "builtins.iter" for t in script.values(expr.func)
+        isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate") for t in script.values(expr.func)
     )
 
 

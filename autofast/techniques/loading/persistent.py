@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
 from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
@@ -11,7 +12,7 @@ from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, line_of, source_of
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
-from autofast.rule import Options
+from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME as WORKERS
 from autofast.techniques.loading.workers import together
 from autofast.write.arguments import Home, written
@@ -105,6 +106,22 @@ def workers_of(
     return [
         home for home in homes if not isinstance(home.expr, ast.Constant) or _is_positive(home.expr)
     ]
+
+
+def peeking(script: Script) -> Iterator[Finding]:
+    """Advice for loaders whose workers are started again and again, each time for one batch."""
+    for loader in script.loaders:
+        use, number = peeks(script, loader), given(loader, WORKERS)
+        if use is None or not use.repeated or number is None or given(loader, NAME) is not None:
+            continue
+        if const(number.values) != 0 and counts(script, loader):
+            line = line_of(use.node)
+            advice = f"keep one iterator, call next() on it on line {line}, and make a new one where it ends"
+            yield Finding(
+                loader.node,
+                f"all workers are started for the one batch that line {line} takes",
+                advice=advice,
+            )
 
 
 def against(script: Script, loader: Loader) -> str:
