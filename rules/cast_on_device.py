@@ -12,7 +12,6 @@ from autofast.model.tensors import dtype_of
 from autofast.model.values import Const, Ref, Thing
 from autofast.rule import Effect, Finding, Options, rule
 
-
 CASTS = ("float", "double", "half", "bfloat16")
 OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.HalfTensor": "half"}
 VIEWS = frozenset("unsqueeze squeeze view reshape permute transpose flatten contiguous".split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
-from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed
+from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed, unpinned
 from autofast.facts.setting_files import place, setting
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
@@ -35,7 +35,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(loader.node, MESSAGE, advice=f"set it to true in {place(said)}")
         if _is_given(loader):
             continue
-        if why := against(script, loader):
+        if todo := unpinned(loader):
+            yield Finding(loader.node, MESSAGE, advice=todo)
+        elif why := against(script, loader):
             yield Finding(loader.node, MESSAGE, refusal=why)
         else:
             wishes.append(Wish(loader, lambda home: value(script, home)))

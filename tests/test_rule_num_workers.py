@@ -840,5 +840,7 @@ def test_a_generator_that_is_seeded_in_each_epoch(epoch: str, reason: str) -> No
 def test_a_loader_of_each_epoch_gets_workers(epoch: str) -> None:
     """They are started as often as those of any loader that does not keep them."""
     found = apply(RULE, script("", epoch=epoch))
-    assert found.text.count("num_workers=workers") == epoch.count("DataLoader") and not found.refusals
+    assert (
+        found.text.count("num_workers=workers") == epoch.count("DataLoader") and not found.refusals
+    )
     assert "persistent" not in apply(f"{RULE} persistent-workers", script("", epoch=epoch)).text

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
-from autofast.model.values import Cls, Given, Ref, const
+from autofast.model.values import Cls, Given, Inst, Ref, Tensor, const
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -49,6 +49,20 @@ def counts(script: Script, loader: Loader) -> bool:
     return bool(loader.uses or hooks(loader) or managed(script, loader)) and bool(
         script.steps or script.frameworks
     )
+
+
+def unpinned(loader: Loader) -> str:
+    """What to do where batches are objects that a DataLoader does not know how to pin; empty where they are none."""
+    for thing in loader.batch:
+        if not isinstance(thing, Inst) or not any(
+            isinstance(t, Tensor) for v in thing.attrs.values() for t in v
+        ):
+            continue
+        known = thing.cls.external - {"dataclass"}
+        if not known and thing.cls.find("pin_memory") is None:
+            name = thing.cls.node.name
+            return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"
+    return ""
 
 
 # ------------------------------------------------------------------------------------------------ frameworks
@@ -146,7 +160,8 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate") for t in script.values(expr.func)
+        isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate")
+        for t in script.values(expr.func)
     )
 
 

@@ -49,6 +49,7 @@ def canonical(name: str) -> str:
     return name
 
 
+NAMED_TUPLE = "typing.NamedTuple"
 LOADER = "torch.utils.data.DataLoader"
 DDP = "torch.nn.parallel.DistributedDataParallel"
 WRAPPERS = frozenset(

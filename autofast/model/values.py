@@ -248,6 +248,7 @@ class Seq(Mutable):
     elem: Values = NOTHING
     kind: str = "list"
     made: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()  # of a named tuple
 
     @property
     def exact(self) -> tuple[Values, ...] | None:

@@ -453,6 +453,8 @@ class Binding(Core):
             return thing.attrs[name]
         if isinstance(thing, Unknown):
             return values(Method(thing, name))
+        if isinstance(thing, Seq) and name in thing.names and thing.items is not None:
+            return thing.items[thing.names.index(name)] | thing.elem
         if isinstance(thing, Dict) and name in thing.entries and name not in DICT_METHODS:
             return thing.get(name)  # settings that give their items as attributes, too
         return torchlib.attribute(self, thing, name, node)

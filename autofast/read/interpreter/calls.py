@@ -32,6 +32,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.iteration import fields_of
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
 from autofast.read.interpreter.summaries import key_of
 from autofast.read.library import torch_library as torchlib
@@ -228,6 +229,7 @@ class Calls(Binding):
                 and isinstance(s.target, ast.Name)
                 and "ClassVar" not in ast.unparse(s.annotation)
             )
+        names.update((name, None) for name in fields_of(inst))
         for i, name in enumerate(names):
             given = args.given(i, name)
             found = given.values if given is not None else NOTHING

@@ -341,3 +341,30 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
         space.open = space.open or thing.open
         return space
     return thing
+
+
+def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
+    """The fields of ``namedtuple("Batch", "images labels")``; none where they are not known."""
+    given = kind.args.get(1, "field_names")
+    plain, several = const(given), one(given)
+    if isinstance(several, Seq) and several.exact is not None:
+        plain = tuple(const(part) for part in several.exact)
+    if isinstance(plain, str):
+        plain = tuple(plain.replace(",", " ").split())
+    known = isinstance(plain, tuple) and all(isinstance(part, str) for part in plain)
+    return plain if known else ()
+
+
+def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) -> Values:
+    """A new tuple of a class that ``namedtuple`` has made."""
+    names = field_names(interp, kind)
+    if not names:
+        return values(Unknown("a named tuple, whose fields are not known"))
+    parts = tuple(
+        given.values if (given := args.given(n, name)) is not None else values(Unknown("a default"))
+        for n, name in enumerate(names)
+    )
+    row: Seq = interp.intern(
+        Seq, (id(node), kind, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=names)
+    )
+    return values(row)

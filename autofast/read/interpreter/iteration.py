@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
+from autofast.model.names import NAMED_TUPLE
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -25,6 +26,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    const,
     one,
     ordered,
 )
@@ -114,6 +116,10 @@ def submodules(thing: Inst | Ext) -> list[Thing]:
 
 def element(interp: Core, thing: Thing, index: int | None) -> Values:
     """An element of ``thing``: ``thing[i]``, or one part of an unpacking."""
+    if isinstance(thing, Inst) and (named := fields_of(thing)):
+        parts = [thing.attrs.get(name, NOTHING) for name in named]
+        known = index is not None and -len(parts) <= index < len(parts)
+        return parts[index] if index is not None and known else NOTHING.union(*parts)
     if isinstance(thing, Tensor):
         return values(replace(thing, fresh="", prob=thing.prob, rank=""))
     if isinstance(thing, Seq):
@@ -304,7 +310,7 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
             else tuple(frozenset(_collated(interp, t, loader) for t in i) for i in thing.items)
         )
         elem = frozenset(_collated(interp, t, loader) for t in thing.elem)
-        return Seq(thing.node, items, elem, "tuple")  # cached by batch_of
+        return Seq(thing.node, items, elem, "tuple", names=thing.names)  # cached by batch_of
     if isinstance(thing, Dict):
         made = Dict(
             thing.node,
@@ -317,4 +323,37 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
                 for e in entries
             ]
         return made
+    if isinstance(thing, Inst) and not is_loader(thing):
+        return _collated_object(interp, thing, loader)
     return thing
+
+
+def _collated_object(interp: Core, thing: Inst, loader: Thing) -> Inst:
+    """A batch that is an object of the project: its tensors are those of a batch. Each batch is an object of its own, so ``past`` holds them, too."""
+    parts = {
+        name: frozenset(
+            _collated(interp, t, loader) if isinstance(t, (Tensor, Seq)) else t for t in found
+        )
+        for name, found in thing.attrs.items()
+    }
+    made = Inst(thing.cls, thing.node, dict(parts), (), thing.args, dict(parts), thing.open)
+    interp.made.append(made)
+    return made
+
+
+def fields_of(thing: Thing) -> tuple[str, ...]:
+    """The names of the parts of a named tuple; none for anything else."""
+    if isinstance(thing, Seq):
+        return thing.names
+    if not isinstance(thing, Inst) or NAMED_TUPLE not in thing.cls.external:
+        return ()
+    classes = [thing.cls, *thing.cls.ancestors()]
+    given = next((const(c.members["_fields"]) for c in classes if "_fields" in c.members), ...)
+    if isinstance(given, tuple):
+        return given
+    return tuple(
+        s.target.id
+        for c in reversed(classes)
+        for s in c.node.body
+        if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+    )

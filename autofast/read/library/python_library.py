@@ -98,6 +98,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     first = args.positional[0].values if args.positional else NOTHING
     if name in setting_files.NAMES and (done := setting_files.call(interp, name, args, node)):
         return done
+    if name == "collections.namedtuple":
+        return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
     if name in WRAP:
         over = (
             first

@@ -67,7 +67,14 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.interpreter.containers import begun, dict_of, extend, revive, shuffle
+from autofast.read.interpreter.containers import (
+    begun,
+    dict_of,
+    extend,
+    named_tuple,
+    revive,
+    shuffle,
+)
 from autofast.read.interpreter.iteration import (
     batch_of,
     element,
@@ -229,6 +236,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         return call_ref(interp, thing.name, args, node)
     if isinstance(thing, Method):
         return call_method(interp, thing.this, thing.name, args, node)
+    if isinstance(thing, Ext) and thing.name == "collections.namedtuple":
+        return named_tuple(interp, thing, args, node)
     if isinstance(thing, Ext):
         if is_loss(thing):
             return loss(interp, thing, args, node)
