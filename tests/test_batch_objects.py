@@ -112,5 +112,5 @@ def test_a_copy_that_is_stored_on_the_batch_is_no_copy_of_the_next_one() -> None
     """The next batch is another object, and lies in host memory again."""
     move = "batch.x = batch.x.to(device)\nbatch.y = batch.y.to(device)\nx, y = batch.x, batch.y"
     text = SCRIPT.format(kind=OBJECT + PIN, collate=COLLATE, move=move.replace("\n", "\n        "))
-    found = apply("non-blocking non-blocking", text)
+    found = apply("non-blocking", text)
     assert found.text.count("batch.x.to(device, non_blocking=True)") == 1
