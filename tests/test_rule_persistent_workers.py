@@ -552,8 +552,25 @@ def test_parts_of_shallow_copies_stay(kind: str) -> None:
     dataset = FILES.replace(
         "        x = torch.load", textwrap.indent(code, " " * 8) + "\n        x = torch.load"
     ).replace(
-        "        self.paths =", '        self.rows = json.load(open("rows.json"))\n        self.paths ='
+        "        self.paths =",
+        '        self.rows = json.load(open("rows.json"))\n        self.paths =',
     )
     found = apply(RULE, script(PLAIN, dataset="import copy, json\n" + dataset))
     assert bool(found.fixes) is not kept
     assert ("fetching an item changes" in found.refusals) is kept
+
+
+@pytest.mark.parametrize(("step", "kept"), [("Crop(4)", True), ("self.crop.__init__(8)", False)])
+def test_a_new_object_is_no_change_of_one_that_workers_have(step: str, kept: bool) -> None:
+    dataset = (
+        "class Crop:\n    def __init__(self, size):\n        self.size = size\n"
+        "    def __call__(self, x):\n        return x[: self.size]\n" + FILES
+    )
+    dataset = dataset.replace(
+        "        self.paths =", "        self.crop = Crop(3)\n        self.paths ="
+    )
+    dataset = dataset.replace("        return x, x.sum()", "        return self.crop(x), x.sum()")
+    more = "data = Files()"
+    change = step.replace("self", "data") if "self" in step else f"other = {step}"
+    text = script(PLAIN.replace("Files()", "data"), dataset=dataset, more=more, epoch=change)
+    assert bool(apply(RULE, text).fixes) is kept

@@ -188,16 +188,21 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
             late = occurrence.order > start or any(
                 id(frame.node) in epochs for frame in loops(occurrence.stack)
             )
-            if id(occurrence.this) in held and late and not _while_made(occurrence.stack, dataset):
+            made = (dataset, occurrence.this)  # a new object is none that workers have
+            anew = any(_while_made(occurrence.stack, x) for x in made)
+            if id(occurrence.this) in held and late and not anew:
                 return getattr(site.node, "lineno", 0)
     return 0
 
 
-def _while_made(stack: Stack, dataset: Thing) -> bool:
-    """In the constructor of the dataset."""
-    classes = lineage(dataset.cls) if isinstance(dataset, Inst) else []
+def _while_made(stack: Stack, thing: Thing | None) -> bool:
+    """In the constructor of an object of this class, as it is made: not by ``thing.__init__()``."""
+    classes = lineage(thing.cls) if isinstance(thing, Inst) else []
     return any(
-        isinstance(f, CallFrame) and f.func.name == "__init__" and f.func.owner in classes
+        isinstance(f, CallFrame)
+        and f.func.name == "__init__"
+        and f.func.owner in classes
+        and getattr(getattr(f.node, "func", None), "attr", "") != "__init__"
         for f in stack
     )
 
