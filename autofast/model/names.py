@@ -32,6 +32,10 @@ _MOVED = [
         r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$",
         "torchvision.models.get_model",
     ),
+    (
+        r"^(?:lightning\.pytorch|pytorch_lightning)\.trainer\.(?:trainer\.)?Trainer\b",
+        "lightning.Trainer",
+    ),
     (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
     (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
     (r"^torch\.(?:special|linalg)\.", "torch."),

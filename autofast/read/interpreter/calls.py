@@ -7,6 +7,7 @@ import ast
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import is_static
+from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -33,9 +34,22 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.iteration import fields_of
+from autofast.read.interpreter.named import evaluated, is_namespace
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
 from autofast.read.interpreter.summaries import key_of
 from autofast.read.library import torch_library as torchlib
+
+EVAL = values(Ref("builtins.eval"))
+
+
+def _is_only_read(node: ast.Call) -> bool:
+    """``globals()[name]``, which sets nothing."""
+    around = parent_of(node)
+    return (
+        isinstance(around, ast.Subscript)
+        and around.value is node
+        and isinstance(around.ctx, ast.Load)
+    )
 
 
 class Calls(Binding):
@@ -48,6 +62,12 @@ class Calls(Binding):
             return self.super_of(env)
         callee = self.expr(node.func, env)
         args = self.arguments(node, env)
+        if callee == EVAL and len(node.args) == 1 and not node.keywords:
+            found = evaluated(self, node.args[0], env, node)
+            if found is not None:
+                return found
+        if is_namespace(node) and _is_only_read(node):
+            return values(Unknown("the variables of a scope as a dict"))
         if any(
             isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
         ):
