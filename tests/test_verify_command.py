@@ -296,6 +296,8 @@ def test_an_original_that_does_not_end_is_said_to_train(folder: Path):
     [
         ("input('epochs? ')", "as arguments, behind --"),
         ("open(OUTSIDE, 'w')", "--cwd"),
+        ("import os; os.environ['LOCAL_RANK']", "--launch"),
+        ("torch.distributed.init_process_group('gloo')", "--launch"),
     ],
 )
 def test_what_a_run_may_not_do_is_said_with_a_way_out(folder: Path, change: str, hint: str):

@@ -354,7 +354,12 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+_LAUNCHER = (
+    '; it wants a launcher: --launch "torchrun --nproc-per-node=N", N being the number of GPUs'
+)
 _HINTS = {
+    "rendezvous: environment variable": _LAUNCHER,
+    **{f"KeyError: '{name}'": _LAUNCHER for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")},
     "EOFError: EOF when reading a line": "; a run has no standard input: give what the script asks for as arguments, behind --",
     "kept from ": "; give the script a path in the project, or say with --cwd DIR that it may write there",
 }
