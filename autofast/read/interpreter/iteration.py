@@ -117,9 +117,10 @@ def submodules(thing: Inst | Ext) -> list[Thing]:
 def element(interp: Core, thing: Thing, index: int | None) -> Values:
     """An element of ``thing``: ``thing[i]``, or one part of an unpacking."""
     if isinstance(thing, Inst) and (named := fields_of(thing)):
-        parts = [thing.attrs.get(name, NOTHING) for name in named]
-        known = index is not None and -len(parts) <= index < len(parts)
-        return parts[index] if index is not None and known else NOTHING.union(*parts)
+        fields = [thing.attrs.get(name, NOTHING) for name in named]
+        if index is not None and -len(fields) <= index < len(fields):
+            return fields[index]
+        return NOTHING.union(*fields)
     if isinstance(thing, Tensor):
         return values(replace(thing, fresh="", prob=thing.prob, rank=""))
     if isinstance(thing, Seq):

@@ -156,8 +156,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         where = args.given(int(name == "sys.path.insert"), "")
         if where is not None and where.expr is not None:
             start = interp.project.search[0]
-            if (found := folder(where.expr, interp.stack, start)) is not None:
-                interp.project.search_also(found, name == "sys.path.insert")
+            if (place := folder(where.expr, interp.stack, start)) is not None:
+                interp.project.search_also(place, name == "sys.path.insert")
         return values(Const(None))
     if name == "importlib.import_module":
         return imported(interp, args)

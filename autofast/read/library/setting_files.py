@@ -188,7 +188,7 @@ def _parsed(path: Path) -> Any:
 def _yaml(text: str, is_json: bool) -> Any:
     """YAML, and JSON as the part of YAML that it is but for tabs."""
     try:
-        import yaml
+        import yaml  # type: ignore[import-untyped]
     except ImportError:
         return None
     if is_json:
