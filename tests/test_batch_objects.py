@@ -108,6 +108,15 @@ def test_objects_that_nothing_pins(kind: str, move: str) -> None:
     assert "give Batch a pin_memory() that pins its tensors" in found.advice
 
 
+def test_objects_in_a_tuple() -> None:
+    """What stands beside them is pinned, they are not."""
+    move = "batch, y = batch\nx, y = batch.x.to(device), y.to(device)"
+    collate = COLLATE.replace("return Batch(", "batch = Batch(") + "    return batch, batch.y\n"
+    found = made(OBJECT, move, collate)
+    assert "pin_memory=device" in found.text and found.text.count("non_blocking=True") == 1
+    assert "objects without pin_memory()" in found.refusals
+
+
 def test_a_copy_that_is_stored_on_the_batch_is_no_copy_of_the_next_one() -> None:
     """The next batch is another object, and lies in host memory again."""
     move = "batch.x = batch.x.to(device)\nbatch.y = batch.y.to(device)\nx, y = batch.x, batch.y"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
-from autofast.model.values import Cls, Given, Inst, Ref, Tensor, const
+from autofast.model.values import Cls, Given, Inst, Ref, Tensor, Thing, const
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -53,16 +53,20 @@ def counts(script: Script, loader: Loader) -> bool:
 
 def unpinned(loader: Loader) -> str:
     """What to do where batches are objects that a DataLoader does not know how to pin; empty where they are none."""
-    for thing in loader.batch:
-        if not isinstance(thing, Inst) or not any(
-            isinstance(t, Tensor) for v in thing.attrs.values() for t in v
-        ):
-            continue
-        known = thing.cls.external - {"dataclass"}
-        if not known and thing.cls.find("pin_memory") is None:
-            name = thing.cls.node.name
-            return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"
-    return ""
+    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[union-attr]
+    if not name:
+        return ""
+    return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"
+
+
+def cannot_pin(thing: Thing) -> bool:
+    """An object with tensors, of a class of the project that is no named tuple and has no ``pin_memory()``."""
+    return (
+        isinstance(thing, Inst)
+        and not thing.cls.external - {"dataclass"}
+        and thing.cls.find("pin_memory") is None
+        and any(isinstance(t, Tensor) for found in thing.attrs.values() for t in found)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ frameworks
