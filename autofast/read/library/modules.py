@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -173,16 +174,11 @@ def _forward(
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
             return values(base)
-        # Summaries of calls alone do not do: each object that the reader comes to know makes them void, and where one of several large
-        # networks is chosen at run time, each pass would be followed again until the budget is used up.
+        # Summaries of calls alone do not do: each object that the reader comes to know makes them
+        # void, and where one of several large networks is chosen at run time, each pass would be
+        # followed again until the budget is used up.
         cache: dict[Any, tuple[Values, Way]] = interp.__dict__.setdefault("_forward_cache", {})
-        key = (
-            id(thing),
-            interp.model_changes,
-            interp.grad_on(),
-            tuple(g.values for g in args.positional),
-            tuple((k, g.values) for k, g in args.named.items()),
-        )
+        key = _pass_key(interp, thing, args)
         stack = tuple(interp.stack)
         if key in cache:
             # what is recorded below the first call happens below this one, too
@@ -236,6 +232,17 @@ def _forward(
             )
         )
     return values(base)
+
+
+def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:
+    """What a pass through a module of the project depends on."""
+    return (
+        id(thing),
+        interp.model_changes,
+        interp.grad_on(),
+        tuple(g.values for g in args.positional),
+        tuple((k, g.values) for k, g in args.named.items()),
+    )
 
 
 def _parts_of_library(thing: Inst | Ext) -> Values:
