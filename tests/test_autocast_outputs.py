@@ -118,3 +118,99 @@ def test_what_a_softmax_gives_is_fp32_already(returns: str, loss: str, layer: st
 )
 def test_what_may_be_16_bits_is_cast(returns: str):
     assert "out = model(x).float()" in rewritten(returns, BY_HAND).lines
+
+
+SOME = "return [self.b(h), h] if self.training else self.b(h)"
+
+
+def test_a_tensor_or_several():
+    loss = (
+        "found = model(x)\n    loss = criterion(found[0] * 1.5, y) + (found[1] - 1).pow(2).mean()"
+    )
+    line = "found = [part.float() for part in found] if isinstance(found, list) else found.float()"
+    assert line in rewritten(SOME, loss).lines
+
+
+# ------------------------------------------------------------------------------------------------ off by default
+OPTIONS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--weight", type=float, default=0)
+parser.add_argument("--loss", default="mse")
+parser.add_argument("--warp", action="store_true")
+parser.add_argument("--no-mse", action="store_false", dest="mse")
+args = parser.parse_args()
+"""
+PROBABILITIES = "return torch.sigmoid(self.b(h))"
+WARPS = """if args.warp:
+            grid = F.affine_grid(torch.eye(2, 3)[None], (1, 1, *h.shape), align_corners=False)
+            h = F.grid_sample(h[None, None], grid, align_corners=False)[0, 0]
+        return torch.sigmoid(self.b(h))"""
+MSE, BCE = "F.mse_loss(p, wanted)", "F.binary_cross_entropy(p, wanted)"
+WEIGHED = f"if args.weight > 0:\n        loss = loss + args.weight * {BCE}"
+
+
+def optional(more: str, returns: str = PROBABILITIES, before: str = "") -> str:
+    head = HEAD.replace("class Net", OPTIONS + "\n\nclass Net", 1)
+    head = head.replace(RETURN, f"h = torch.relu(self.a(x))\n        {returns}")
+    head = head.replace("losses = []\n", f"losses = []\n{before}\n")
+    loss = f"p, wanted = model(x), F.one_hot(y, 4).float()\n    loss = {MSE}\n    {more}"
+    return head + LOOP.replace(LOSS, loss)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "enabled"),
+    [
+        (optional(WEIGHED), ["--weight", "1"], "not args.weight > 0"),
+        (
+            optional(WEIGHED.replace("args.weight", "w"), before="w = args.weight"),
+            ["--weight", "1"],
+            "not w > 0",
+        ),
+        (
+            optional(f'if args.loss != "mse":\n        loss = {BCE}'),
+            ["--loss", "bce"],
+            'args.loss == "mse"',
+        ),
+        (
+            optional(
+                f'loss = {MSE} if "mse" == args.loss else {BCE}'.replace(
+                    '"mse" == args.loss', "args.mse"
+                )
+            ),
+            ["--no-mse"],
+            "args.mse",
+        ),
+        (
+            optional(f"if args.mse:\n        loss = 2 * {MSE}\n    else:\n        loss = {BCE}"),
+            ["--no-mse"],
+            "args.mse",
+        ),
+        (optional("", WARPS), ["--warp"], "not args.warp"),
+    ],
+)
+def test_what_is_off_by_default_stays_as_it_is_where_it_is_on(
+    text: str, given: list[str], enabled: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    done = amp(text, rules="autocast", target="cpu")
+    assert f"enabled={enabled}):" in done.text, (done.lines, done.refusals)
+    before, after = trained(text)["losses"], trained(done.text)["losses"]
+    assert before != after and close(before, after)
+    monkeypatch.setattr("sys.argv", ["train.py", *given])
+    assert trained(text)["losses"] == trained(done.text)["losses"] != before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        optional(f"if not args.warp:\n        loss = {BCE}"),  # on by default
+        optional(f"if args.weight > float(args.loss == 'bce'):\n        loss = {BCE}"),
+        optional(f"if args.weight > 0 or losses:\n        loss = {BCE}"),
+        optional(WEIGHED + f"\n    if args.warp:\n        loss = loss + {BCE}"),
+        optional(WEIGHED, before="args.weight = float(len(losses))"),
+    ],
+)
+def test_what_the_default_of_one_option_does_not_decide_is_refused(text: str):
+    done = amp(text, rules="autocast", target="cpu")
+    assert not done.fixes and "binary_cross_entropy" in done.refusals

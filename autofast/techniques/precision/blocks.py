@@ -11,7 +11,7 @@ from autofast.facts.precision.half_values import Half
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Options
-from autofast.techniques.precision.casts import cast_of, casts_of_parts
+from autofast.techniques.precision.casts import cast_of, casts_below
 from autofast.techniques.precision.forms import Precision
 
 
@@ -27,7 +27,7 @@ def block_edits(
         if why := half.misuse(call):
             if cast := cast_of(script, call):
                 casts[id(call)] = call, cast
-            elif parts := casts_of_parts(script, half, call):
+            elif parts := casts_below(script, half, call):
                 named += parts
             elif cast := cast_of(script, call, maybe=True):
                 casts[id(call)] = call, cast

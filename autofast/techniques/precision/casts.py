@@ -11,7 +11,7 @@ from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
 
-PART = "part"  # of a tuple that a model returns
+PART = "part"  # of what a model returns
 NONE = Const(None)
 
 
@@ -21,48 +21,72 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     With ``maybe``, parts may be None.
     """
     found = script.values(call)
-    if _all_floats(found):
-        return "{}.float()"
-    held = {kind for t in found if (kind := _kind(t))}
-    if len(held) != 1 or not all(_kind(t) and _parts_are_floats(t, maybe) for t in found):
+    if not maybe and any(NONE in p for t in found for p in _parts(t) or ()):
         return ""
-    kind = held.pop()
-    is_none = any(NONE in p for t in found for p in _parts(t) or ())
-    part = f"{PART} if {PART} is None else {PART}.float()" if is_none else f"{PART}.float()"
-    if kind == "dict":
-        return f"dict((name, {part}) for name, {PART} in {{}}.items())"
-    return f"[{part} for {PART} in {{}}]" if kind == "list" else f"tuple({part} for {PART} in {{}})"
+    return _form(found, "{}")
 
 
-def casts_of_parts(script: Script, half: Half, call: ast.Call) -> list[Edit]:
-    """``a = a.float()`` below ``a, b = model(x)`` for each part that is a tensor and must not be 16-bit; empty where one is not known."""
+def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
+    """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty where one is not known to hold tensors.
+
+    Or below ``a = model(x)``, where the model gives a tensor or something else.
+    """
     stmt = parent_of(call)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
         return []
     target, found = stmt.targets[0], script.values(call)
+    if isinstance(target, ast.Name):
+        cast = "" if _form(found, "{}") else _statement(target.id, found)
+        return [After(stmt, cast, rank=Rank.AUTOCAST)] if cast else []
     tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
+        return []
+    if any(len(t) != len(target.elts) for t in tuples):
         return []
     edits: list[Edit] = []
     for n, name in enumerate(target.elts):
         if not isinstance(name, ast.Name):
             return []
         if half.misuse_of_part(call, n, name):
-            parts = [t[n] for t in tuples if len(t) == len(target.elts)]
-            cast = _by_name(name.id, parts) if len(parts) == len(tuples) else ""
+            cast = _statement(name.id, frozenset().union(*(t[n] for t in tuples)))
             if not cast:
                 return []
             edits.append(After(stmt, cast, rank=Rank.AUTOCAST))
     return edits
 
 
-def _by_name(name: str, parts: list[Values]) -> str:
-    """The statement that makes a variable fp32; empty where what it holds is not known."""
-    if all(_all_floats(p) for p in parts):
-        return f"{name} = {name}.float()"
-    if all(_all_floats(p - {NONE}) or p == {NONE} for p in parts):
-        return f"if {name} is not None:\n    {name} = {name}.float()"
-    return ""
+def _statement(name: str, found: Values) -> str:
+    """The statement that makes what a variable holds fp32; empty where that is not known."""
+    held = found - {NONE}
+    kinds = {_kind(t) for t in held} - {""}
+    tensors = frozenset(t for t in held if not _kind(t))
+    if kinds and tensors:  # a tuple in training, a tensor in evaluation
+        form, other = _form(held - tensors, name), _form(tensors, name)
+        cast = f"{form} if isinstance({name}, {next(iter(kinds))}) else {other}"
+        cast = cast if form and other else ""
+    else:
+        cast = _form(held, name)
+    if not cast or NONE not in found:
+        return f"{name} = {cast}" if cast else ""
+    return f"if {name} is not None:\n    {name} = {cast}"
+
+
+def _form(found: Values, what: str) -> str:
+    """The fp32 form of ``what``; empty where it is not known to be a tensor, or one kind of container of them."""
+    if _all_floats(found):
+        return f"{what}.float()"
+    kinds = {_kind(t) for t in found}
+    parts = [_parts(t) for t in found]
+    if len(kinds) != 1 or not all(p and all(map(_floats_or_none, p)) for p in parts):
+        return ""
+    is_none = any(NONE in p for ps in parts for p in ps or ())
+    part = f"{PART} if {PART} is None else {PART}.float()" if is_none else f"{PART}.float()"
+    match kinds.pop():
+        case "dict":
+            return f"dict((name, {part}) for name, {PART} in {what}.items())"
+        case "list":
+            return f"[{part} for {PART} in {what}]"
+    return f"tuple({part} for {PART} in {what})"
 
 
 def _kind(thing: Thing) -> str:
@@ -76,20 +100,17 @@ def _kind(thing: Thing) -> str:
 
 def _parts(thing: Thing) -> tuple[Values, ...] | None:
     """What the elements of a container are, one by one or all together; None where that is not known."""
-    if isinstance(thing, Seq):
+    if isinstance(thing, Seq) and _kind(thing):
         return thing.exact or (thing.any(),)
-    if isinstance(thing, Dict) and not thing.rest:
+    if isinstance(thing, Dict) and _kind(thing) and not thing.rest:
         return tuple(
             frozenset(t for e in entries for t in e.values) for entries in thing.entries.values()
         )
     return None
 
 
-def _parts_are_floats(thing: Thing, maybe: bool) -> bool:
-    parts = _parts(thing)
-    if not parts:
-        return False
-    return all(_all_floats(p - {NONE} if maybe else p) or (maybe and p == {NONE}) for p in parts)
+def _floats_or_none(found: Values) -> bool:
+    return found == {NONE} or _all_floats(found - {NONE})
 
 
 def _all_floats(found: Values) -> bool:
