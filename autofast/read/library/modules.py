@@ -29,11 +29,11 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
-    one,
     ordered,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.iteration import submodules
+from autofast.read.library import module_parts
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -173,7 +173,12 @@ def _forward(
     if isinstance(thing, Inst):
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
-            return values(base)
+            in_turn = module_parts.is_container(thing, module_parts.SEQUENTIAL)
+            return (
+                module_parts.in_order(interp, thing, args, values(base))
+                if in_turn
+                else values(base)
+            )
         # Summaries of calls alone do not do: each object that the reader comes to know makes them
         # void, and where one of several large networks is chosen at run time, each pass would be
         # followed again until the budget is used up.
@@ -206,10 +211,7 @@ def _forward(
             return found or values(base)
         short = thing.name.rsplit(".", 1)[-1]
         if short == "Sequential":
-            current = args.positional[0].values if args.positional else values(base)
-            for part in _parts(thing):
-                current = interp.call_values(part, Arguments(None, [Given(current, None)]), None)
-            return current
+            return module_parts.in_order(interp, thing, args, values(base))
         if short == "Sigmoid":
             return values(replace(base, prob=True))
         if short in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
@@ -252,19 +254,6 @@ def _parts_of_library(thing: Inst | Ext) -> Values:
         if isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
         else values(Unknown("a submodule"))
     )
-
-
-def _parts(thing: Ext) -> list[Values]:
-    parts: list[Values] = []
-    for given in thing.args.positional:
-        single = one(given.values)
-        if isinstance(single, Dict):
-            parts.extend(frozenset(single.get(k)) for k in single.entries)
-        elif isinstance(single, Seq) and single.items is not None:
-            parts.extend(single.items)
-        else:
-            parts.append(given.values)
-    return parts
 
 
 def module_method(
@@ -312,8 +301,10 @@ def module_method(
         inner: Values = (
             values(Tensor(param="param", grad=True))
             if "param" in name
-            else values(*submodules(this)) or _parts_of_library(this)
+            else module_parts.any_part(this) or _parts_of_library(this)
         )
+        if name == "children" and (each := module_parts.children(interp, this, node)):
+            return each
         if name.startswith("named_"):
             inner = values(
                 interp.intern(
@@ -336,6 +327,8 @@ def module_method(
         key = const(args.get(0, "name"))
         if isinstance(key, str):
             this.attrs[key] = args.get(1, "param") | args.get(1, "module")
+        elif found := args.get(1, "module"):
+            module_parts.add_part(interp, this, found)
         return values(Const(None))
     if name in ("append", "extend", "insert", "add_module"):
         if isinstance(this, Ext):
