@@ -11,7 +11,14 @@ from autofast.techniques.accumulation.accumulated import Accumulated, accumulate
 MESSAGE = "the gradients of several batches can be gathered for one update"
 
 
-@rule("accumulation", Effect.RECIPE, default=False, option="--accumulate N", decides=Accumulated)
+@rule(
+    "accumulation",
+    Effect.RECIPE,
+    default=False,
+    option="--accumulate N",
+    decides=Accumulated,
+    relieves={"communication": 2, "optimizer": 4},
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Gather the gradients of several batches for one update."""
     if options.accumulate < 2:

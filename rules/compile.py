@@ -41,6 +41,7 @@ NEVER = 10**12
     default=False,
     option="--compile",
     decides=Compiled,
+    relieves={"host": 8, "device": 6, "cpu": 5},
     uses=("apex-amp",),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ MESSAGE = "DataParallel copies the model to every GPU at every step, in one proc
     default=False,
     option="--ddp",
     decides=Replaced,
+    relieves={"communication": 1},
     several_processes=True,
     uses=("accumulation",),
 )

@@ -18,6 +18,7 @@ MESSAGE = "trains in one process on one device; torchrun can start one for each 
     groups=("parallel",),
     default=False,
     option="--ddp",
+    relieves={"device": 7},
     several_processes=True,
     uses=("accumulation",),
 )

@@ -81,7 +81,9 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    if evaluation.kind == "statement" and not (is_worth(evaluation) or is_measured(evaluation)):
+    if evaluation.kind == "statement" and not (
+        is_worth(evaluation) or is_measured(script, evaluation)
+    ):
         return
     torch, imports = torch_in(source_of(node))
     mode = f"{torch}.no_grad()" if evaluation.escapes else f"{torch}.inference_mode()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -79,6 +80,8 @@ def test_a_script_against_itself_is_identical_and_its_files_are_written(folder: 
         "out.json",
         "--report",
         "out.html",
+        "--steps",
+        "0",
         "--time-budget",
         "5",
         "--",
@@ -105,7 +108,9 @@ def test_a_script_against_itself_is_identical_and_its_files_are_written(folder: 
 
 
 def test_the_rewritten_script_is_made_where_none_is_given(folder: Path):
-    done = verify("train.py", "--select", "fused-optimizer", "--time-budget", "5", "--github")
+    done = verify(
+        "train.py", "--select", "fused-optimizer", "--steps", "0", "--time-budget", "5", "--github"
+    )
     assert "fused=True" in done.stdout and "fused-optimizer" in done.stdout, (
         done.stdout + done.stderr
     )
@@ -120,7 +125,16 @@ def test_autofasts_own_output_is_recognised_by_its_text(folder: Path):
         ["rewrite", "train.py", "-o", "fast.py", "--target", "cpu", "--select", "fused-optimizer"],
     )
     done = verify(
-        "train.py", "fast.py", "--select", "fused-optimizer", "--time-budget", "5", "--json", "-"
+        "train.py",
+        "fast.py",
+        "--select",
+        "fused-optimizer",
+        "--steps",
+        "0",
+        "--time-budget",
+        "5",
+        "--json",
+        "-",
     )
     read = json.loads(done.stdout)
     assert read["rules"] == ["fused-optimizer"] and read["parity"]["effect"] == "rounding"
@@ -132,6 +146,8 @@ def test_what_each_rule_contributes_is_measured(folder: Path):
         "--select",
         "fused-optimizer,batched-dataset",
         "--by-rule",
+        "--steps",
+        "0",
         "--time-budget",
         "5",
         "--json",
@@ -157,7 +173,9 @@ def test_what_each_rule_contributes_is_measured(folder: Path):
 )
 def test_a_wrong_script_is_flagged(folder: Path, change: tuple[str, str], said: str):
     (folder / "wrong.py").write_text(SCRIPT.replace(*change))
-    done = verify("train.py", "wrong.py", "--effect", "rounding", "--time-budget", "5")
+    done = verify(
+        "train.py", "wrong.py", "--effect", "rounding", "--steps", "0", "--time-budget", "5"
+    )
     assert done.exit_code == 1 and said in words(done.stdout), done.stdout + done.stderr
 
 
@@ -231,13 +249,35 @@ def test_a_rewritten_script_that_hangs_is_ended_and_said_to_hang(
 ):
     """Without a limit of the user's: one that follows from the original's run."""
     monkeypatch.setattr("autofast.verify.series.LEAST_LIMIT", 0.0)
+    monkeypatch.setattr("autofast.verify.series.LIMIT_FACTOR", 8.0)
+    monkeypatch.setattr("autofast.verify.series.Series._deadline", lambda series: math.inf)
     (folder / "wrong.py").write_text(
         SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save")
     )
-    done = verify("train.py", "wrong.py", "--time-budget", "1")
+    done = verify("train.py", "wrong.py", "--steps", "0", "--time-budget", "1")
     assert done.exit_code == 1 and done.stdout.startswith("Broken: wrong.py did not end within"), (
         done.stdout
     )
+
+
+def test_the_time_budget_ends_whatever_is_running(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("autofast.verify.series.GRACE", 0.0)
+    (folder / "late.py").write_text("import time\ntime.sleep(1000)\n" + SCRIPT)
+    (folder / "wrong.py").write_text(
+        SCRIPT.replace("torch.save", "import time; time.sleep(1000); torch.save")
+    )
+    done = verify("late.py", "train.py", "--time-budget", "1")
+    assert done.exit_code == 2, done.output
+    assert "and the time budget of 1 s is used up; raise --time-budget" in words(done.stderr)
+    # The pilot and the original's two runs are made, then the time is over.
+    monkeypatch.setattr(
+        "autofast.verify.series.Series._deadline",
+        lambda series: math.inf if len(series.runs) < 3 else 0.0,
+    )
+    done = verify("train.py", "wrong.py", "--steps", "0", "--time-budget", "60")
+    assert done.exit_code == 1 and "within a run of the rewritten script" in words(done.stdout)
+    # Lines of progress, where there is no terminal.
+    assert "pilot: the original alone" in done.stderr and "sameness: run 1" in done.stderr
 
 
 def test_an_original_that_does_not_end_is_said_to_train(folder: Path):
@@ -256,6 +296,8 @@ def test_an_original_that_does_not_end_is_said_to_train(folder: Path):
     [
         ("input('epochs? ')", "as arguments, behind --"),
         ("open(OUTSIDE, 'w')", "--cwd"),
+        ("import os; os.environ['LOCAL_RANK']", "--launch"),
+        ("torch.distributed.init_process_group('gloo')", "--launch"),
     ],
 )
 def test_what_a_run_may_not_do_is_said_with_a_way_out(folder: Path, change: str, hint: str):

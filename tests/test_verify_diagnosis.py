@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from autofast.registry import all_rules
-from autofast.verify.diagnosis import diagnose, rules_for
+from autofast.report.record import Record
+from autofast.verify.diagnosis import BY_HAND, answers, diagnose, rules_for
 from autofast.verify.record import PHASES, Device, Run
 from tests.verify_runs import gpu, record, run, step
 
@@ -16,7 +19,7 @@ def script(devices: tuple[Device, ...] = (), **phases: float) -> Run:
 
 def test_rules_exist() -> None:
     bounds = {bound for rule in all_rules().values() for bound in rule.relieves}
-    assert bounds == {"data", "transfer", "evaluation", "optimizer", "host", "device", "cpu"}
+    assert bounds == set(BY_HAND)
     for bound in bounds:  # no two rules are equally promising
         ranks = sorted(
             rule.relieves[bound] for rule in all_rules().values() if bound in rule.relieves
@@ -54,3 +57,25 @@ def test_what_remains_is_said() -> None:
         == "The original waits for data 60 % of a step; the rewritten script computes on the CPU most of a step (forward 90 %, backward 0 %, optimizer 0 %)."
     )
     assert sum(found.before.values()) == pytest.approx(1) and set(found.before) == set(PHASES)
+
+
+def record_of(rule: str, status: str, line: int, reason: str = "") -> Record:
+    return Record("a.py", line, 1, rule, "exact", line, "why", status, reason, Path("a.py"))
+
+
+def test_what_became_of_each_rule_is_said() -> None:
+    records = [
+        record_of("num-workers", "refused", 3, "items change `self.cache`"),
+        record_of("pin-memory", "fix", 3),
+        record_of("pin-memory", "fix", 9),
+        record_of("persistent-workers", "advice", 3, "an interrupted cell"),
+    ]
+    names = ("num-workers", "pin-memory", "persistent-workers", "batched-dataset", "compile")
+    found = {a.rule: a for a in answers(names, records, {"pin-memory"})}
+    assert found["num-workers"].state == "refused" and "self.cache" in found["num-workers"].reason
+    assert (found["pin-memory"].state, found["pin-memory"].places) == ("applied", 2)
+    assert found["persistent-workers"].state == "advised"
+    assert found["batched-dataset"].state == "nothing"
+    assert (found["compile"].state, found["compile"].reason) == ("on request", "--compile")
+    assert answers(["pin-memory"], records, ())[0].state == "possible"
+    assert answers(["pin-memory"], None, ())[0].state == "unknown"

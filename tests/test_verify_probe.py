@@ -457,3 +457,20 @@ def test_without_settings_or_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys\nsys.exit('no data')\n")
     ran = fresh(tmp_path, [sys.executable, str(PROBE), "script.py"], out="")
     assert (ran.code, ran.stderr, ran.records) == (1, "no data\n", ())
+
+
+def test_processes_that_the_script_starts_itself_are_ranks(tmp_path: Path) -> None:
+    words = [sys.executable, str(PROBE), str(SCRIPTS / "spawning.py")]
+    ran = fresh(tmp_path, words, detail=FULL, steps=5)
+    assert ran.code == 0 and ran.stdout == "done\n", ran.stderr
+    assert [(r.rank, r.world_size, r.ending) for r in ran.records] == [
+        (0, 2, "steps"),
+        (1, 2, "steps"),
+    ]
+    first, second = (check(record) for record in ran.records)
+    assert [s.update_norm for s in first.steps] == [s.update_norm for s in second.steps]
+    assert len(first.steps) == 5 and first.losses != second.losses
+    ran = fresh(tmp_path, [*words, "fails"])
+    assert ran.code == 1 and "the second process fails" in {
+        r.error.partition(": ")[2] for r in ran.records
+    }

@@ -167,6 +167,10 @@ def test_break_even() -> None:
     assert tail(0) == "loss within seed noise"
     assert tail(1) == "pays back after 1 step"
     assert tail(None) == "never pays back what its start costs"
+    short = verification(replace(samples.FASTER, break_even=90, own_steps=60), runs=(), timed=())
+    assert "never pays back within the script's own 60 steps (only after 90 steps)" in sentence(
+        short
+    )
 
 
 def test_numbers() -> None:
@@ -208,6 +212,8 @@ def test_text_says_what_was_found() -> None:
         "no effect shown",
         "H200",
         "OOR ROO",
+        "refused at train.py:30: items change",
+        "on request: --compile",
     ):
         assert part in told, part
     assert "not measured" in text(made("nothing"), Style()) and "not tested" in text(

@@ -20,6 +20,7 @@ from autofast.verify.record import (
     TensorPrint,
 )
 from autofast.verify.result import (
+    Answer,
     Arm,
     Check,
     Contribution,
@@ -337,6 +338,12 @@ DIAGNOSIS = Diagnosis(
     "data",
     "The original waits for its DataLoader in 31 % of a step; the rewritten script is bound by backward.",
     ("num-workers", "pin-memory", "compile"),
+    (
+        Answer("num-workers", "refused", "train.py:30", 1, "items change `self.cache` (line 12)"),
+        Answer("pin-memory", "applied", "train.py:30", 2),
+        Answer("compile", "on request", reason="--compile"),
+    ),
+    "decode once, and keep arrays",
 )
 RULES = ("pin-memory", "num-workers", "fused-optimizer", "autocast", "loss-item-sync")
 

@@ -12,7 +12,8 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence,
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import statement_of
-from autofast.model.values import Cls, Inst, Tensor, Thing
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
@@ -301,33 +302,37 @@ def is_worth(evaluation: Evaluation) -> bool:
 MEASURES = frozenset({"argmax", "max", "topk", "eq"})
 
 
-def is_measured(evaluation: Evaluation) -> bool:
+def is_measured(script: Script, evaluation: Evaluation) -> bool:
     """A single statement that measures the model: switched to ``eval()`` above it, or its output counted below it."""
     statement = evaluation.node
     if not isinstance(statement, ast.Assign):
         return False
     here = block(statement)
     n = index(here, statement)
-    switched = any(
-        isinstance(call.func, ast.Attribute) and call.func.attr == "eval" and not call.args
-        for s in here[:n]
-        for call in _calls(s)
+    models = {id(o.this) for site in evaluation.forwards for o in site}
+    above = nodes_of(here[:n])
+    if any(
+        id(site.node) in above and any(id(o.this) in models for o in site)
+        for site in script.methods("eval")
+    ):
+        return True
+    passes = {p for t in tensors_in(script.values(statement.value)) for p in t.passes}
+    return any(
+        passes & t.passes
+        for below in here[n + 1 :]
+        for call in ast.walk(below)
+        if isinstance(call, ast.Call)
+        for t in _measured_by(script, call)
     )
-    made = {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and _is_bound(t)}
-    counted = any(
-        getattr(call.func, "attr", "") in MEASURES and made & _loaded(ast.Expr(call))
-        for s in here[n + 1 :]
-        for call in _calls(s)
-    )
-    return switched or counted
 
 
-def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
-    yield from (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-
-
-def _is_bound(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
+def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
+    """The tensors that a call takes the largest of, or compares."""
+    for callee in script.values(call.func):
+        if isinstance(callee, Method) and callee.name in MEASURES:
+            yield from tensors_in(frozenset({callee.this}))
+        elif isinstance(callee, Ref) and callee.name in {f"torch.{m}" for m in MEASURES}:
+            yield from tensors_in(*(script.values(a) for a in call.args[:1]))
 
 
 def _seldom(occurrence: Occurrence) -> bool:

@@ -68,6 +68,17 @@ def block(stmt: ast.stmt) -> list[ast.stmt]:
         return []
 
 
+def comes_before(
+    first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
+) -> bool:
+    """Whether one place comes before another in the block that both happen in, on the same way to it."""
+    depth = shared(first.stack, second.stack)
+    a = statement_at(first.stack, first_node, depth)
+    b = statement_at(second.stack, second_node, depth)
+    here = block(a)
+    return 0 <= index(here, a) < index(here, b)
+
+
 def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
     """The ids of all nodes in ``parts``."""
     return {id(node) for part in parts for node in ast.walk(part) if not isinstance(node, SHARED)}

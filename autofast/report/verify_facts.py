@@ -12,8 +12,16 @@ from autofast.report import verify_words as words
 from autofast.report.style import count
 from autofast.report.verify_words import NONE, ORIGINAL, REWRITTEN
 from autofast.verify.record import PHASES, Detail, Run
-from autofast.verify.result import Check, Contribution, Speed, SpeedVerdict, Verification
-from autofast.verify.speed import MINIMUM
+from autofast.verify.result import (
+    Answer,
+    Check,
+    Contribution,
+    Ratio,
+    Speed,
+    SpeedVerdict,
+    Verification,
+)
+from autofast.verify.speed import FIRST, MINIMUM
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,23 @@ def _times(v: Verification) -> Iterator[Row]:
     )
     if s.compiling:
         yield Row("  of this, torch.compile", NONE, words.seconds(s.compiling))
+    if s.whole is not None and math.isfinite(s.whole.value):
+        length = count(s.own_steps, "step") if s.own_steps is not None else count(v.steps, "step")
+        yield Row(
+            f"Whole run of {length}, start-up included",
+            words.seconds(s.whole_before),
+            words.seconds(s.whole_after),
+            _whole_change(s.whole),
+        )
+
+
+def _whole_change(whole: Ratio) -> str:
+    """No gain is read from fewer pairs than a verdict needs, or from an interval that holds 1."""
+    if whole.pairs < FIRST:
+        return "unclear"
+    if whole.low <= 1 <= whole.high:
+        return "no difference shown"
+    return f"{words.interval(whole)}×"
 
 
 def _speed_change(s: Speed) -> str:
@@ -172,6 +197,30 @@ def evidence(v: Verification) -> list[tuple[str, str]]:
     if s.reason:
         rows.append(("Why unclear" if s.verdict is SpeedVerdict.UNCLEAR else "Note", s.reason))
     return rows
+
+
+def answers(v: Verification) -> list[tuple[str, str]]:
+    """Each rule that addresses what bounds the script, and what became of it there; then what a person can do."""
+    d = v.diagnosis
+    if d is None:
+        return []
+    rows = [(answer.rule, _answered(answer)) for answer in d.answers]
+    left = not any(answer.state in ("applied", "possible") for answer in d.answers)
+    return rows + ([("by hand", d.by_hand)] if d.by_hand and left else [])
+
+
+def _answered(answer: Answer) -> str:
+    more = f" and {answer.places - 1} more" if answer.places > 1 else ""
+    at = f" at {answer.place}{more}" if answer.place else ""
+    return {
+        "applied": f"applied{at}",
+        "possible": f"would change the original{at}",
+        "refused": f"refused{at}: {answer.reason}",
+        "advised": f"advice{at}: {answer.reason}",
+        "on request": f"on request: {answer.reason}",
+        "nothing": "finds nothing to change",
+        "unknown": "the original could not be read",
+    }[answer.state]
 
 
 def outcome(check: Check) -> str:

@@ -59,6 +59,7 @@ def page(v: Verification, *, date: str = "") -> str:
         checks=[(c, facts.outcome(c)) for c in v.parity.checks] if v.parity else [],
         sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
         shares=facts.shares(v),
+        answers=facts.answers(v),
         contributions=[
             (c, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c))
             for c in v.contributions

@@ -92,11 +92,9 @@ def _folded(v: Verification) -> Iterator[tuple[str, str]]:
         yield "Speed", "Speed was not measured."
     if v.diagnosis is not None:
         shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
-        said = _said(v.diagnosis.sentence) + (
-            f" Rules that address it: {', '.join(map(_code, v.diagnosis.rules))}."
-            if v.diagnosis.rules
-            else ""
-        )
+        said = _said(v.diagnosis.sentence)
+        if answers := facts.answers(v):
+            said += f"\n\n{_table(('rule', 'on this script'), answers)}"
         yield (
             "Where the time of a step goes",
             f"{said}\n\n{_table(('phase', 'original', 'rewritten'), shares, right=(1, 2))}",

@@ -52,16 +52,17 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
             else "  no check was made\n",
         )
     if v.diagnosis is not None:
-        said = v.diagnosis.sentence + (
-            f" Rules that address it: {', '.join(v.diagnosis.rules)}." if v.diagnosis.rules else ""
-        )
         shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
         table = (
             _table(("phase", "original", "rewritten"), shares, style, right=(1, 2))
             if shares
             else ""
         )
-        yield "Where the time of a step goes", table + _wrapped(said, style, indent=2)
+        answers = _table((), facts.answers(v), style) if facts.answers(v) else ""
+        yield (
+            "Where the time of a step goes",
+            table + _wrapped(v.diagnosis.sentence, style, indent=2) + answers,
+        )
     if v.contributions:
         rules = [
             (

@@ -226,6 +226,11 @@ def pays_back(speed: Speed | None) -> list[str]:
         return []
     if speed.break_even is None:
         return ["never pays back what its start costs"]
+    if speed.own_steps is not None and speed.break_even > speed.own_steps:
+        return [
+            f"never pays back within the script's own {count(speed.own_steps, 'step')} "
+            f"(only after {count(speed.break_even, 'step')})"
+        ]
     return [f"pays back after {count(speed.break_even, 'step')}"]
 
 

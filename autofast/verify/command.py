@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from autofast.edit.passes import Passes
 from autofast.edit.postcheck import PostConditionError
 from autofast.model.source import BadInput
 from autofast.report import diff
+from autofast.report.record import Record
 from autofast.report.style import Style, count
 from autofast.verify import diagnosis
 from autofast.verify.record import FULL, Run
@@ -96,10 +98,13 @@ class _Pair:
     diff: Mapping[str, str]
     plan: Passes | None = None
     warnings: list[str] = field(default_factory=list)
+    # What autofast finds in the original; None where it could not be read.
+    found: list[Record] | None = None
 
 
 def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     """Run and judge. Raises ``BadInput``, and ``NoRun`` where the original does not run."""
+    began = time.monotonic()
     tell("looking at the interpreter and the GPU")
     machine = ask(request.python)
     target = request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
@@ -135,7 +140,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     )
     with ended_in_order(), _scratch(request, setup, pair) as scratch:
         runner = Runner(setup, scratch)
-        series = Series(runner, pair.original, pair.rewritten, wanted, tell)
+        series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
         series.make(list(_variants(pair)) if request.by_rule else ())
         commands = [runner.shown(program) for program in (pair.original, pair.rewritten)]
     timed = [
@@ -148,7 +153,9 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         rewritten=Arm(REWRITTEN, _shown(pair.rewritten.path), commands[1]),
         speed=series.speed,
         parity=series.parity,
-        diagnosis=diagnosis.diagnose(*timed) if timed[0] else None,
+        diagnosis=diagnosis.diagnose(timed[0], timed[1], pair.found, pair.rules)
+        if timed[0]
+        else None,
         contributions=tuple(series.contributions),
         diff=pair.diff,
         rules=pair.rules,
@@ -199,9 +206,13 @@ def _pair(request: Request, config: Config) -> _Pair:
     if other == script:
         pair.warnings.append("both scripts are the same file: this measures the noise")
         pair.effect = request.effect or "exact"
-    elif request.effect is None and (ours := _recognised(request, config, other)) is not None:
-        pair.effect, pair.rules = _strongest(ours), tuple(sorted(ours.plan.applied))
-        pair.diff = _diffs(ours)
+    else:
+        for ours in _written(request, config):
+            pair.found = pair.found or ours.records
+            if request.effect is None and ours.bytes_of(ours.script.entry) == other.read_bytes():
+                pair.effect, pair.rules = _strongest(ours), tuple(sorted(ours.plan.applied))
+                pair.diff, pair.found = _diffs(ours), ours.records
+                break
     return pair
 
 
@@ -220,20 +231,16 @@ def _rewritten_now(request: Request, config: Config) -> _Pair:
         tuple(sorted(result.plan.applied)),
         _diffs(result),
         plan=result.plan,
+        found=result.records,
         warnings=[*result.warnings, *result.notes],
     )
 
 
-def _recognised(request: Request, config: Config, other: Path) -> Rewritten | None:
-    """What autofast would write now, where ``other`` is just that, for either target: then its rules and its effect are known."""
+def _written(request: Request, config: Config) -> Iterator[Rewritten]:
+    """What autofast would write now, for each target: the second script may be just that."""
     for target in dict.fromkeys((config.target, "cuda", "cpu")):
         with contextlib.suppress(BadInput, PostConditionError):
-            result = rewrite(
-                request.script, request.root, replace(config, target=target), alone=True
-            )
-            if result.bytes_of(result.script.entry) == other.read_bytes():
-                return result
-    return None
+            yield rewrite(request.script, request.root, replace(config, target=target), alone=True)
 
 
 def _strongest(result: Rewritten) -> str:
@@ -347,7 +354,12 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+_LAUNCHER = (
+    '; it wants a launcher: --launch "torchrun --nproc-per-node=N", N being the number of GPUs'
+)
 _HINTS = {
+    "rendezvous: environment variable": _LAUNCHER,
+    **{f"KeyError: '{name}'": _LAUNCHER for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")},
     "EOFError: EOF when reading a line": "; a run has no standard input: give what the script asks for as arguments, behind --",
     "kept from ": "; give the script a path in the project, or say with --cwd DIR that it may write there",
 }
@@ -359,7 +371,12 @@ def explain(error: NoRun) -> str:
     if run.timed_out:
         steps = max((len(record.steps) for record in run.records), default=0)
         seen = f"after {count(steps, 'optimizer step')}" if steps else "without an optimizer step"
-        return f"the original script was still running after {run.seconds:.0f} s, {seen}; raise --limit{', or lower --steps' * bool(steps)}"
+        running = f"the original script was still running after {run.seconds:.0f} s, {seen}"
+        less = ", or lower --steps" * bool(steps)
+        if error.budget:
+            spent = f"the time budget of {error.budget:.0f} s is used up"
+            return f"{running}, and {spent}; raise --time-budget{less}"
+        return f"{running}; raise --limit{less}"
     if run.records and run.record.error:
         hint = next((hint for sign, hint in _HINTS.items() if sign in run.record.error), "")
         return f"the original script does not run: {run.record.error}{hint}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from autofast.registry import all_rules
+from autofast.report.record import Record
 from autofast.verify.estimates import fmean, median
 from autofast.verify.record import PHASES, Run
-from autofast.verify.result import Diagnosis
+from autofast.verify.result import Answer, Diagnosis
 from autofast.verify.speed import window
 
 LARGE = 0.25  # a phase besides computing that takes this share of a step is what to look at first
@@ -20,6 +21,22 @@ _SAID = {
     "optimizer": "spends {share} of a step in the optimizer",
     "communication": "spends {share} of a step on communication between processes",
 }
+
+
+BY_HAND = {
+    "data": "profile one item: decode once and keep arrays, store images at the size that is used, move random changes of images to the device, "
+    "in batches; a faster disk or decoder where reading itself is slow",
+    "transfer": "send fewer bytes: integers and uint8 images as they are, casts and normalisation on the device; keep data that fit on the device",
+    "evaluation": "evaluate less often or on a part of the data, in larger batches",
+    "optimizer": "fused=True or foreach=True where the optimizer has it; parameters in few large tensors; fewer steps by gradient accumulation",
+    "communication": "fewer and larger all-reduces: gradient accumulation under no_sync(), a larger bucket_cap_mb, gradient_as_bucket_view=True, "
+    "bf16 gradients by a communication hook",
+    "host": "the GPU waits for launches: larger batches, torch.compile(mode='reduce-overhead') or CUDA graphs where shapes are fixed, no reads of "
+    "tensors in the step",
+    "device": "less arithmetic: bf16, channels_last, fused attention, torch.compile; more GPUs where these are done",
+    "cpu": "a GPU; fewer or more threads (OMP_NUM_THREADS); bf16 where the processor has it",
+}
+"""What a person can do about each bound, where no rule does."""
 
 
 def shares(runs: Sequence[Run]) -> dict[str, float]:
@@ -73,6 +90,28 @@ def rules_for(bound: str) -> tuple[str, ...]:
     return tuple(name for _, name in sorted(ranked))
 
 
+def answers(
+    rules: Sequence[str], records: Sequence[Record] | None, applied: Collection[str]
+) -> tuple[Answer, ...]:
+    """What became of ``rules`` on the original script; ``records``: autofast's findings on it, None where it was not looked at."""
+    return tuple(_answer(rule, records, rule in applied) for rule in rules)
+
+
+def _answer(rule: str, records: Sequence[Record] | None, applied: bool) -> Answer:
+    mine = [record for record in records or () if record.rule == rule]
+    for status, state in (("fix", "possible"), ("advice", "advised"), ("refused", "refused")):
+        found = [record for record in mine if record.status == status]
+        if found:
+            first = found[0]
+            place = f"{first.path}:{first.line}"
+            state = "applied" if applied and status == "fix" else state
+            return Answer(rule, state, place, len(found), first.reason)
+    known = all_rules()[rule]
+    if applied or known.default:
+        return Answer(rule, "applied" if applied else "unknown" if records is None else "nothing")
+    return Answer(rule, "on request", reason=known.request)
+
+
 def _per_cent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
@@ -93,8 +132,16 @@ def _sentence(bound: str, share: Mapping[str, float], utilisation: float | None)
     return "was not timed closely enough to say what bounds it"
 
 
-def diagnose(runs_a: Sequence[Run], runs_b: Sequence[Run] = ()) -> Diagnosis:
-    """Of timed runs of the original and of the rewritten script; the bound is the original's, and what remains is said where it differs."""
+def diagnose(
+    runs_a: Sequence[Run],
+    runs_b: Sequence[Run] = (),
+    records: Sequence[Record] | None = None,
+    applied: Collection[str] = (),
+) -> Diagnosis:
+    """Of timed runs of the original and of the rewritten script; the bound is the original's, and what remains is said where it differs.
+
+    ``records`` and ``applied``: autofast's findings on the original script, and the rules that the rewritten one has.
+    """
     before, after = shares(runs_a), shares(runs_b)
     gpu = any(r.records and r.record.devices for r in runs_a)
     used, used_after = _utilisation(runs_a), _utilisation(runs_b)
@@ -107,4 +154,13 @@ def diagnose(runs_a: Sequence[Run], runs_b: Sequence[Run] = ()) -> Diagnosis:
             if (left, left) != (bound, "unknown")
             else ""
         )
-    return Diagnosis(before, after, bound, sentence + ".", rules_for(bound))
+    rules = rules_for(bound)
+    return Diagnosis(
+        before,
+        after,
+        bound,
+        sentence + ".",
+        rules,
+        answers(rules, records, applied),
+        BY_HAND.get(bound, ""),
+    )

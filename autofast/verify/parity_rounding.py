@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from autofast.verify import alike
 from autofast.verify.estimates import median
-from autofast.verify.evidence import HALF_STEP, SINGLE_STEP, Evidence, curve, taken
+from autofast.verify.evidence import HALF_STEP, SINGLE_STEP, Evidence, taken
 from autofast.verify.invariants import plain
 from autofast.verify.parity_exact import apart, state_apart
 from autofast.verify.record import Run
@@ -302,7 +302,3 @@ def settled(ev: Evidence, checks: list[Check]) -> bool:
     if not single(ev) or (ev.double is None and ev.perturbed is None):
         return any(c.passed for c in checks)
     return bool(distance.passed or (first.passed and tame(ev, SINGLE_STEP)[0] < EARLY))
-
-
-def usable(ev: Evidence) -> bool:
-    return any(math.isfinite(x) for x in curve(ev.a))

@@ -64,7 +64,6 @@ class Tost:
     pairs: int
     more: int
     mean: float
-    seed_sd: float
 
 
 def _margin(ev: Evidence, mean: float, sd: float) -> float:
@@ -104,20 +103,19 @@ def tost(ev: Evidence) -> Tost:
             0,
             LEAST - len(ev.pairs),
             math.nan,
-            math.nan,
         )
     found, sd, mean = difference(before, after), spread(before), fmean(before)
     margin = _margin(ev, mean, sd)
     if n < LEAST:
-        return Tost("open", found, margin, n, LEAST - n, mean, sd)
+        return Tost("open", found, margin, n, LEAST - n, mean)
     half, size = found.half(0.95), abs(found.value)
     if size + half <= margin:
-        return Tost("inside", found, margin, n, 0, mean, sd)
+        return Tost("inside", found, margin, n, 0, mean)
     if size - found.half(0.9995) > margin:
-        return Tost("worse" if found.value > 0 else "better", found, margin, n, 0, mean, sd)
+        return Tost("worse" if found.value > 0 else "better", found, margin, n, 0, mean)
     room = margin - size
     more = max(1, math.ceil(n * (half / room) ** 2) - n) if room > 0 else 2 * n
-    return Tost("open", found, margin, n, min(more, 1000), mean, sd)
+    return Tost("open", found, margin, n, min(more, 1000), mean)
 
 
 def _has_loss(ev: Evidence) -> bool:

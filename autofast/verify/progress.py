@@ -1,20 +1,27 @@
-"""What is happening, on standard error, on a terminal only."""
+"""What is happening, on standard error: a line that changes on a terminal, now and then a line elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 from collections.abc import Callable, Iterator
+
+EVERY = 15.0  # seconds between lines of one stage, where there is no terminal
 
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Gives a function that shows a line in place of the one before, with a spinner and the time; silent in pipes and logs."""
+    """Gives a function that shows a line in place of the one before, with a spinner and the time.
+
+    In pipes and logs the first line of each stage (what stands before the colon) is written, and further ones every ``EVERY`` seconds.
+    """
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda line: None
+        yield _lines()
         return
     with Progress(
         SpinnerColumn(),
@@ -25,3 +32,18 @@ def progress() -> Iterator[Callable[[str], None]]:
     ) as shown:
         task = shown.add_task("")
         yield lambda line: shown.update(task, description=line)
+
+
+def _lines() -> Callable[[str], None]:
+    began = last = time.monotonic()
+    stage = ""
+
+    def tell(line: str) -> None:
+        nonlocal last, stage
+        now, here = time.monotonic(), line.partition(":")[0]
+        if here == stage and now - last < EVERY:
+            return
+        last, stage = now, here
+        print(f"{now - began:5.0f} s  {line}", file=sys.stderr, flush=True)
+
+    return tell

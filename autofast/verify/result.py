@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -50,6 +51,9 @@ class Speed:
         break_even: optimizer steps after which the time that the rewritten script loses at its start is won back; 0 where it loses
             none, None where it never is.
         reason: for UNCLEAR, what would make it clear.
+        whole: the ratio of whole runs, from the start of the process to its end, start-up included. whole_before, whole_after: their
+            seconds, in the median.
+        own_steps: optimizer steps of the original where the timed runs came to the script's own end; None where they were cut.
     """
 
     verdict: SpeedVerdict
@@ -64,6 +68,10 @@ class Speed:
     compiling: float
     break_even: int | None
     reason: str = ""
+    whole: Ratio | None = None
+    whole_before: float = math.nan
+    whole_after: float = math.nan
+    own_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,14 +108,37 @@ class Parity:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What autofast says of one rule on the original script.
+
+    Attributes:
+        state: "applied" (the rewritten script has it), "possible" (a fix that the second script need not have), "refused", "advised",
+            "on request" (of the option in ``reason``), or "nothing" (it found no place). "unknown" where the script was not looked at.
+        place: the first such place, ``file:line``; places: how many there are. reason: why it was refused, or the advice.
+    """
+
+    rule: str
+    state: str
+    place: str = ""
+    places: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Diagnosis:
-    """Shares of a step by phase (sum 1), before and after; one sentence on what bounds the script, and the rules that address it."""
+    """Shares of a step by phase (sum 1), before and after; one sentence on what bounds the script, and the rules that address it.
+
+    Attributes:
+        answers: what became of each of ``rules`` on this script. by_hand: what a person can do about such a bound, in words.
+    """
 
     before: Mapping[str, float]
     after: Mapping[str, float]
     bound: str
     sentence: str
     rules: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    by_hand: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shlex
@@ -81,6 +82,14 @@ class Setup:
     limit: float = 0.0
 
 
+class OutOfTime(Exception):
+    """A run was ended since the time for everything was used up. ``run`` has what it had done by then."""
+
+    def __init__(self, run: Run):
+        super().__init__("the time budget is used up")
+        self.run = run
+
+
 class Process(Protocol):
     """The part of ``subprocess.Popen`` that a runner needs; the process leads a group of its own."""
 
@@ -148,12 +157,14 @@ class Runner:
         detail: Detail,
         steps: int,
         seconds: float = 0.0,
+        deadline: float = math.inf,
     ) -> Run:
-        """One run in a fresh process.
+        """One run in a fresh process. Raises ``OutOfTime`` where it does not end before the deadline.
 
         Args:
             seed: random generators start from it. shift: 0, or a number that changes the seeds which the script sets itself.
             steps: optimizer steps after which the run ends (0: the script's own end). seconds: end at the first step after that long.
+            deadline: of ``time.monotonic()``.
         """
         scratch, setup = self.scratch, self.setup
         scratch.reset(program.overlay)
@@ -184,8 +195,10 @@ class Runner:
         start = time.perf_counter()
         self._process = self._start(self.command(program), cwd, environment, outputs)
         timed_out = False
+        left = max(0.0, deadline - time.monotonic())
+        limit = min(setup.limit or math.inf, left)
         try:
-            code = self._process.wait(setup.limit or None)
+            code = self._process.wait(None if math.isinf(limit) else limit)
         except subprocess.TimeoutExpired:
             timed_out = True
             code = self._end()
@@ -197,7 +210,7 @@ class Runner:
         elapsed = time.perf_counter() - start
         records = _records(outputs)
         self._outside.update(path for record in records for path in record.wrote_outside)
-        return Run(
+        run = Run(
             arm=program.arm,
             seed=shift,
             detail=detail,
@@ -216,6 +229,9 @@ class Runner:
                 for path, text in program.overlay.items()
             },
         )
+        if timed_out and limit == left:
+            raise OutOfTime(run)
+        return run
 
     def _start(
         self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], outputs: Path

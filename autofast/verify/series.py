@@ -9,32 +9,39 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from autofast.verify import parity, speed
+from autofast.verify.estimates import median
 from autofast.verify.record import Detail, Run
 from autofast.verify.result import Contribution, Parity, Ratio, Speed
-from autofast.verify.runs import Program, Runner
+from autofast.verify.runs import OutOfTime, Program, Runner
 
 PILOT_SECONDS = 6.0
 PILOT_STEPS = 2000  # a run takes no more steps than this unless asked
 LEAST_STEPS = 12
 LEAST_RUNS = 3  # the original twice and the rewritten script once are run whatever the budget says
 LEAST_LIMIT, LIMIT_FACTOR = 900.0, 20.0  # see ``_limit``
+GRACE = 15.0  # seconds, or half the budget, after which a run that is still going is ended
 BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else kept the machine busy
 LIGHT = Detail()
 ORIGINAL, REWRITTEN = "original", "rewritten"
 
 
 class NoRun(Exception):
-    """The original itself does not run: there is nothing to compare with. ``run`` has its error."""
+    """The original itself does not run: there is nothing to compare with.
 
-    def __init__(self, run: Run):
+    ``run`` has its error; ``budget``: the seconds for everything, where these ended it.
+    """
+
+    def __init__(self, run: Run, budget: float = 0.0):
         super().__init__("the original script did not run")
         self.run = run
+        self.budget = budget
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,9 @@ class Series:
     speed: Speed | None = None
     contributions: list[Contribution] = field(default_factory=list)
     rounds: list[tuple[int, ...]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
     _aa: list[tuple[Run, Run]] = field(default_factory=list)
     _ab: list[tuple[Run, Run]] = field(default_factory=list)
-    _began: float = field(default_factory=time.monotonic)
     _order: random.Random = field(default_factory=lambda: random.Random(0))
 
     # ------------------------------------------------------------------------------------------------ stages
@@ -96,6 +103,14 @@ class Series:
                 raise
             self.interrupted = "ended by Ctrl-C"
             self._judge()
+        except OutOfTime as late:
+            if self.pilot is None:
+                raise NoRun(late.run, self.wanted.budget) from None
+            self.interrupted = (
+                f"the time budget of {self.wanted.budget:.0f} s is used up, within a run of the "
+                f"{late.run.arm} script that had taken {late.run.seconds:.0f} s (the original alone: {self.pilot.seconds:.0f} s)"
+            )
+            self._judge()
 
     def measure(self) -> None:
         """The pilot and the speed alone."""
@@ -110,17 +125,48 @@ class Series:
             self.original,
             LIGHT,
             steps=PILOT_STEPS if steps is None else steps,
-            seconds=PILOT_SECONDS if limited else 0.0,
+            seconds=self._pilot_seconds() if limited else 0.0,
         )
         if not run.ok:
             raise NoRun(run)
         self.pilot = run
         self._limit(run)
+        self.tell(f"pilot: a run takes {run.seconds:.0f} s{self._left(LEAST_RUNS)}")
         if steps is not None:
             self.steps = steps
         else:
             ended_itself = all(record.ending != "steps" for record in run.records)
             self.steps = 0 if ended_itself else max(LEAST_STEPS, len(run.record.steps))
+
+    def _pilot_seconds(self) -> float:
+        """Of steps: a few, and less where little time is given."""
+        budget = self.wanted.budget
+        return min(PILOT_SECONDS, budget / 20) if budget else PILOT_SECONDS
+
+    def _deadline(self) -> float:
+        """When a run is ended whatever it does: half as much again as the budget, and ``GRACE`` at the least. Where the user says how
+        many steps a run takes, the runs without which nothing can be said get the time that the first one took, and some more."""
+        wanted = self.wanted
+        if not wanted.budget:
+            return math.inf
+        allowed = wanted.budget + max(GRACE, wanted.budget / 2)
+        if wanted.steps is not None:
+            if self.pilot is None:
+                return math.inf
+            allowed = max(allowed, 2 * (LEAST_RUNS + 1) * self.pilot.seconds)
+        return self.began + allowed
+
+    def _left(self, sameness: int) -> str:
+        """How long it will take from here on, at the least: ``sameness`` more runs, and the first pairs for speed."""
+        times = [run.seconds for run in self.runs if run.ok]
+        if not times:
+            return ""
+        runs = sameness + 3 * max(0, speed.FIRST - len(self._ab))
+        seconds = runs * median(times)
+        budget = self.wanted.budget
+        if budget:
+            seconds = min(seconds, max(0.0, budget - (time.monotonic() - self.began)))
+        return f", about {seconds:.0f} s to go"
 
     def _limit(self, pilot: Run) -> None:
         """A rewritten script that hangs must not hold the verification for ever: without a limit of the user's, a run ends after a quarter
@@ -141,9 +187,12 @@ class Series:
                     self._judge()
                     return
                 program = self.original if wish.arm == ORIGINAL else self.rewritten
-                self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}")
+                left = self._left(max(1, LEAST_RUNS - len(made)))
+                self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}{left}")
                 made.append(self._run(program, wish.detail, shift=wish.seed))
         self._judge()
+        if self.parity is not None:
+            self.tell(f"sameness so far: {self.parity.verdict.value} ({self.parity.summary})")
 
     def _speed(self) -> None:
         while any(asked := speed.following(self._aa, self._ab)):
@@ -164,7 +213,7 @@ class Series:
 
     def _round(self, noise: bool, effect: bool) -> bool:
         """Two or three runs in random order, and the pairs they make; whether all went well."""
-        self.tell(f"speed: pair {len(self._ab) + 1}{self._estimate()}")
+        self.tell(f"speed: pair {len(self._ab) + 1}{self._estimate()}{self._left(0)}")
         programs = [self.original] + [self.rewritten] * effect + [self.original] * noise
         order = list(range(len(programs)))
         self._order.shuffle(order)
@@ -242,6 +291,7 @@ class Series:
             detail=detail,
             steps=steps,
             seconds=seconds,
+            deadline=self._deadline(),
         )
         self.runs.append(run)
         return run
@@ -253,7 +303,7 @@ class Series:
 
     def _out_of_time(self, share: float = 1.0) -> bool:
         budget = self.wanted.budget
-        return bool(budget) and time.monotonic() - self._began > share * budget
+        return bool(budget) and time.monotonic() - self.began > share * budget
 
     def _estimate(self) -> str:
         if len(self._ab) < 2:

@@ -277,6 +277,7 @@ def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) ->
         even = math.ceil(lost / saved) if saved > 0 and verdict is not SpeedVerdict.SLOWER else None
     compiling = median(p[1].record.moments.compiling for p in ab) if ab else 0.0
     reason = _reason(noise, found) if verdict is SpeedVerdict.UNCLEAR else ""
+    whole = [(a.seconds, b.seconds) for a, b in ab]
     return Speed(
         verdict,
         found,
@@ -290,17 +291,19 @@ def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) ->
         compiling,
         even,
         reason,
+        ratio(whole) if whole else None,
+        median(a for a, _ in whole) if whole else math.nan,
+        median(b for _, b in whole) if whole else math.nan,
+        _own_steps([a for a, _ in ab]),
     )
 
 
-def ratio_of(pairs: Sequence[Pair], warm_up: int | None = None) -> Ratio | None:
-    """``ratio`` of pairs of runs, those left out that failed; None where there is none."""
-    good = [p for p in pairs if p[0].ok and p[1].ok]
-    return (
-        ratio(_values(good, window([run for pair in good for run in pair], warm_up)))
-        if good
-        else None
-    )
+def _own_steps(runs: Sequence[Run]) -> int | None:
+    """Optimizer steps of a script whose runs were not cut; None where they were."""
+    records = [record for run in runs for record in run.records]
+    if not records or any(record.ending == "steps" for record in records):
+        return None
+    return max(len(record.steps) for record in records)
 
 
 def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> str:

@@ -66,7 +66,7 @@ def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> 
 
 def _names_f64(found: Values) -> bool:
     return any(
-        (isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in ("float64", "double", "DoubleTensor"))
+        (isinstance(t, Ref) and t.name.rpartition(".")[2] in DOUBLE)
         or (isinstance(t, Const) and str(t.value).rpartition(".")[2] in DOUBLE)
         for t in found
     )

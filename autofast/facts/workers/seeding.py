@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.loaders import given
-from autofast.facts.workers.shared_state import Time, items
+from autofast.facts.workers.shared_state import items
+from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, line_of, parent_of

@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from autofast.facts.loaders import fits, given, hooks
-from autofast.facts.workers.loader_code import WRITERS, Side, is_iterator, shown
-from autofast.flow.callgraph import CallGraph, Function
+from autofast.facts.loaders import given
+from autofast.facts.workers.item_changes import WRITERS, Changes, is_iterator, shown
+from autofast.facts.workers.lifetime import Lifetime
+from autofast.facts.workers.loader_code import Side
+from autofast.facts.workers.shared_reads import Shared
+from autofast.facts.workers.timing import Time
 from autofast.flow.effects import Effects, Write
-from autofast.flow.program import Flow, holder_of
-from autofast.flow.scopes import COMPREHENSIONS, FUNCTIONS, is_generator, parameters
-from autofast.model.events import CallFrame, LoopFrame
+from autofast.flow.program import holder_of
+from autofast.flow.scopes import COMPREHENSIONS, parameters
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, function_of, line_of, live, parent_of
+from autofast.model.source import ancestors, function_of, line_of, live
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
-STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 TARGET_FIRST = WRITERS - {
     "torch.save",
@@ -25,20 +26,6 @@ TARGET_FIRST = WRITERS - {
     "joblib.dump",
     "torchvision.utils.save_image",
 }
-EARLY = frozenset(
-    {
-        "__init__",
-        "__post_init__",
-        "__init_subclass__",
-        "setup",
-        "prepare_data",
-        "configure_optimizers",
-        "train_dataloader",
-        "val_dataloader",
-        "test_dataloader",
-        "predict_dataloader",
-    }
-)
 DICE = (
     "random.",
     "numpy.random.",
@@ -51,95 +38,6 @@ DICE = (
 )
 
 
-# ------------------------------------------------------------------------------------------------ when
-class Time:
-    """When a place runs, as seen from a loader."""
-
-    def __init__(self, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]):
-        self.script, self.loader, self.skip = script, loader, skip
-        self.flow, self.graph = script.analysis(Flow), script.analysis(CallGraph)
-        self.ways: list[list[ast.AST]] = [
-            [*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses
-        ]
-        if not self.ways and hooks(loader):
-            self.ways = [
-                [*(f.node for f in stack if isinstance(f, STARTS)), node]
-                for node, stack in fits(script)
-            ]
-        if not self.ways:
-            self.ways = [
-                [*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node]
-                for t in loader.things
-            ]
-        self.open = not loader.uses or any(
-            u.is_next or is_generator(function_of(u.node)) for u in loader.uses
-        )
-        self.known: dict[tuple[int, bool], bool] = {}
-
-    def after(self, node: ast.AST) -> bool:
-        """Whether it may run after workers have been started for the first time."""
-        return self.runs(node, False)
-
-    def within(self, node: ast.AST) -> bool:
-        """Whether it may run while an iterator of the loader is in use."""
-        return self.runs(node, not self.open)
-
-    def runs(self, node: ast.AST, within: bool) -> bool:
-        function = function_of(node)
-        key = (id(node), within)
-        if key in self.known:
-            return self.known[key]
-        self.known[key] = False
-        found = self.known[key] = self.look(node, function, within)
-        return found
-
-    def look(self, node: ast.AST, function: ast.AST, within: bool) -> bool:
-        on_the_way = [
-            n for way in self.ways for n in way if n is function or _scope_of_place(n) is function
-        ]
-        if within:
-            uses = [u.node for u in self.loader.uses if _scope_of_place(u.node) is function]
-            if any(_in_body(node, use) for use in uses):
-                return True
-            if on_the_way:
-                return False
-        elif on_the_way:
-            return any(self.follows(node, place) for place in on_the_way)
-        return isinstance(function, FUNCTIONS) and self.called(function, within)
-
-    def follows(self, node: ast.AST, place: ast.AST) -> bool:
-        """Whether, in one function, ``node`` may run after ``place`` has begun."""
-        graph = self.flow.graph(node)
-        begin = graph.place(place)
-        return begin is None or graph.place(node) is begin or graph.may_follow(node, place)
-
-    def called(self, function: Function, within: bool) -> bool:
-        """Whether a call of the function may run then."""
-        if self.graph.handed(function) is not None:
-            return True
-        calls: list[ast.expr] = [*self.graph.sites(function)]
-        if not calls:
-            if getattr(function, "name", "") in EARLY:
-                return False
-            if self.script.reached(function):
-                return True
-            calls = self.graph.unknown_calls(function) if self.script.unread else []
-        return any(self.runs(call, within) for call in calls if not self.skip(call))
-
-
-def _scope_of_place(node: ast.AST) -> ast.AST:
-    return function_of(node) if parent_of(node) is not None else node
-
-
-def _in_body(node: ast.AST, loop: ast.AST) -> bool:
-    parts: list[ast.AST] = (
-        [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
-    )
-    around = {id(a) for a in (node, *ancestors(node))}
-    return any(id(p) in around for p in parts)
-
-
-# ------------------------------------------------------------------------------------------------ the answers
 class _Sides:
     """``script.analysis(_Sides)``: the code on both sides of each loader, made when it is asked for."""
 
@@ -173,9 +71,9 @@ def _argument(loader: Loader, name: str) -> list[Thing]:
 def changed_by_items(script: Script, loader: Loader) -> str:
     """What fetching an item or making a batch changes for good; empty where nothing is changed."""
     side = items(script, loader)
-    for node, what in side.writes():
+    for node, what in Changes(side).writes():
         return f"fetching an item changes {what} (line {line_of(node)}): workers would change copies of it"
-    for handle in side.handles():
+    for handle in Changes(side).handles():
         return f"items are read through {handle.name} (line {line_of(handle.node)}), which workers would share"
     trained = [m for step in script.steps for m in step.models] + [
         m for o in script.optimizers for m in o.params
@@ -214,7 +112,8 @@ def changed_between(script: Script, loader: Loader) -> str:
 def unseen(script: Script, loader: Loader) -> bool:
     """Items read variables of modules that the script sets as it runs: only a forked worker has their values."""
     side = items(script, loader)
-    shared: set[int] = set(side.classes)
+    shared = Shared(side)
+    held: set[int] = set(side.classes)
     todo = [
         t
         for name in side.free.values()
@@ -223,20 +122,20 @@ def unseen(script: Script, loader: Loader) -> bool:
     ]
     while todo:
         thing = todo.pop()
-        if id(thing) in side.objects and id(thing) not in shared or isinstance(thing, Cls):
-            if id(thing) not in shared:
-                shared.add(id(thing))
+        if id(thing) in side.objects and id(thing) not in held or isinstance(thing, Cls):
+            if id(thing) not in held:
+                held.add(id(thing))
                 todo += [t for values in side.parts(thing) for t in values]
     for change in script.analysis(Effects).writes:
         function = function_of(change.node)
         if isinstance(function, ast.Module) and not _below_guard(change.node):
             continue
         if change.bound:
-            if isinstance(holder_of(change.node), ast.Module) and side.touched(change):  # type: ignore[arg-type]
+            if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
-        elif change.base is not None and not _makes_itself(change) and side.touched(change):
+        elif change.base is not None and not _makes_itself(change) and shared.touched(change):
             parts = [n for n in ast.walk(change.base) if isinstance(n, (ast.Name, ast.Attribute))]
-            if any(id(t) in shared for n in parts for t in script.values(n)):
+            if any(id(t) in held for n in parts for t in script.values(n)):
                 return True
     return False
 
@@ -260,11 +159,12 @@ def _skip(side: Side) -> Callable[[ast.AST], bool]:
 def _changed(script: Script, side: Side, time: Time, when: Callable[[ast.AST], bool]) -> str:
     if not side.functions and not side.objects:
         return ""
+    shared = Shared(side)
     for change in script.analysis(Effects).writes:
         if (
             time.skip(change.node)
             or _makes_itself(change)
-            or not side.touched(change)
+            or not shared.touched(change)
             or not when(change.node)
         ):
             continue
@@ -304,7 +204,7 @@ def _at_once(script: Script, side: Side) -> bool:
                 return False
             if (
                 not call.args
-                or side.keeps(call.args[0])
+                or Lifetime(side).keeps(call.args[0])
                 or isinstance(call.args[0], ast.GeneratorExp)
                 or is_iterator(script.values(call.args[0]))
             ):
@@ -351,7 +251,7 @@ def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
 
 def _told(script: Script, loader: Loader, side: Side) -> str:
     """The sampler notes something for the training loop to read, which would be ahead of it."""
-    for node, what in side.writes():
+    for node, what in Changes(side).writes():
         if not isinstance(node, ast.Attribute):
             continue
         for source in script.sources:
@@ -373,6 +273,7 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
 
 def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
     """Training writes files to where items are read from."""
+    shared = Shared(side)
     for source in script.sources:
         for node in live(source.tree):
             if not isinstance(node, ast.Call) or time.skip(node):
@@ -389,7 +290,7 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
                 if (
                     isinstance(part, (ast.Name, ast.Attribute))
                     and not _is_module(script, part)
-                    and side.is_part(part)
+                    and shared.is_part(part)
                     and time.within(node)
                 ):
                     return f"line {line_of(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"

@@ -24,7 +24,7 @@ from autofast.rule import Refusal, at
 from autofast.techniques.precision.gradient_events import alike, clips, zeros
 from autofast.techniques.precision.scaler_places import ends, makes
 from autofast.techniques.precision.scaler_state import state_edits
-from autofast.techniques.precision.unscales import Unscale, unscales
+from autofast.techniques.precision.unscale_places import Unscale, unscales
 from autofast.write.plumbing import Way
 from autofast.write.spelling import torch_in
 

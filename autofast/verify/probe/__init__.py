@@ -17,6 +17,7 @@ no ``zip(strict=...)`` here); autofast need not be installed there. What to reco
     device.py       CUDA: events, waits of the host, utilisation
     state.py        the models: prints of their state, training flags, perturbation
     prints.py       a tensor in a few numbers
+    spawned.py      processes that the script starts itself, with a probe in each
     saves.py        checkpoints, and files written outside the working folder
     seeds.py        seeds from outside, and shifts of the script's own
     double.py       the same run in double precision

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .settings import Settings, rank
+from .settings import Settings
 from .surroundings import children_memory
 
 Event = Any  # a plain tuple of the shapes above, as a class would cost time at every event
@@ -40,11 +40,13 @@ class Probe:
         device: set when torch arrives, where it was built for CUDA (device.Device).
         folder: of the script, with a separator at its end; lines in it are the script's own.
         stopped: set when the record is written. children: memory of worker processes at the end of the run.
+        world: number of ranks. has_ranks: this process has started processes that may be the ranks (spawned.py).
     """
 
-    def __init__(self, settings: Settings, born: float) -> None:
+    def __init__(self, settings: Settings, born: float, place: tuple[int, int]) -> None:
         self.settings = settings
-        self.rank = rank()
+        self.rank, self.world = place
+        self.has_ranks = False
         self.born = born
         self.pid = os.getpid()
         self.main = threading.get_ident()

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any
 
 from . import lines, packages, seeds, settings, surroundings
@@ -27,8 +28,17 @@ def main(arguments: list[str]) -> None:
         sys.exit(
             "usage: python probe SCRIPT [ARGUMENTS...]   with AUTOFAST_PROBE in the environment"
         )
-    wanted = settings.read()
-    probe = Probe(wanted, born)
+    probe = installed(arguments[0], settings.read(), born, (settings.rank(), settings.world()))
+    sys.argv[:] = arguments
+    top, package = packages.of(arguments[0])
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, top)
+    run(probe, functools.partial(started, arguments[0], package))
+
+
+def installed(script: str, wanted: settings.Settings, born: float, place: tuple[int, int]) -> Probe:
+    """A probe at work in this process, the ``(rank, world size)`` of which is ``place``; its hooks wait for torch where that is not there yet."""
+    probe = Probe(wanted, born, place)
     writer, saves, seeding = Writer(probe), Saves(probe), seeds.Seeds(probe)
     if wanted.double:
         # A dispatch mode sees nothing of what is compiled.
@@ -45,25 +55,22 @@ def main(arguments: list[str]) -> None:
         writer.parts.append(lambda: {"random_state": surroundings.random_state()})
     catch_signals(probe)
     catch_exit(probe)
-    script = arguments[0]
-    sys.argv[:] = arguments
     folder = os.path.dirname(os.path.realpath(script))
     probe.folder = folder + os.sep
     if wanted.state and not wanted.double and not wanted.perturb and not wanted.shift:
         probe.lines = ran = lines.Lines((wanted.scratch, folder), folder)
         writer.parts.append(lambda: {"lines": ran.found()})
-    top, package = packages.of(script)
-    if not getattr(sys.flags, "safe_path", False):
-        sys.path.insert(0, top)
     arrivals = {
         "numpy": seeding.numpy,
-        "torch": lambda: torch_arrived(probe, writer, saves, seeding),
+        "torch": lambda: torch_arrived(probe, writer, saves, seeding, script),
     }
     KEPT.append(Arrival(arrivals))
-    run(script, probe, package)
+    return probe
 
 
-def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.Seeds) -> None:
+def torch_arrived(
+    probe: Probe, writer: Writer, saves: Saves, seeding: seeds.Seeds, script: str
+) -> None:
     """Installs every hook. What this version of torch does not allow is noted, and the run goes on."""
     probe.moments["torch_imported"] = probe.clock()
     wanted = probe.settings
@@ -75,13 +82,14 @@ def torch_arrived(probe: Probe, writer: Writer, saves: Saves, seeding: seeds.See
             probe.note(f"{what} not recorded: {described(error)}")
             return None
 
-    from . import loaders, options, spans, state, training
+    from . import loaders, options, spans, spawned, state, training
 
     attempt("seeds", seeding.torch)
     steps = attempt("steps", lambda: training.Training(probe))
     fetches = attempt("loaders", lambda: loaders.Loaders(probe))
     attempt("transfers and collectives", lambda: spans.Spans(probe))
     attempt("checkpoints", saves.torch)
+    attempt("processes that the script starts", lambda: spawned.install(probe, script))
     if fetches is not None:
         writer.parts.append(
             lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}}
@@ -163,17 +171,22 @@ def same_draws(torch: Any, probe: Probe) -> None:
     torch.compile = compile
 
 
-def run(script: str, probe: Probe, package: str = "") -> None:
+def started(script: str, package: str = "") -> None:
     """Not by runpy.run_path: that takes the script's module away from ``sys.modules`` when it ends, before its exit functions run, which
     then cannot pickle its classes. A folder or a zip file with a ``__main__`` is left to runpy."""
+    if os.path.isdir(script) or script.endswith(".zip"):
+        import runpy
+
+        runpy.run_path(script, run_name="__main__")
+    else:
+        execute(script, package)
+
+
+def run(probe: Probe, body: Callable[[], None]) -> None:
+    """The script, or the function of it that runs in this process; the record says how it ended."""
     probe.moments["script_started"] = probe.clock()
     try:
-        if os.path.isdir(script) or script.endswith(".zip"):
-            import runpy
-
-            runpy.run_path(script, run_name="__main__")
-        else:
-            execute(script, package)
+        body()
     except StopRun:
         finish(probe)
     except SystemExit as stop:

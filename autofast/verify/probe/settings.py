@@ -43,13 +43,22 @@ def rank() -> int:
     return int(value) if value.isdigit() else 0
 
 
-def read() -> Settings:
-    """From the environment. Unknown names are an error: a misspelt setting would silently not be recorded."""
+def world() -> int:
+    value = os.environ.get("WORLD_SIZE", "1")
+    return int(value) if value.isdigit() else 1
+
+
+def read(place: int | None = None) -> Settings:
+    """From the environment; ``place`` is the rank of a process that the script started itself.
+
+    Unknown names are an error: a misspelt setting would silently not be recorded."""
     given: dict[str, Any] = json.loads(os.environ.get(VARIABLE, "{}"))
     given.update(given.pop("detail", None) or {})
     settings = Settings(**given)
     scratch = os.path.realpath(settings.scratch) if settings.scratch else ""
     guard = tuple(os.path.realpath(folder) for folder in settings.guard)
     return settings._replace(
-        out=settings.out.replace("%r", str(rank())), scratch=scratch, guard=guard
+        out=settings.out.replace("%r", str(rank() if place is None else place)),
+        scratch=scratch,
+        guard=guard,
     )

@@ -7,7 +7,6 @@ all-reduce runs in C++ during backward and counts as backward.
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ class Spans:
                 self.transfer(torch.Tensor, name)
             for name in ("to", "cuda"):
                 self.timed(torch.nn.Module, name, "t")
-        if torch.distributed.is_available() and os.environ.get("WORLD_SIZE", "1") != "1":
+        if torch.distributed.is_available() and probe.world != 1:
             for name in COLLECTIVES:
                 self.timed(torch.distributed, name, "c")
 

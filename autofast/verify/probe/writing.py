@@ -40,6 +40,10 @@ class Writer:
         probe = self.probe
         if self.done or not probe.ours or not probe.settings.out:
             return
+        trained = probe.steps or probe.backwards
+        # Of a process that starts others, and of these, those that train have the records, or one that fails before any is written.
+        if probe.has_ranks and not trained and (not error or os.path.exists(probe.settings.out)):
+            return
         self.done = True
         # Hooks called by what follows, or by exit functions of the script's, must not add to it.
         events, probe.events = probe.events, []
@@ -49,7 +53,7 @@ class Writer:
         record: dict[str, Any] = {
             "version": VERSION,
             "rank": probe.rank,
-            "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+            "world_size": probe.world,
             "ending": ending,
             "exit_code": exit_code,
             "error": error,
@@ -73,7 +77,7 @@ class Writer:
         record["environment"] = surroundings.environment()
         if not probe.backwards and not probe.steps and record["peak_memory_children"]:
             probe.note(
-                "no step was seen here, and there were child processes: what trains in processes of its own (mp.spawn) is not seen"
+                "no step was seen here, and there were child processes: what trains in processes that the script starts itself is not seen, but for mp.spawn"
             )
         record["notes"] = probe.notes
         probe.stopped.set()

@@ -18,37 +18,30 @@ from autofast.model.values import (
     Inst,
     Method,
     Partial,
-    Reason,
     Ref,
     Tensor,
     Thing,
     Unknown,
-    const,
 )
 from autofast.rule import Refusal, at
-from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES, LibraryCalls
+from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
     EQUAL,
     LOADER,
     NEAR,
     NONE,
-    SIZE,
     ZERO,
     Given,
     Kind,
-    add,
-    join,
     joined,
     of,
     other,
-    over,
-    times,
 )
-from autofast.techniques.ddp.uniformity.tensors import is_tensor
+from autofast.techniques.ddp.uniformity.parts import Parts
 
 
-class Values(LibraryCalls):
+class Values(Parts):
     """What expressions are; statements and functions are :class:`.walk.Walk`'s."""
 
     def ev(self, node: ast.expr | None) -> Kind:
@@ -144,326 +137,6 @@ class Values(LibraryCalls):
             if isinstance(thing, CLASSES) and thing.node is node:
                 self.state.pop(("c", id(thing), ""), None)
 
-    # -------------------------------------------------------------------------------------------- operators
-    def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
-        left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (None, None)
-        if (
-            isinstance(op, ast.Mod)
-            and left is not None
-            and right is not None
-            and isinstance(const(self.script.values(left)), str)
-        ):
-            return self._text([right])
-        if isinstance(op, (ast.Add, ast.Sub)):
-            found = add(a, b)
-        elif isinstance(op, ast.Mult):
-            found = times(a, b)
-        elif isinstance(op, ast.Div):
-            found = over(a, b)
-        elif a.whole.same and b.whole.same:
-            found = join(replace(a.whole, zero=False), replace(b.whole, zero=False))
-        elif a.whole.name == "batch" or b.whole.name == "batch":
-            found = times(a, b)
-        else:
-            found = other("a part of a larger number is taken apart")
-        if found.name == "other" and left is not None and right is not None:
-            return self._scaled([(left, a.whole), (right, b.whole)], found)
-        return found
-
-    def _scaled(self, operands: list[tuple[ast.expr, Kind]], otherwise: Kind) -> Kind:
-        """Numbers of samples that go into a number in another way than a sum: those of all processes are meant."""
-        if not any(k.sized for _, k in operands) or not all(k.sized or k.same for _, k in operands):
-            return otherwise
-        found = EQUAL
-        for expr, kind in operands:
-            if kind.sized:
-                self.settle(expr)
-            else:
-                found = join(found, replace(kind, zero=False, none=False))
-        return found
-
-    def _compare(self, node: ast.Compare) -> Kind:
-        operands = [node.left, *node.comparators]
-        kinds = [self.ev(o).whole for o in operands]
-        if all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
-            return EQUAL
-        if any(k.name == "batch" for k in kinds):
-            return (
-                joined(*(k for k in kinds if k.name == "batch"))
-                if all(k.name == "batch" or k.same for k in kinds)
-                else other("samples are compared with a part of something")
-            )
-        if any(k.name in ("other", "loader") for k in kinds):
-            return next(k for k in kinds if k.name in ("other", "loader"))
-        for expr, kind in zip(operands, kinds, strict=True):
-            if not kind.same:
-                self.settle(expr)
-        return NEAR if any(k.name == "near" for k in kinds) else EQUAL
-
-    def _truth(self, expr: ast.expr, kind: Kind) -> Kind:
-        """``not x``, or x as a condition."""
-        whole = kind.whole
-        if whole.same:
-            return replace(whole, zero=False, none=False)
-        if whole.name in ("mean", "sum", "per"):
-            self.settle(expr)
-            return EQUAL
-        if whole.name == "loader":
-            return EQUAL
-        return (
-            other("it depends on single samples of this process's part")
-            if whole.name == "batch"
-            else whole
-        )
-
-    def _bool(self, node: ast.BoolOp) -> Kind:
-        found: Kind | None = None
-        depth = 0
-        for n, value in enumerate(node.values):
-            kind = self.ev(value)
-            truth = self._truth(value, kind)
-            found = (
-                truth if found is None else joined(found, truth) if found.name != "other" else found
-            )
-            if n < len(node.values) - 1:
-                self.under(value, truth)
-                depth += 1
-        for _ in range(depth):
-            self.leave()
-        assert found is not None
-        return found
-
-    def _if(self, node: ast.IfExp) -> Kind:
-        test = self.condition(node.test)
-        self.under(node.test, test)
-        kind = join(self.ev(node.body), self.ev(node.orelse))
-        self.leave()
-        return (
-            kind
-            if test.name == "equal"
-            else NEAR
-            if test.same and kind.same
-            else kind
-            if kind.name == "mean"
-            else other("it is chosen by each process")
-        )
-
-    def condition(self, test: ast.expr) -> Kind:
-        return self._truth(test, self.ev(test))
-
-    # -------------------------------------------------------------------------------------------- parts
-    def _attribute(self, node: ast.Attribute) -> Kind:
-        """Of an object of a library: what the object is, since what differs by process comes from calls (``calls.DRAWN``)."""
-        receiver = self.ev(node.value)
-        found: Kind | None = None
-        for thing in self.things(node.value):
-            mine = self.state.get(("a", id(thing), node.attr)) if isinstance(thing, Inst) else None
-            if isinstance(thing, Inst) and mine is None:
-                mine = self._property(thing, node.attr)
-            if mine is not None:
-                found = mine if found is None else join(found, mine)
-        if found is not None:
-            return self._inside(node, found)
-        kind = receiver.whole
-        if node.attr == "index" and any(_may_be_device(t) for t in self.things(node.value)):
-            return NEAR  # each process has a GPU of its own
-        if node.attr in (
-            "device",
-            "dtype",
-            "ndim",
-            "is_cuda",
-            "requires_grad",
-            "grad_fn",
-            "is_leaf",
-            "layout",
-        ):
-            return EQUAL
-        if kind.name == "batch":
-            if node.attr in ("shape",):
-                return replace(BATCH, axis=kind.axis, shape=True)
-            if node.attr in ("data", "grad"):
-                return kind
-            if node.attr in ("T", "mT"):
-                return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
-            return (
-                BATCH
-                if not is_tensor(self.script, node.value)
-                else other(f"`.{node.attr}` of a batch")
-            )
-        if kind.name in ("mean", "sum"):
-            return (
-                kind
-                if node.attr in ("data", "T")
-                else other(f"`.{node.attr}` of a part of a larger number")
-            )
-        if kind.name == "loader":
-            return SIZE if node.attr == "batch_size" else EQUAL
-        return replace(kind, zero=False, none=False)
-
-    def _property(self, thing: Inst, name: str) -> Kind | None:
-        """What a property gives."""
-        for func in thing.cls.find(name) or ():
-            if isinstance(func, Func) and any(
-                getattr(t, "name", "").endswith("property") for d in func.decorators for t in d
-            ):
-                return self.call_function(Callee(func, thing), None, {})
-        return None
-
-    def _inside(self, node: ast.expr, found: Kind) -> Kind:
-        """What was put into the container that an expression may be, wherever that was done."""
-        for thing in self.things(node):
-            if (
-                isinstance(thing, CLASSES)
-                and (mine := self.state.get(("c", id(thing), ""))) is not None
-            ):
-                found = (
-                    mine if found.items is not None and not found.items else join(found.whole, mine)
-                )
-        return found
-
-    def _subscript(self, node: ast.Subscript) -> Kind:
-        kind = self._inside(node.value, self.ev(node.value))
-        index = node.slice
-        self.ev(index)
-        if any(id(t) in self.random_data for t in self.things(node.value)):
-            self.draws(node)
-        key = const(self.script.values(index))
-        if (
-            kind.items is not None
-            and isinstance(key, int)
-            and -len(kind.items) <= key < len(kind.items)
-        ):
-            return kind.items[key]
-        kind = kind.whole
-        if kind.name == "batch":
-            return self._rows(node, kind, key)
-        if kind.same and self.kinds[id(index)].whole.name == "batch":
-            return (
-                BATCH
-                if self.kinds[id(index)].whole.axis == 0
-                else other("the shapes are not known")
-            )
-        if kind.name == "iter":
-            return kind.items[0] if kind.items else EQUAL
-        return replace(kind, zero=False, none=False)
-
-    def _rows(self, node: ast.Subscript, kind: Kind, key: object) -> Kind:
-        if kind.shape:
-            if isinstance(key, int) and key == kind.axis:
-                return SIZE
-            return (
-                EQUAL
-                if isinstance(key, int) and key >= 0 and kind.axis in (0, 1)
-                else other("the shape of a batch")
-            )
-        if not is_tensor(self.script, node.value):
-            return kind
-        first = (
-            node.slice.elts[0]
-            if isinstance(node.slice, ast.Tuple) and node.slice.elts
-            else node.slice
-        )
-        everything = (
-            isinstance(first, ast.Slice)
-            and first.lower is None
-            and first.upper is None
-            and first.step is None
-        )
-        if kind.axis == 0 and everything:
-            return kind
-        if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
-            return (
-                kind
-                if isinstance(first, ast.Slice)
-                else replace(kind, axis=0)
-                if isinstance(key, int)
-                else other("a part of a batch")
-            )
-        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(
-            node.slice, ast.Tuple
-        ):
-            return replace(kind, axis="some")
-        return other("a part of the batch")
-
-    def _formatted(self, expr: ast.expr) -> Kind:
-        """``f"{x}"``: x is read, or says by ``__str__`` what it is."""
-        kind = self.ev(expr)
-        texts = [self._own_text(t) for t in self.things(expr) if isinstance(t, Inst)]
-        if texts:
-            return joined(*texts)
-        return self._read_whole(expr, kind)
-
-    def _own_text(self, thing: Inst) -> Kind:
-        for name in ("__str__", "__repr__", "__format__"):
-            for func in thing.cls.find(name) or ():
-                if isinstance(func, Func):
-                    return self.call_function(Callee(func, thing), None, {})
-        return EQUAL
-
-    def _text(self, parts: Iterable[ast.expr]) -> Kind:
-        found = EQUAL
-        for part in parts:
-            kind = self._formatted(part.value if isinstance(part, ast.FormattedValue) else part)
-            found = join(found, kind) if kind.same else kind
-        return found
-
-    def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
-        """A value becomes a number or text of the host."""
-        if kind.items is not None and isinstance(expr, (ast.Tuple, ast.List)):
-            return joined(
-                EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True))
-            )
-        whole = kind.whole
-        if whole.same:
-            return replace(whole, zero=False, none=False)
-        if whole.name in ("mean", "sum", "per"):
-            self.settle(expr)
-            return EQUAL
-        return other("single samples of this process's part") if whole.name == "batch" else whole
-
-    def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-    ) -> Kind:
-        depth = 0
-        for generator in node.generators:
-            self.store(generator.target, self.element(generator.iter, self.ev(generator.iter)))
-            for test in generator.ifs:
-                self.under(test, self.condition(test))
-                depth += 1
-        if isinstance(node, ast.DictComp):
-            self.ev(node.key)
-            found = self.ev(node.value)
-        else:
-            found = self.ev(node.elt)
-        for _ in range(depth):
-            self.leave()
-        return (
-            found
-            if found.items is None
-            else Kind("iter", items=(found,))
-            if isinstance(node, ast.GeneratorExp)
-            else found.whole
-        )
-
-    def element(self, expr: ast.expr, kind: Kind) -> Kind:
-        """What a loop over ``expr`` gives."""
-        if kind.name == "loader":
-            return BATCH
-        if kind.name == "iter":
-            assert kind.items is not None
-            return kind.items[0]
-        kind = self._inside(expr, kind)
-        if kind.items is not None:
-            return joined(*kind.items) if kind.items else EQUAL
-        if kind.name == "batch":
-            return (
-                other("single samples of this process's part")
-                if is_tensor(self.script, expr)
-                else kind
-            )
-        return replace(kind, zero=False, none=False)
-
-    # -------------------------------------------------------------------------------------------- calls
     def _call(self, node: ast.Call) -> Kind:
         if (out := self.outside(node)) is not None:
             return out
@@ -631,13 +304,6 @@ class Values(LibraryCalls):
 def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
     given = (*node.args, *(k.value for k in node.keywords))
     return {id(expr): kind for expr, kind in zip(given, (*args, *named.values()), strict=True)}
-
-
-def _may_be_device(thing: Thing) -> bool:
-    if isinstance(thing, Unknown):
-        # A library's functions give no devices.
-        return thing.reason not in (Reason.RESULT, Reason.METHOD)
-    return isinstance(thing, Ext) and thing.name == "torch.device"
 
 
 def _different(found: list[Thing]) -> list[Thing]:

@@ -9,7 +9,7 @@ from autofast.edit.edits import Before
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.scaler import Event, Ledger
-from autofast.flow.positions import block, index, is_sure, shared, statement_at
+from autofast.flow.positions import block, comes_before, index, is_sure, shared, statement_at
 from autofast.model.events import Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
@@ -125,11 +125,11 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
             here = block(end)
             if not 0 <= index(here, statement) < index(here, end):
                 continue
-            scaled = [o for b in step.backwards if b.scaled for o in b.site]
-            if not any(_precedes(o, mine, site.node) for o in scaled):
+            scaled = [(o, b.node) for b in step.backwards if b.scaled for o in b.site]
+            if not any(comes_before(o, node, mine, site.node) for o, node in scaled):
                 continue
             if any(
-                _precedes(o, theirs, update.node)
+                comes_before(o, s.node, theirs, update.node)
                 for s in step.unscales
                 for o in s
                 if _unscales(o, update)
@@ -161,14 +161,3 @@ def _unscales(occurrence: Occurrence, update: Update) -> bool:
     """Whether an ``unscale_`` is, or may be, one of the optimizer that ``update`` steps."""
     given = occurrence.args.get(0, "optimizer") if occurrence.args is not None else frozenset()
     return not given or any(isinstance(t, Unknown) or t is u for t in given for u in update.things)
-
-
-def _precedes(first: Occurrence, second: Occurrence, node: ast.AST) -> bool:
-    """Whether ``first`` comes before ``second`` (at ``node``) in an iteration, on the same way."""
-    depth = shared(first.stack, second.stack)
-    call = first.args.call if first.args is not None else None
-    if call is None:
-        return False
-    a, b = statement_at(first.stack, call, depth), statement_at(second.stack, node, depth)
-    here = block(a)
-    return 0 <= index(here, a) < index(here, b)

@@ -10,7 +10,15 @@ from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import use_of
 from autofast.facts.scaler import Event
-from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
+from autofast.flow.positions import (
+    block,
+    comes_before,
+    index,
+    is_sure,
+    nodes_of,
+    shared,
+    statement_at,
+)
 from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import function_of, source_of
@@ -70,7 +78,7 @@ def _updates_after(
     scaled, found, related = False, [], False
     for backward in step.backwards:
         scaled |= any(
-            _follows(o, backward.node, occurrence, site.node)
+            comes_before(o, backward.node, occurrence, site.node)
             for o in backward.site
             if inside(o.stack, step.loop)
         )
@@ -108,18 +116,6 @@ def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
     start = index(here, mine)
     nodes = nodes_of(here[start + 1 : start + distance])
     return any(id(b.node) in nodes for b in step.backwards)
-
-
-def _follows(
-    first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
-) -> bool:
-    depth = shared(first.stack, second.stack)
-    a, b = (
-        statement_at(first.stack, first_node, depth),
-        statement_at(second.stack, second_node, depth),
-    )
-    here = block(a)
-    return 0 <= index(here, a) < index(here, b)
 
 
 def _reads_of(script: Script, site: Site, update: Update) -> bool:

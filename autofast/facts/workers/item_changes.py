@@ -1,0 +1,160 @@
+"""What the code behind a loader changes for good: objects that stay, files, iterators that it advances."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.workers.lifetime import Lifetime
+from autofast.facts.workers.loader_code import Side
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import holder_of
+from autofast.model.source import function_of, live, source_of
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
+
+PLACES = (
+    ast.Attribute,
+    ast.Subscript,
+    ast.Name,
+    ast.Call,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.YieldFrom,
+)
+# fmt: off
+WRITERS = frozenset({
+    "torch.save", "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "pickle.dump", "json.dump", "joblib.dump",
+    "cv2.imwrite", "imageio.imwrite", "os.remove", "os.unlink", "os.rename", "os.replace", "os.rmdir", "shutil.move", "shutil.copy",
+    "shutil.copyfile", "shutil.rmtree", "torchvision.utils.save_image", "os.chdir",
+})
+ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "builtins.filter", "builtins.enumerate", "builtins.reversed")
+HOLDERS = ("h5py.File", "lmdb.open", "sqlite3.connect", "socket.socket", "zipfile.ZipFile", "tarfile.open", "cv2.VideoCapture", "gzip.open",
+           "queue.", "multiprocessing.Queue", "multiprocessing.Value", "threading.")
+# fmt: on
+
+
+class Changes:
+    """The changes of one side of a loader."""
+
+    def __init__(self, code: Side):
+        self.code, self.script, self.flow, self.effects = code, code.script, code.flow, code.effects
+        self.keeps = Lifetime(code).keeps
+
+    def writes(self) -> Iterator[tuple[ast.AST, str]]:
+        """Places where this code changes something that is there after it, in words."""
+        for function in list(self.code.functions.values()):
+            for node in live(function):
+                if not isinstance(node, PLACES) or function_of(node) is not function:
+                    continue
+                for write in self.effects.of(node):
+                    if write.bound:
+                        if id(holder_of(node)) not in self.code.functions:  # type: ignore[arg-type]
+                            yield node, f"`{write.bound}`"
+                    elif write.base is not None and self.keeps(write.base):
+                        if isinstance(node, ast.Call) and self.is_module_function(write.base):
+                            continue
+                        yield node, f"`{shown(write.base if isinstance(node, ast.Call) else node)}`"
+                if isinstance(node, ast.Call):
+                    if why := self.advances(node):
+                        yield node, why
+                elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)):
+                    over = node.value if isinstance(node, ast.YieldFrom) else node.iter
+                    if (
+                        isinstance(over, (ast.Name, ast.Attribute))
+                        and self.keeps(over)
+                        and is_iterator(self.script.values(over))
+                    ):
+                        yield over, f"`{shown(over)}`, which can be gone through only once"
+
+    def advances(self, node: ast.Call) -> str:
+        names = {t.name for t in self.script.values(node.func) if isinstance(t, Ref)}
+        if (
+            "builtins.next" in names
+            and node.args
+            and self.keeps(node.args[0])
+            and not self.begins(node.args[0])
+        ):
+            return f"`{shown(node.args[0])}`"
+        if "builtins.open" in names:
+            mode = (
+                node.args[1]
+                if len(node.args) > 1
+                else next((k.value for k in node.keywords if k.arg == "mode"), None)
+            )
+            found = self.script.values(mode) if mode is not None else frozenset()
+            if any(not isinstance(t, Const) or set(str(t.value)) & set("wax+") for t in found):
+                return f"a file (`{shown(node)}`)"
+        if names & WRITERS and not any(
+            isinstance(t, Ext) and t.name.startswith("io.")
+            for a in node.args
+            for t in self.script.values(a)
+        ):
+            return f"a file (`{shown(node)}`)"
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("write_text", "write_bytes", "to_csv", "save")
+            and node.args
+        ):
+            found = self.script.values(node.args[0])
+            text = [
+                t
+                for t in found
+                if isinstance(t, Num)
+                and t.pattern
+                or isinstance(t, Const)
+                and isinstance(t.value, str)
+            ]
+            if found and len(text) == len(found):
+                return f"a file (`{shown(node)}`)"
+        return ""
+
+    def begins(self, expr: ast.expr) -> bool:
+        """Whether this is an iterator that was made here: ``iter(self.paths)``."""
+        if isinstance(expr, ast.Name):
+            found = (
+                [bound_to(d.node) for d in self.flow.reaching(expr)]
+                if id(holder_of(expr)) in self.code.functions
+                else []
+            )
+            return bool(found) and all(
+                whole and v is not None and not isinstance(v, ast.Name) and self.begins(v)
+                for v, whole in found
+            )
+        if not isinstance(expr, ast.Call):
+            return False
+        names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
+        return (
+            bool(names)
+            and names <= set(ITERATORS)
+            and not any(is_iterator(self.script.values(a)) for a in expr.args)
+        )
+
+    def is_module_function(self, base: ast.expr) -> bool:
+        found = self.script.values(base)
+        return bool(found) and all(
+            isinstance(t, (Ref, Const))
+            and not (isinstance(t, Ref) and t.name.startswith("os.environ"))
+            for t in found
+        )
+
+    def handles(self) -> Iterator[Ext]:
+        """Open files, databases and the like that this code reaches."""
+        return (
+            t
+            for t in self.code.objects.values()
+            if isinstance(t, Ext) and t.name.startswith(HOLDERS)
+        )
+
+
+def shown(node: ast.AST) -> str:
+    text = " ".join((source_of(node).segment(node) or "it").split())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def is_iterator(found: Values) -> bool:
+    return any(
+        (isinstance(t, Seq) and (t.kind == "generator" or isinstance(t.node, ast.GeneratorExp)))
+        or (isinstance(t, Ext) and t.name.startswith(ITERATORS))
+        for t in found
+    )

@@ -1,0 +1,156 @@
+"""What others change of what the code behind a loader reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.workers.lifetime import PARTS, PASSING
+from autofast.facts.workers.loader_code import Side, ever_bound
+from autofast.flow.effects import Effects, Write, is_number
+from autofast.flow.program import holder_of
+from autofast.flow.scopes import FUNCTIONS
+from autofast.model.script import Script
+from autofast.model.source import parent_of
+from autofast.model.values import Dict, Ext, Inst, Ref, Seq, Tensor, Thing, Unknown
+from autofast.ops import is_view
+
+OPTIONS = (
+    "argparse.",
+    "easydict.",
+    "yacs.",
+    "omegaconf.",
+    "ml_collections.",
+    "types.",
+    "addict.",
+    "munch.",
+)  # only the program reads these
+
+
+class Shared:
+    """What one side of a loader reads, as it is called elsewhere in the script."""
+
+    def __init__(self, code: Side):
+        self.code, self.script, self.graph = code, code.script, code.graph
+
+    def touched(self, change: Write) -> bool:
+        """Whether a change that is made elsewhere is one of something that this code reads."""
+        if change.bound:
+            return (id(holder_of(change.node)), change.bound) in self.code.free  # type: ignore[arg-type]
+        base = change.base
+        assert base is not None
+        found = self.script.values(base)
+        if self.code.environment and any(
+            isinstance(t, Ref) and t.name.startswith(("os.environ", "os.putenv", "os.unsetenv"))
+            for t in found
+        ):
+            return True
+        is_attribute = bool(change.name) or change.computed
+        for thing in found:
+            if id(thing) in self.code.objects:
+                if is_attribute and (self.reads(thing, change.name) or change.computed):
+                    return True
+                if not is_attribute and isinstance(thing, (Seq, Dict, Ext)):
+                    return True
+        if is_attribute:
+            known = change.name in self.names_of_objects()
+            return known and (
+                any(isinstance(t, Unknown) for t in found)
+                or (not found and bool(self.script.unread))
+            )
+        if (
+            change.node is base
+            and isinstance(base, ast.Name)
+            and not any(isinstance(t, (Seq, Dict, Tensor, Ext, Inst)) for t in found)
+        ):
+            # `x += 1`, of what may well be a number.
+            return (id(holder_of(base)), base.id) in self.code.aliases
+        return self.is_part(base)
+
+    def reads(self, thing: Thing, name: str) -> bool:
+        if self.code.every or name in self.code.loads:
+            return True
+        return (
+            isinstance(thing, Ext)
+            and not is_options(thing)
+            or isinstance(thing, Inst)
+            and is_of_library(thing)
+            and name in thing.attrs
+        )
+
+    def names_of_objects(self) -> set[str]:
+        held = [thing.attrs for thing in self.code.objects.values() if isinstance(thing, Inst)]
+        held += [c.members for c in self.code.classes.values()]
+        return {n for attrs in held for n in attrs if n in self.code.loads}
+
+    def is_part(self, expr: ast.expr, depth: int = 0) -> bool:
+        """Whether ``expr``, outside this code, is something that it reads: by its name, or as an attribute of an object that it has."""
+        if depth > 6:
+            return False
+        if isinstance(expr, ast.Name):
+            home = holder_of(expr)
+            if (id(home), expr.id) in self.code.aliases:
+                return True
+            for value, whole in ever_bound(expr):
+                if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (
+                    whole and isinstance(value, ast.Call)
+                ):
+                    if not isinstance(value, ast.Name) or value.id != expr.id:
+                        if self.is_part(value, depth + 1):
+                            return True
+            given = self.graph.arguments(home, expr.id) if isinstance(home, FUNCTIONS) else []
+            return any(a is not None and self.is_part(a, depth + 1) for _, a in given)
+        if isinstance(expr, ast.Attribute):
+            for thing in self.script.values(expr.value):
+                if (id(thing), expr.attr) in self.code.fields or (
+                    id(thing) in self.code.objects and self.reads(thing, expr.attr)
+                ):
+                    return True
+                if isinstance(thing, Inst) and any(
+                    self.is_part(v, depth + 1) for v in _stored(self.script, thing, expr.attr)
+                ):
+                    return True
+            return (
+                self.is_part(expr.value, depth + 1)
+                if expr.attr in ("data", "T", "values", "loc", "iloc", "at", "iat", "flat")
+                else False
+            )
+        if isinstance(expr, ast.Subscript):
+            if any(
+                id(t) in self.code.objects and isinstance(t, (Seq, Dict))
+                for t in self.script.values(expr.value)
+            ):
+                return not is_number(self.script.values(expr))
+            return self.is_part(expr.value, depth + 1)
+        if (
+            isinstance(expr, ast.Call)
+            and isinstance(expr.func, ast.Attribute)
+            and (expr.func.attr in PARTS or is_view(expr.func.attr))
+        ):
+            return self.is_part(expr.func.value, depth + 1)
+        if (
+            isinstance(expr, ast.Call)
+            and expr.args
+            and {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)} & PASSING
+        ):
+            return self.is_part(expr.args[0], depth + 1)
+        return False
+
+
+def is_options(thing: Thing) -> bool:
+    return isinstance(thing, Ext) and thing.name.startswith(OPTIONS)
+
+
+def is_of_library(thing: Inst) -> bool:
+    return any(not n.startswith("torch.utils.data.") for n in thing.cls.external)
+
+
+def _stored(script: Script, thing: Thing, name: str) -> Iterator[ast.expr]:
+    """What an attribute of an object is assigned."""
+    for write in script.analysis(Effects).writes:
+        if write.name == name and write.base is not None and thing in script.values(write.base):
+            parent = parent_of(write.node)
+            if isinstance(parent, (ast.Assign, ast.AnnAssign)) and isinstance(
+                parent.value, (ast.Name, ast.Attribute)
+            ):
+                yield parent.value

@@ -1,0 +1,117 @@
+"""When code runs, as seen from a loader: after its workers have started, or while an iterator of it is in use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from autofast.facts.loaders import fits, hooks
+from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.program import Flow
+from autofast.flow.scopes import FUNCTIONS, is_generator
+from autofast.model.events import CallFrame, LoopFrame
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, function_of, parent_of
+
+STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
+EARLY = frozenset(
+    {
+        "__init__",
+        "__post_init__",
+        "__init_subclass__",
+        "setup",
+        "prepare_data",
+        "configure_optimizers",
+        "train_dataloader",
+        "val_dataloader",
+        "test_dataloader",
+        "predict_dataloader",
+    }
+)
+
+
+class Time:
+    """When a place runs, as seen from a loader."""
+
+    def __init__(self, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]):
+        self.script, self.loader, self.skip = script, loader, skip
+        self.flow, self.graph = script.analysis(Flow), script.analysis(CallGraph)
+        self.ways: list[list[ast.AST]] = [
+            [*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses
+        ]
+        if not self.ways and hooks(loader):
+            self.ways = [
+                [*(f.node for f in stack if isinstance(f, STARTS)), node]
+                for node, stack in fits(script)
+            ]
+        if not self.ways:
+            self.ways = [
+                [*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node]
+                for t in loader.things
+            ]
+        self.open = not loader.uses or any(
+            u.is_next or is_generator(function_of(u.node)) for u in loader.uses
+        )
+        self.known: dict[tuple[int, bool], bool] = {}
+
+    def after(self, node: ast.AST) -> bool:
+        """Whether it may run after workers have been started for the first time."""
+        return self.runs(node, False)
+
+    def within(self, node: ast.AST) -> bool:
+        """Whether it may run while an iterator of the loader is in use."""
+        return self.runs(node, not self.open)
+
+    def runs(self, node: ast.AST, within: bool) -> bool:
+        function = function_of(node)
+        key = (id(node), within)
+        if key in self.known:
+            return self.known[key]
+        self.known[key] = False
+        found = self.known[key] = self.look(node, function, within)
+        return found
+
+    def look(self, node: ast.AST, function: ast.AST, within: bool) -> bool:
+        on_the_way = [
+            n for way in self.ways for n in way if n is function or _scope_of_place(n) is function
+        ]
+        if within:
+            uses = [u.node for u in self.loader.uses if _scope_of_place(u.node) is function]
+            if any(_in_body(node, use) for use in uses):
+                return True
+            if on_the_way:
+                return False
+        elif on_the_way:
+            return any(self.follows(node, place) for place in on_the_way)
+        return isinstance(function, FUNCTIONS) and self.called(function, within)
+
+    def follows(self, node: ast.AST, place: ast.AST) -> bool:
+        """Whether, in one function, ``node`` may run after ``place`` has begun."""
+        graph = self.flow.graph(node)
+        begin = graph.place(place)
+        return begin is None or graph.place(node) is begin or graph.may_follow(node, place)
+
+    def called(self, function: Function, within: bool) -> bool:
+        """Whether a call of the function may run then."""
+        if self.graph.handed(function) is not None:
+            return True
+        calls: list[ast.expr] = [*self.graph.sites(function)]
+        if not calls:
+            if getattr(function, "name", "") in EARLY:
+                return False
+            if self.script.reached(function):
+                return True
+            calls = self.graph.unknown_calls(function) if self.script.unread else []
+        return any(self.runs(call, within) for call in calls if not self.skip(call))
+
+
+def _scope_of_place(node: ast.AST) -> ast.AST:
+    return function_of(node) if parent_of(node) is not None else node
+
+
+def _in_body(node: ast.AST, loop: ast.AST) -> bool:
+    parts: list[ast.AST] = (
+        [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
+    )
+    around = {id(a) for a in (node, *ancestors(node))}
+    return any(id(p) in around for p in parts)
