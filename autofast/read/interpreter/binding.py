@@ -12,7 +12,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, LoopFrame, TryFrame
-from autofast.model.kinds import is_classmethod, is_property, is_static
+from autofast.model.kinds import is_autograd_function, is_classmethod, is_property, is_static
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -438,6 +438,9 @@ class Binding(Core):
             return self.of_instance(thing, name, node)
         if isinstance(thing, Cls):
             found = thing.find(name)
+            if not found and name == "apply" and is_autograd_function(thing):
+                why = f"{thing.node.name} is an autograd Function"
+                return values(Unknown(why, Reason.FUNCTION, thing.node.name))
             if not found:
                 return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
             if any(n.startswith("enum.") for n in thing.external):
