@@ -165,7 +165,7 @@ def test_benchmark_for_images_of_one_size() -> None:
         (["benchmark = True"], ""),
         (["benchmark = False"], "`benchmark = False` is written out (line 4 of train.py)"),
         (["deterministic = True"], "determinism is asked for on line 4"),
-        (["benchmark = False", "deterministic = True"], "determinism is asked for on line 5"),
+        (["benchmark = False", "deterministic = True"], "`benchmark = False` is written out"),
         (
             ["benchmark = True", "deterministic = True"],
             "line 5 of train.py leaves it deterministic",
