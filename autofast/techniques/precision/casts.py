@@ -13,6 +13,7 @@ from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
 
 PART = "part"  # of what a model returns
 NONE = Const(None)
+NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
 
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
@@ -118,4 +119,4 @@ def _all_floats(found: Values) -> bool:
 
 
 def _is_floats(thing: Thing) -> bool:
-    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype != "int"
+    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype not in NO_CAST
