@@ -138,6 +138,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--weight", type=float, default=0)
 parser.add_argument("--loss", default="mse")
 parser.add_argument("--warp", action="store_true")
+parser.add_argument("--kind", required=True)
 parser.add_argument("--no-mse", action="store_false", dest="mse")
 args = parser.parse_args()
 """
@@ -192,12 +193,12 @@ def optional(more: str, returns: str = PROBABILITIES, before: str = "") -> str:
 def test_what_is_off_by_default_stays_as_it_is_where_it_is_on(
     text: str, given: list[str], enabled: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.setattr("sys.argv", ["train.py", "--kind", "any"])
     done = amp(text, rules="autocast", target="cpu")
     assert f"enabled={enabled}):" in done.text, (done.lines, done.refusals)
     before, after = trained(text)["losses"], trained(done.text)["losses"]
     assert before != after and close(before, after)
-    monkeypatch.setattr("sys.argv", ["train.py", *given])
+    monkeypatch.setattr("sys.argv", ["train.py", "--kind", "any", *given])
     assert trained(text)["losses"] == trained(done.text)["losses"] != before
 
 
@@ -206,6 +207,7 @@ def test_what_is_off_by_default_stays_as_it_is_where_it_is_on(
     [
         optional(f"if not args.warp:\n        loss = {BCE}"),  # on by default
         optional(f"if args.weight > float(args.loss == 'bce'):\n        loss = {BCE}"),
+        optional(f"if args.kind == 'bce':\n        loss = {BCE}"),
         optional(f"if args.weight > 0 or losses:\n        loss = {BCE}"),
         optional(WEIGHED + f"\n    if args.warp:\n        loss = loss + {BCE}"),
         optional(WEIGHED, before="args.weight = float(len(losses))"),

@@ -170,7 +170,17 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
 
 def _option(script: Script, ask: ast.expr) -> Arg | None:
     option = one(script.values(ask)) if isinstance(ask, (ast.Name, ast.Attribute)) else None
-    return option if isinstance(option, Arg) and const(option.default) is not ... else None
+    if not isinstance(option, Arg) or const(option.default) is ...:
+        return None
+    return None if _is_required(option) else option
+
+
+def _is_required(option: Arg) -> bool:
+    """It has no default, as it has to be given."""
+    return any(
+        k.arg == "required" and not (isinstance(k.value, ast.Constant) and not k.value.value)
+        for k in option.node.keywords
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the script without it
