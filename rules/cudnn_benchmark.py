@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
-from autofast.facts.parts import trained_models
+from autofast.facts.parts import not_known, trained_models
 from autofast.model.events import BranchFrame, Site, Stack, inside
 from autofast.model.script import Script
 from autofast.model.source import block_of, parent_of, source_of, statement_of
@@ -26,7 +26,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     place = setup_place(script)
     place = None if place is None else above_tf32(place)
     if _decided(script) or place is None or not _convolves(script):
-        yield from _written(script, message)
+        models = trained_models(script)
+        if _convolves(script) or not models or any(not_known(m) for m in models):
+            yield from _written(script, message)
         return
     torch, imports = torch_in(source_of(place))
     value = _value(script, place, torch)

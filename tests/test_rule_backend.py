@@ -180,6 +180,15 @@ def test_benchmark_and_determinism(lines: list[str], answer: str) -> None:
     assert answer in done.refusals + done.advice
 
 
+def test_nothing_is_said_without_convolutions() -> None:
+    body = BODY.replace(
+        "nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)", "nn.Flatten(), nn.Linear(64, 2)"
+    )
+    assert body != BODY
+    for flag in ("", "torch.backends.cudnn.benchmark = False\n"):
+        assert not apply("cudnn-benchmark", HEAD + flag + body).findings
+
+
 def test_convolutions_with_weights_of_their_own() -> None:
     body = BODY.replace(
         "model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2))",
