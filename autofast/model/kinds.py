@@ -64,6 +64,11 @@ def is_scaler(thing: Thing) -> bool:
     return isinstance(thing, Ext) and thing.name in names.SCALER
 
 
+def is_autograd_function(cls: Cls) -> bool:
+    """A class of the project that extends ``torch.autograd.Function``."""
+    return any(n.startswith("torch.autograd.") for n in cls.external)
+
+
 def is_loss(thing: Thing) -> bool:
     if isinstance(thing, Inst):
         return any(names.is_loss(n) for n in thing.cls.external)

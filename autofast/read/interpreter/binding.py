@@ -12,7 +12,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, LoopFrame, TryFrame
-from autofast.model.kinds import is_classmethod, is_property, is_static
+from autofast.model.kinds import is_autograd_function, is_classmethod, is_property, is_static
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -42,6 +42,7 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.reachable import PLAIN
 from autofast.read.interpreter.state import Core, NoValue, join, values
+from autofast.read.library import module_parts
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
@@ -440,6 +441,9 @@ class Binding(Core):
             return self.of_instance(thing, name, node)
         if isinstance(thing, Cls):
             found = thing.find(name)
+            if not found and name == "apply" and is_autograd_function(thing):
+                why = f"{thing.node.name} is an autograd Function"
+                return values(Unknown(why, Reason.FUNCTION, thing.node.name))
             if not found:
                 return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
             if any(n.startswith("enum.") for n in thing.external):
@@ -482,6 +486,8 @@ class Binding(Core):
                 Arguments(node, [Given(values(Const(name)), None)]),
                 node,
             )
+        if name == "_modules" and torchlib.is_module(thing) and not thing.open:
+            return module_parts.table(self, thing)
         if thing.cls.external - {"dataclass"} or name.startswith("__"):
             return torchlib.attribute(self, thing, name, node)
         if thing.open:
@@ -521,6 +527,8 @@ class Binding(Core):
             ):
                 return thing.items[key] | thing.elem if key >= 0 or not thing.elem else thing.any()
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                if layers := module_parts.sliced_list(self, thing, node):
+                    return layers
                 part: Seq = self.intern(
                     Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
                 )
@@ -539,6 +547,11 @@ class Binding(Core):
                     Arguments(node, [Given(index, None)]),
                     node,
                 )
+        if isinstance(thing, (Inst, Ext)) and module_parts.is_container(thing):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                return module_parts.sliced(self, thing, node)
+            if isinstance(key, str):
+                return module_parts.part(thing, key) or values(Unknown("a submodule"))
         return torchlib.element(self, thing, key if isinstance(key, int) else None)
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:

@@ -37,6 +37,7 @@ from autofast.read.interpreter.iteration import fields_of
 from autofast.read.interpreter.named import evaluated, is_namespace
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
 from autofast.read.interpreter.summaries import key_of
+from autofast.read.library import module_parts
 from autofast.read.library import torch_library as torchlib
 
 EVAL = values(Ref("builtins.eval"))
@@ -217,6 +218,8 @@ class Calls(Binding):
             init = cls.find("__init__")
             if not init or "dataclass" in cls.external:
                 self.fields(inst, cls, args, node)
+            if not init and module_parts.is_container(inst):
+                module_parts.keep_parts(self, inst, args)
             for func in ordered(init or NOTHING):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:

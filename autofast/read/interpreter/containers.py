@@ -59,7 +59,10 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
         for thing in ordered(given.values):
             sure = len(given.values) == 1
             pairs = _pairs(thing)
-            if pairs is None:
+            if pairs is None and (rows := _rows(thing)):
+                for row in rows:
+                    _may_hold(interp, made, row, node)
+            elif pairs is None:
                 interp.spread(made, thing, sure)
             for key, found in pairs or ():
                 made.entries[key] = [Entry(found, None, node, sure)]
@@ -86,6 +89,27 @@ def _pairs(thing: Thing) -> list[tuple[Any, Values]] | None:
             return None
         found.append((const(row[0]), row[1]))
     return found
+
+
+def _rows(thing: Thing) -> list[tuple[Values, Values]]:
+    """The pairs that a list of them may hold; empty where it may hold anything else."""
+    rows = [p.exact for p in thing.any() if isinstance(p, Seq)] if isinstance(thing, Seq) else []
+    if not isinstance(thing, Seq) or len(rows) != len(thing.any()):
+        return []
+    pairs = [(r[0], r[1]) for r in rows if r is not None and len(r) == 2]
+    return pairs if len(pairs) == len(rows) else []
+
+
+def _may_hold(interp: Core, made: Dict, row: tuple[Values, Values], node: ast.AST | None) -> None:
+    """A dict may get this pair."""
+    key, found = const(row[0]), row[1]
+    if isinstance(key, (str, int)):
+        old = NOTHING.union(*(e.values for e in made.entries.get(key, ())))
+        made.entries[key] = [Entry(join(old, found), None, node, False)]
+        interp.keep(found, made, key)
+    else:
+        made.rest = join(made.rest, found)
+        made.open = made.open or "a key is computed"
 
 
 def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:

@@ -31,6 +31,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.read.library import module_parts
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -93,7 +94,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
         if is_module(thing):
-            return values(*submodules(thing)) or values(Unknown("a submodule"))
+            return module_parts.any_part(thing) or values(Unknown("a submodule"))
     return element(interp, thing, None)
 
 
@@ -111,7 +112,7 @@ def by_iterator(interp: Core, thing: Inst, node: ast.AST) -> Values:
 
 
 def submodules(thing: Inst | Ext) -> list[Thing]:
-    return [t for v in thing.attrs.values() for t in v if is_module(t)]
+    return [t for t in ordered(module_parts.any_part(thing)) if is_module(t)]
 
 
 def element(interp: Core, thing: Thing, index: int | None) -> Values:
@@ -149,14 +150,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
             table = one(thing.args.get(0, "modules"))
             return table.any() if isinstance(table, Dict) else values(Unknown("a submodule"))
         if thing.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
-            parts = (
-                frozenset().union(*(g.values for g in thing.args.positional))
-                if thing.args.positional
-                else NOTHING
-            )
-            return frozenset(
-                x for t in parts for x in (t.any() if isinstance(t, Seq) else {t})
-            ) or values(Unknown("a submodule"))
+            return module_parts.part(thing, index) or values(Unknown("a submodule"))
         if is_dataset(thing):
             return sample_of(interp, thing)
         if "over" in thing.attrs:
@@ -169,6 +163,8 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         return values(Num())
     if isinstance(thing, Unknown):
         return values(thing)
+    if isinstance(thing, Inst) and module_parts.is_container(thing):
+        return module_parts.part(thing, index) or values(Unknown("a submodule"))
     return values(Unknown("an element of something that is not known"))
 
 

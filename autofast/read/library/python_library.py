@@ -43,7 +43,7 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
-from autofast.read.library import setting_files
+from autofast.read.library import module_parts, setting_files
 from autofast.read.search_paths import folder
 
 if TYPE_CHECKING:
@@ -343,13 +343,15 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
     """``getattr(x, "name"[, default])``, the name being one of a few."""
-    found = args.get(2, "default")
+    found, given = args.get(2, "default"), args.given(1, "name")
     for thing in ordered(args.get(0, "object")):
         for key in ordered(args.get(1, "name")):
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
                 found |= setting_files.member(interp, thing, key, node)
+            elif parts := module_parts.by_prefix(thing, given.expr if given else None):
+                found |= parts
             else:
                 found |= values(
                     Ref(f"{thing.name}.*")
@@ -372,7 +374,7 @@ def _setattr(interp: Core, args: Arguments, node: ast.AST | None) -> None:
                 interp.emit(
                     "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
                 )
-            else:
+            elif not module_parts.set_by_prefix(interp, thing, args):
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
 
 

@@ -83,7 +83,7 @@ from autofast.read.interpreter.iteration import (
     sample_of,
     submodules,
 )
-from autofast.read.library import apex
+from autofast.read.library import apex, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
 from autofast.read.library.modules import forward, loss, module_method
@@ -178,6 +178,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             table = one(thing.args.get(0, "modules"))
             if isinstance(table, Dict) and name in table.entries:
                 return table.get(name)
+        if name == "_modules" and thing.name in names.CONTAINERS and not thing.open:
+            return module_parts.table(interp, thing)
         if thing.name in WRAPPERS and name == "module":
             return thing.args.get(0, "module")
         if thing.name == "torch.device":

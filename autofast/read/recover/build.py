@@ -43,6 +43,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.frameworks import run_hooks
+from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
 from autofast.read.recover.datasets import collating, describe
 from autofast.read.recover.evaluations import evaluations
@@ -261,12 +262,13 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
             classes[id(part.cls.node)] = part.cls.node
             for base in part.cls.bases:
                 classes[id(base.node)] = base.node
-            for found in part.attrs.values():
+            for name, found in part.attrs.items():
                 todo.extend(
                     t
                     for t in found
                     if torchlib.is_module(t)
                     or (isinstance(t, Seq) and any(map(torchlib.is_module, t.any())))
+                    or (name == MORE and isinstance(t, (Seq, Dict, Unknown)))
                 )
             if any(
                 n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
-from autofast.facts.optimizers import SINCE, sparse
+from autofast.facts.optimizers import FUSED, SINCE, sparse
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
@@ -33,7 +33,6 @@ from autofast.write.arguments import Home, room
 from autofast.write.spelling import cuda_test, devices
 
 OTHERS = frozenset({"mps", "xpu"})
-FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 
 
 # Of Lightning.

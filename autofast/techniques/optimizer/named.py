@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.optimizers import SINCE, sparse
+from autofast.facts.optimizers import FUSED, SINCE, sparse
 from autofast.facts.setting_files import beside, place
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.values import Ref, Setting
 from autofast.read.requirements import rules_out
 from autofast.rule import Finding
-from autofast.techniques.optimizer.fused import FUSED
 
 # Not SGD: its momentum and a GradScaler do not go together with it.
 PLAIN = tuple(name for name in FUSED if name != "SGD")
