@@ -57,8 +57,14 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
     catch_exit(probe)
     folder = os.path.dirname(os.path.realpath(script))
     probe.folder = folder + os.sep
-    if wanted.state and not wanted.double and not wanted.perturb and not wanted.shift:
-        probe.lines = ran = lines.Lines((wanted.scratch, folder), folder)
+    if (
+        wanted.state
+        and not wanted.double
+        and not wanted.perturb
+        and not wanted.shift
+        and wanted.out
+    ):
+        probe.lines = ran = lines.Lines((wanted.scratch, folder), folder, wanted.out + ".lines")
         writer.parts.append(lambda: {"lines": ran.found()})
     arrivals = {
         "numpy": seeding.numpy,
