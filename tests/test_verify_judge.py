@@ -31,6 +31,7 @@ from tests.verify_runs import record, run
 
 MOVED = replace(FULL, perturb=2.0**-23)
 LOSSES = (1.0, 0.9, 0.8, 0.7)
+NAN, INF = float("nan"), float("inf")
 
 
 def made(arm: str = "original", losses: tuple[float, ...] = LOSSES, **more: Any) -> Run:
@@ -248,6 +249,19 @@ def test_what_is_logged_and_written_counts_as_printed(
 
 
 @pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.25, ""), (0.5, "0.5 instead of 0.25"), (NAN, "nan instead of 0.25"), (None, "not printed")],
+)
+def test_what_tensorboard_is_given_counts_as_printed(value: float | None, words: str) -> None:
+    known = (("val/acc", 0, 0.125), ("val/loss", 1, 0.25), ("time/step", 1, 3.0))
+    plain, slower = made(scalars=known), made(scalars=(*known[:2], ("time/step", 1, 4.0)))
+    now = (("val/loss", 1, value),) if value is not None else ()
+    other = made("rewritten", scalars=(known[0], *now, ("time/step", 1, 9.0)))
+    found = judge("exact", [plain, slower, other])
+    assert (found.verdict is Sameness.IDENTICAL) == (not words) and words in found.summary
+
+
+@pytest.mark.parametrize(
     ("line", "kept"),
     [
         ("train.py:31 - INFO - loss 0.31", "train.py - INFO - loss 0.31"),
@@ -373,9 +387,6 @@ def test_data_that_are_indexed_in_memory(how: str, words: str) -> None:
     runs.append(made(detail=MOVED, calls=table(0, "shuffled")))
     check = parity_inputs.given(gather("unknown", runs))
     assert check is not None and check.passed is (not words) and words in check.text
-
-
-NAN, INF = float("nan"), float("inf")
 
 
 def test_gap_of_what_is_no_number() -> None:

@@ -250,3 +250,63 @@ def test_lines_of_files_that_only_workers_import(tmp_path: Path) -> None:
     missed = set(record.lines["script.py"].code) - set(record.lines["script.py"].ran)
     assert [text[n - 1].strip() for n in missed] == ["return 3"]
     assert not list(tmp_path.glob("*.lines")), "no file is left"
+
+
+# ---------------------------------------------------------------------------------------------- TensorBoard
+BOARD = """
+class SummaryWriter:
+    def __init__(self):
+        self.calls = 0
+
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):
+        self.calls += 1
+
+    def add_scalars(self, main_tag, tag_scalar_dict, global_step=None):
+        self.calls += 1
+"""
+LOGGING = """
+import sys
+from tensorboardX import SummaryWriter
+
+writer = SummaryWriter()
+for i in range(2):
+    loss = model(torch.ones(4, 2)).pow(2).mean()
+    step(loss)
+    writer.add_scalar("train/loss", loss, i)
+    writer.add_scalars("rates", {"head": 0.5, "body": torch.tensor(0.25)}, global_step=i)
+writer.add_scalar("done", scalar_value=float("nan"))
+writer.add_scalar("blob", "name of a blob", 3)
+print("calls", writer.calls)
+"""
+
+
+def test_numbers_for_tensorboard(tmp_path: Path) -> None:
+    """tensorboard itself is not installed here: a module that stands for it."""
+    (tmp_path / "tensorboardX.py").write_text(BOARD)
+    found = ran(tmp_path, LOGGING)
+    assert found.stdout == "calls 6\n"
+    (*most, last) = found.record.scalars
+    losses = found.record.losses
+    assert most == [
+        ("train/loss", 0, losses[0]),
+        ("rates/head", 0, 0.5),
+        ("rates/body", 0, 0.25),
+        ("train/loss", 1, losses[1]),
+        ("rates/head", 1, 0.5),
+        ("rates/body", 1, 0.25),
+    ]
+    assert last[:2] == ("done", None) and last[2] != last[2]
+    assert found.record.notes == ()
+
+
+def test_the_package_that_torch_has(tmp_path: Path) -> None:
+    (tmp_path / "board.py").write_text(BOARD)
+    text = (
+        "import board, sys\nimport torch.utils\nfrom torch.utils.tensorboard import SummaryWriter\n"
+    )
+    folder = tmp_path / "tensorboard_stand_in"
+    folder.mkdir()
+    (folder / "tensorboard.py").write_text("from board import SummaryWriter\n")
+    path = f"import torch.utils\ntorch.utils.__path__.insert(0, {str(folder)!r})\n"
+    body = "SummaryWriter().add_scalar('a', 1, 2)\nstep(model(torch.ones(4, 2)).mean())\n"
+    assert ran(tmp_path, path + text + body).record.scalars == (("a", 2, 1.0),)

@@ -1,4 +1,5 @@
-"""All that a run says, as text: standard output, what it logs to standard error, and the texts that it writes (CSV, JSON, logs).
+"""All that a run says, as text: standard output, what it logs to standard error, the texts that it writes (CSV, JSON, logs), and the numbers
+that it gives to TensorBoard.
 
 Of a progress bar the last state counts: which of the others are shown is a matter of time. Warnings with a place in the source and tracebacks
 are left out, and the numbers of lines by which a log tells where it was written: a rewrite moves them.
@@ -35,7 +36,7 @@ def log(text: str) -> str:
 
 
 def written(run: Run) -> str:
-    """The files, a line for each number or line, with the file's name before it."""
+    """The files, a line for each number or line, with the file's name before it; the same of TensorBoard's numbers."""
     found: list[str] = []
     for name, text in run.files.items():
         if name.endswith((".csv", ".tsv")):
@@ -44,7 +45,12 @@ def written(run: Run) -> str:
             found += _json(name, text)
         else:
             found += _plain(name, text)
-    return "\n".join(found[:MOST])
+    scalars = run.records[0].scalars if run.records else ()
+    return "\n".join(found[:MOST] + [_scalar(*one) for one in scalars[:MOST]])
+
+
+def _scalar(name: str, step: int | None, value: float) -> str:
+    return f"TensorBoard: {name}{'' if step is None else f' of {step}'} = {value!r}"
 
 
 def said(run: Run) -> str:
