@@ -59,6 +59,8 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.FloatTensor(3, 4).zero_().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.FloatTensor(x.size()).fill_(1).to(device)", ["z = torch.ones(x.size(), device=device)"], Effect.EXACT),
         ("z = torch.Tensor(3, 4).fill_(-2).to(device)", ["z = torch.full((3, 4), -2.0, device=device)"], Effect.EXACT),
+        ("z = torch.FloatTensor(3, 4).fill_(0x10).to(device)", ["z = torch.full((3, 4), 16.0, device=device)"], Effect.EXACT),
+        ("from torch import zeros\nz = zeros(3, 4).to(device)", ["z = zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.DoubleTensor(4).fill_(1e3).to(device)", ["z = torch.full((4,), 1e3, dtype=torch.float64, device=device)"], Effect.EXACT),
         ("z = torch.LongTensor(3, 4).fill_(2).to(device).float()", ["z = torch.full((3, 4), 2, dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = Variable(torch.ByteTensor(x.size(0), 1).zero_()).to(device)", ["z = Variable(torch.zeros(x.size(0), 1, dtype=torch.uint8, device=device))"], Effect.EXACT),

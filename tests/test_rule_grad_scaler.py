@@ -312,9 +312,81 @@ def save(model, optimizer):
 
 """
         + LOOP
-        + "state = save(model, optimizer)\n"
+        + "torch.save(save(model, optimizer), io.BytesIO())\n"
     )
+    loop = "import io\n" + loop
     assert '"scaler": scaler.state_dict()' in same(script(loop)).text
+
+
+PARTS = """
+saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+parts = {"model": model, "optimizer": optimizer}
+for name, state in saved.items():
+    parts[name].load_state_dict(state)
+"""
+REPORT = """
+def show(optimizer):
+    print(len(optimizer))
+
+
+report = dict(optimizer=optimizer.state_dict())
+show(**report)
+"""
+NAMES = """
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "a.pt")
+saved = torch.load("a.pt")
+optimizer.load_state_dict(saved["optimizer"])
+for key, value in saved.items():
+    assert key in ("model", "optimizer")
+"""
+LISTED = """
+torch.save(optimizer.state_dict(), "o.pt")
+saved = [None, torch.load("o.pt")]
+optimizer.load_state_dict(saved[1])
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "a.pt")
+"""
+
+
+@pytest.mark.parametrize("rest", [PARTS, REPORT, NAMES])
+def test_states_that_are_not_saved_or_whose_keys_are_counted(rest: str):
+    done = amp(script(LOOP + rest), target="cpu", precision="fp16")
+    assert "scaler.step(optimizer)" in done.text and "scaler.state_dict()" not in done.text
+    assert trained(done.text)["losses"]
+
+
+def test_states_in_a_list():
+    done = amp(script(LOOP + LISTED), target="cpu", precision="fp16")
+    assert "saved.get(" not in done.text and trained(done.text)["losses"]
+
+
+STATES_BY_FUNCTIONS = """
+def keep(state, best, path):
+    torch.save(state, path)
+    if best:
+        print(state["epoch"])
+
+
+state = {"epoch": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+keep(state, True, path="a.pt")
+"""
+
+
+def test_a_state_that_a_function_saves():
+    done = amp(script(LOOP + STATES_BY_FUNCTIONS), target="cpu", precision="fp16")
+    assert '"scaler": scaler.state_dict()' in done.text and trained(done.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        "nn.utils.clip_grad_norm_(model.parameters(), 1.0, 2.0, True)",
+        "nn.utils.clip_grad_norm_(parameters=model.parameters(), max_norm=1.0, error_if_nonfinite=True)",
+        "nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
+    ],
+)
+def test_a_clip_that_raises_on_overflow(clip: str):
+    loop = LOOP.replace("    optimizer.step()", f"    {clip}\n    optimizer.step()")
+    assert "raises where gradients overflow" in refused(script(loop))
 
 
 # ------------------------------------------------------------------------------------------------ refusals

@@ -122,6 +122,22 @@ def test_a_flag_is_asked_before_the_device(asked: str, written: str, flag: bool)
     assert old["found"] == new["found"]
 
 
+COUNTS = """
+class Hits:
+    number = 0
+
+    def any(self):
+        self.number += 1
+        return self.number
+
+    max = any
+
+
+hits = Hits()
+"""
+BOTH = "if torch.isnan(out).any() and CHECK:\n            found.append(i)"
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -130,11 +146,16 @@ def test_a_flag_is_asked_before_the_device(asked: str, written: str, flag: bool)
         "torch.rand(2).to(device).max() > 0 and CHECK",
         "torch.isnan(out).any() and shown",
         "torch.isnan(out).any() or CHECK",
+        "(hits.any() or torch.isnan(out).any()) and CHECK",
+        "(hits.max() > 2 or torch.isnan(out).any()) and CHECK",
     ],
 )
 def test_where_the_order_of_a_condition_stays(asked: str) -> None:
-    body = f"if {asked}:\n    found.append(i)"
-    assert not made(ITEM, body.replace("CHECK", "torch.__debug__")).fixes
+    body = f"if {asked}:\n            found.append(i)"
+    script = SCRIPT.replace("found, shown", f"CHECK = False\n{COUNTS}found, shown", 1)
+    assert not apply(ITEM, script.format(body=body, end="pass")).fixes
+    if "hits" not in asked:  # the same with what may be asked in any order
+        assert apply(ITEM, script.format(body=BOTH, end="pass")).fixes
 
 
 def test_every_statement_that_waits_is_named_once() -> None:

@@ -199,6 +199,81 @@ for i in range(6):
     assert close(trained(done.before)["losses"], trained(done.text)["losses"])
 
 
+TWO = """
+other = Net().to(device)
+rest = list(other.parameters())
+opt_b = torch.optim.SGD(rest, lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for i in range(6):
+    optimizer.zero_grad()
+    opt_b.zero_grad()
+    loss = criterion(other(X[i].to(device)) + model(X[i].to(device)), Y[i].to(device))
+    scaler.scale(loss).backward()
+    nn.utils.clip_grad_norm_({both}, 0.1)
+    scaler.step(optimizer)
+    scaler.step(opt_b)
+    scaler.update()
+    losses.append(loss.item())
+"""
+BOTH = [
+    "list(model.parameters()) + rest",
+    "[*model.parameters(), *rest]",
+    "[p for net in (model, other) for p in net.parameters()]",
+    "itertools.chain(model.parameters(), rest)",
+]
+
+
+@pytest.mark.parametrize("both", BOTH)
+@pytest.mark.parametrize("own", [True, False])
+def test_a_clip_of_two_optimizers_unscales_both(both: str, own: bool):
+    """Also where the second one's parameters come by a variable: half of them would be clipped while they are scaled."""
+    text = "import itertools\n" + script(TWO.format(both=both))
+    plain = text.replace("scaler.scale(loss)", "loss").replace("scaler.update()", "pass")
+    for name in ("optimizer", "opt_b"):
+        plain = plain.replace(f"scaler.step({name})", f"{name}.step()")
+    plain = plain.replace('scaler = torch.amp.GradScaler("cpu")\n', "")
+    if own:
+        done = apply(RULE, text)
+    else:
+        done = amp(plain, target="cpu", precision="fp16")
+    found = [line for line in done.lines if "unscale_" in line]
+    assert sorted(found) == ["scaler.unscale_(opt_b)", "scaler.unscale_(optimizer)"]
+    after, before = trained(done.text), trained(plain)
+    assert close(before["losses"], after["losses"], 0.02)
+
+
+READ = """
+def check(model):
+    total = 0
+    for p in model.parameters():
+        total = total + p.grad.norm()
+    seen.append(total.item())
+
+"""
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_the_first_place_that_runs_is_unscaled_wherever_it_stands(below: bool):
+    """``check`` reads gradients before they are clipped; its text stands above the loop or below."""
+    train = """
+def train():
+    for i in range(6):
+        x, y = X[i].to(device), Y[i].to(device)
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        scaler.scale(loss).backward()
+        check(model)
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        scaler.step(optimizer)
+        scaler.update()
+
+"""
+    parts = (train, READ) if below else (READ, train)
+    head = 'seen = []\nscaler = torch.amp.GradScaler("cpu")\n'
+    done = apply(RULE, script(head + "".join(parts) + "train()\n"))
+    assert "scaler.unscale_(optimizer)\n        check(model)\n" in done.text
+
+
 # ------------------------------------------------------------------------------------------------ what is left alone
 SECOND = """    second = criterion(model((x + 0.1 * x.grad.sign()).detach()), y)
     scaler.scale(second).backward()

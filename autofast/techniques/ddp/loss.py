@@ -16,6 +16,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Backward, Script
 from autofast.model.source import function_of, parent_of
+from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
     Const,
@@ -39,7 +40,6 @@ from autofast.techniques.ddp.loss_kinds import (
     each,
     is_plain,
     join,
-    tensors_of,
     unknown,
 )
 
@@ -272,7 +272,7 @@ class Loss(LossCalls):
     def _by_values(self, expr: ast.expr) -> Kind:
         """What the reader knows of a value that comes from elsewhere."""
         found = self.script.values(expr)
-        tensors = tensors_of(found)
+        tensors = tensors_in(found)
         if not tensors or any(not isinstance(t, (Tensor, Seq, Dict, Const)) for t in found):
             raise unknown(expr)
         if all(t.param for t in tensors):

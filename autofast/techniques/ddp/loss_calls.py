@@ -11,6 +11,7 @@ from autofast.flow.scopes import own_nodes, parameters
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Script
+from autofast.model.tensors import tensors_in
 from autofast.model.values import Bound, Ext, Func, Given, Inst, Method, Ref, Tensor, Thing, const
 from autofast.rule import at
 from autofast.techniques.ddp.loss_kinds import (
@@ -21,7 +22,6 @@ from autofast.techniques.ddp.loss_kinds import (
     each,
     is_plain,
     join,
-    tensors_of,
     unknown,
 )
 from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
@@ -203,14 +203,14 @@ class LossCalls:
             return Kind.NUMBER
         kinds = [self.kind(a, scope, env) for a in call.args[:1]]
         rest = [
-            self.kind(a, scope, env) for a in call.args[1:] if tensors_of(self.script.values(a))
+            self.kind(a, scope, env) for a in call.args[1:] if tensors_in(self.script.values(a))
         ]
         return self._operation(call, short, call.args[1:], [*kinds, *rest])
 
     def _method(self, call: ast.Call, name: str, scope: ast.AST | None, env: Env) -> Kind:
         assert isinstance(call.func, ast.Attribute)
         kinds = [self.kind(call.func.value, scope, env)]
-        kinds += [self.kind(a, scope, env) for a in call.args if tensors_of(self.script.values(a))]
+        kinds += [self.kind(a, scope, env) for a in call.args if tensors_in(self.script.values(a))]
         return self._operation(call, name, call.args, kinds)
 
     def _operation(
@@ -291,7 +291,7 @@ class LossCalls:
 
     def _argument(self, value: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
         found = self.script.values(value)
-        if found and not tensors_of(found) and not all(is_plain(t) for t in found):
+        if found and not tensors_in(found) and not all(is_plain(t) for t in found):
             # A module, a function, options: what they do is seen where they are used.
             return Kind.NUMBER
         return self.kind(value, scope, env)

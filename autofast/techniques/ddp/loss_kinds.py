@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from autofast.model.values import Arg, Const, Dict, Num, Seq, Tensor, Thing, Values
+from autofast.model.values import Arg, Const, Num, Thing
 from autofast.rule import Refusal, at
 
 
@@ -94,16 +94,3 @@ def arithmetic(expr: ast.AST, op: ast.operator, a: Kind, b: Kind) -> Kind:
 
 def is_plain(thing: Thing) -> bool:
     return isinstance(thing, (Const, Num, Arg))
-
-
-def tensors_of(values: Values) -> list[Tensor]:
-    found: list[Tensor] = []
-    todo, seen = list(values), set()
-    while todo:
-        thing = todo.pop()
-        if isinstance(thing, Tensor):
-            found.append(thing)
-        elif isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
-            seen.add(id(thing))
-            todo.extend(thing.any())
-    return found

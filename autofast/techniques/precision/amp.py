@@ -222,9 +222,6 @@ def _against_step(script: Script, region: Region) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ which precision
-
-
 def _precision(
     script: Script,
     options: Options,

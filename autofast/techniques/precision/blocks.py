@@ -100,5 +100,8 @@ def _all_floats(found: Values) -> bool:
     return bool(found) and all(_is_floats(t) for t in found)
 
 
+NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
+
+
 def _is_floats(thing: Thing) -> bool:
-    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype != "int"
+    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype not in NO_CAST

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Before
+from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.scaler import Event, Ledger
@@ -16,7 +16,8 @@ from autofast.model.script import Script, Step, Update
 from autofast.model.source import function_of, source_of
 from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
-from autofast.techniques.precision.gradient_events import alike, clips, zeros
+from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
+from autofast.techniques.precision.unscale_places import as_they_run
 
 # Problems of following the code, not of the code.
 UNSURE = ("unseen", "recursion", "generator", "many", "group")
@@ -73,7 +74,7 @@ class Known:
     def against(self, statement: ast.stmt, update: Update) -> str:
         """What goes wrong on some way where gradients are unscaled before ``statement`` and did not before."""
         wanted = frozenset(map(id, update.things))
-        for things in alike(self.updates):
+        for things in stepped_together(self.updates):
             if not things & wanted:
                 continue
             before = self._problems(things, [])
@@ -92,23 +93,23 @@ class Known:
 def forgotten(known: Known, step: Step) -> Iterator[Finding]:
     """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes before."""
     done: set[int] = set()  # updates whose gradients are unscaled
-    for site in sorted(
-        [*step.clips, *step.grad_reads],
-        key=lambda s: (source_of(s.node).rel, getattr(s.node, "lineno", 0)),
-    ):
+    for site in as_they_run([*step.clips, *step.grad_reads], step):
+        edits: list[Edit] = []
+        refusal = ""
         for update in step.updates:
             if not update.scaled or id(update.node) in done or not known.is_of(site, update.things):
                 continue
             why, edit = _missing(step, site, update)
             if edit is not None:
                 why = known.against(edit.stmt, update)
-            if why:
-                yield Finding(site.node, BUG, refusal=why)
-            elif edit is not None:
-                yield Finding(site.node, BUG, edits=(edit,))
+                edits.append(edit)
             if why or edit is not None:
                 done.add(id(update.node))
-                break
+            refusal = refusal or why
+        if refusal:
+            yield Finding(site.node, BUG, refusal=refusal)
+        elif edits:
+            yield Finding(site.node, BUG, edits=tuple(edits))
 
 
 def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:

@@ -7,10 +7,13 @@ import ast
 from autofast.facts.gradient_accesses import free_parameters
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
+from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Thing, const
+from autofast.model.values import Ext, Inst, Ref, Thing, const
 from autofast.read.recover.build import unwrapped
 from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal, at
@@ -44,31 +47,48 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
     """The clips, with the optimizers whose gradients they read; only those of parameters may be, where this is ``strict``."""
     found = []
     for site in (*script.calls(*CLIPS), *script.methods("clip_grad_norm_", "clip_grad_value_")):
-        call = site.node
         things: frozenset[int] | None = None
-        if isinstance(call, ast.Call) and call.args:
-            models = {id(m) for m in parameter_owners(script, call.args[0])}
+        given = clipped(site)
+        if given is not None and (owners := parameter_owners(script, given)) is not None:
+            models = set(map(id, owners))
             mine = [
                 o
                 for o in script.optimizers
                 if any(id(m) in models for p in o.params for m in unwrapped(p))
             ]
-            things = frozenset(id(t) for o in mine for t in o.things) or None
-            if strict and any(
-                k.arg == "error_if_nonfinite" and const(script.values(k.value)) is not False
-                for k in call.keywords
-            ):
-                raise Refusal(f"{at(call)} raises where gradients overflow, which a scaler skips")
-            given = tensors_in(script.values(call.args[0]))
-            if strict and any(t.param != "param" for t in given):
+            if all(o.params for o in script.optimizers):  # else any may have them
+                things = frozenset(id(t) for o in mine for t in o.things) or None
+        if strict and given is not None:
+            if any(_raises_on_overflow(o) for o in site):
                 raise Refusal(
-                    f"{at(call)} clips the gradient of something that is not known to be a parameter"
+                    f"{at(site.node)} raises where gradients overflow, which a scaler skips"
                 )
-        found.append(Event("read", call, things))
+            if any(t.param != "param" for t in tensors_in(script.values(given))):
+                raise Refusal(
+                    f"{at(site.node)} clips the gradient of something that is not known to be a parameter"
+                )
+        found.append(Event("read", site.node, things))
     return found
 
 
-def alike(updates: list[Update]) -> list[frozenset[int]]:
+def clipped(site: Site) -> ast.expr | None:
+    """What a clip is given; None where it is a model's own method, or not seen."""
+    for occurrence in site:
+        given = occurrence.args.given(0, "parameters") if occurrence.args is not None else None
+        if given is not None:
+            return given.expr
+    return None
+
+
+def _raises_on_overflow(clip: Occurrence) -> bool:
+    """Whether ``clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)`` is, or may be, told to raise."""
+    if clip.args is None:
+        return False
+    given = clip.args.given(3, "error_if_nonfinite")
+    return given is not None and const(given.values) is not False
+
+
+def stepped_together(updates: list[Update]) -> list[frozenset[int]]:
     """The ids of all optimizers that are stepped, those together that are stepped in the same places."""
     places: dict[int, set[int]] = {}
     for update in updates:
@@ -80,19 +100,48 @@ def alike(updates: list[Update]) -> list[frozenset[int]]:
     return [frozenset(g) for g in groups.values()]
 
 
-def parameter_owners(script: Script, expr: ast.expr) -> list[Thing]:
-    """The models in ``model.parameters()``."""
+def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
+    """The models whose parameters ``expr`` gives, ``list(a.parameters()) + rest``; None where not all of it is known."""
     found: list[Thing] = []
-    for node in ast.walk(expr):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("parameters", "named_parameters")
-        ):
-            found += [
-                inner
-                for t in script.values(node.func.value)
-                if isinstance(t, (Inst, Ext))
-                for inner in unwrapped(t)
-            ]
+    todo: list[ast.expr] = [expr]
+    seen: set[int] = set()
+    while todo:
+        part = todo.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
+                things = script.values(model)
+                if not things or not all(isinstance(t, (Inst, Ext)) for t in things):
+                    return None
+                found += [inner for t in things for inner in unwrapped(t)]
+            case ast.Call(func=func, args=args, keywords=[]) if _only_passes(script, func):
+                todo += [a for a in args if not isinstance(a, (ast.Lambda, ast.Constant))]
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                todo += [left, right]
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                todo += elements
+            case ast.Starred(value=value):
+                todo.append(value)
+            case ast.ListComp(elt=ast.Name()) | ast.GeneratorExp(elt=ast.Name()):
+                todo += [generator.iter for generator in part.generators]
+            case ast.Name():
+                values = [bound_to(d.node) for d in script.analysis(Flow).reaching(part)]
+                if not values or not all(whole and value is not None for value, whole in values):
+                    return None
+                todo += [value for value, _ in values if value is not None]
+            case _:
+                return None
     return found
+
+
+PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter", "sorted")) | {
+    "itertools.chain"
+}
+
+
+def _only_passes(script: Script, func: ast.expr) -> bool:
+    """Whether a function gives nothing but what it is given."""
+    found = script.values(func)
+    return bool(found) and all(isinstance(t, Ref) and t.name in PASSING for t in found)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from autofast.edit.edits import After, DictItem, Edit
+from autofast.flow.callgraph import Callee, CallGraph
+from autofast.flow.defuse import Definition
 from autofast.flow.positions import block
+from autofast.flow.program import Flow
+from autofast.flow.scopes import parameters
 from autofast.model.events import Site
 from autofast.model.script import Script, Update
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, live, parent_of, statement_of
+from autofast.model.values import Ref, Seq
 from autofast.write.plumbing import Way
 
 KEY = "scaler"
+DEEP = 6  # functions and variables between a dict and torch.save
 
 
 def state_edits(script: Script, updates: list[Update], way: Way) -> list[Edit]:
@@ -29,7 +36,7 @@ def state_edits(script: Script, updates: list[Update], way: Way) -> list[Edit]:
         ):
             continue
         done.add(id(block(statement_of(site.node))))
-        if _is_spread(checkpoint) or (name := way.to(function_of(site.node))) is None:
+        if _is_closed(script, checkpoint) or (name := way.to(function_of(site.node))) is None:
             return []
         text = ast.unparse(checkpoint)
         loads.append(
@@ -39,7 +46,7 @@ def state_edits(script: Script, updates: list[Update], way: Way) -> list[Edit]:
             )
         )
     for site in script.methods("state_dict"):
-        display = _display_of(site, things)
+        display = _display_of(script, site, things)
         if display is None or id(display) in done:
             continue
         done.add(id(display))
@@ -49,14 +56,41 @@ def state_edits(script: Script, updates: list[Update], way: Way) -> list[Edit]:
     return edits + loads if edits else []
 
 
-def _is_spread(checkpoint: ast.expr) -> bool:
-    """``Snapshot(**checkpoint)``: a new key would be one argument too many."""
-    wanted = ast.dump(checkpoint)
-    for node in ast.walk(function_of(checkpoint)):
-        if isinstance(node, ast.keyword) and node.arg is None and ast.dump(node.value) == wanted:
-            return True
-        if isinstance(node, ast.For) and ast.dump(node.iter).startswith(wanted[:-1]):
-            return True
+def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
+    """Whether something may notice a new key: ``Snapshot(**checkpoint)``, ``for name in checkpoint:``, ``check(checkpoint)``; or it is no dict."""
+    if any(isinstance(t, Seq) for t in script.values(checkpoint)):
+        return True
+    return not all(_asks_for_a_key(use) for use in _uses(script, checkpoint))
+
+
+def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
+    """The reads of what a variable or attribute holds at ``place``."""
+    if isinstance(place, ast.Name):
+        flow = script.analysis(Flow)
+        return [
+            use
+            for d in flow.reaching(place)
+            for use in flow.definitions(place).uses(d)
+            if isinstance(use.ctx, ast.Load)
+        ]
+    assert isinstance(place, ast.Attribute)
+    return [
+        n
+        for source in script.sources
+        for n in source.nodes
+        if isinstance(n, ast.Attribute) and n.attr == place.attr and isinstance(n.ctx, ast.Load)
+    ]
+
+
+def _asks_for_a_key(use: ast.expr) -> bool:
+    """``checkpoint["model"]``, ``checkpoint.get("model")``, ``"model" in checkpoint``."""
+    match parent_of(use):
+        case ast.Subscript(value=value, slice=ast.Constant(value=str())):
+            return value is use
+        case ast.Attribute(attr="get") as method:
+            return isinstance(parent_of(method), ast.Call)
+        case ast.Compare(left=ast.Constant(), ops=[ast.In() | ast.NotIn()], comparators=[held]):
+            return held is use
     return False
 
 
@@ -69,32 +103,88 @@ def _loaded_from(site: Site, things: set[int]) -> ast.expr | None:
         or not call.args
     ):
         return None
-    given = call.args[0]
-    if isinstance(given, ast.Subscript) and isinstance(given.value, (ast.Name, ast.Attribute)):
-        return given.value
+    match call.args[0]:
+        case ast.Subscript(
+            value=ast.Name() | ast.Attribute() as held, slice=ast.Constant(value=str())
+        ):
+            return held
     return None
 
 
-def _display_of(site: Site, things: set[int]) -> ast.Dict | ast.Call | None:
-    """The dict in ``{"model": ..., "optimizer": optimizer.state_dict()}``."""
+def _display_of(script: Script, site: Site, things: set[int]) -> ast.Dict | ast.Call | None:
+    """The dict in ``torch.save({"model": ..., "optimizer": optimizer.state_dict()}, path)``."""
     if not any(id(o.this) in things for o in site):
         return None
     parent = parent_of(site.node)
-    if isinstance(parent, ast.Dict):
-        return parent if _is_saved(parent) else None
     if isinstance(parent, ast.keyword):
-        call = parent_of(parent)
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and call.func.id == "dict"
-        ):
-            return call
-    return None
+        parent = parent_of(parent)
+        if not isinstance(parent, ast.Call) or script.values(parent.func) != {Ref("builtins.dict")}:
+            return None
+    if not isinstance(parent, (ast.Dict, ast.Call)) or parent is site.node:
+        return None
+    if isinstance(parent, ast.Call) and not parent.keywords:
+        return None  # the state is handed on as it is
+    return parent if _has_names(parent) and _is_saved(script, parent, DEEP) else None
 
 
-def _is_saved(display: ast.Dict) -> bool:
-    return any(isinstance(k, ast.Constant) and isinstance(k.value, str) for k in display.keys)
+def _has_names(display: ast.Dict | ast.Call) -> bool:
+    return isinstance(display, ast.Call) or all(
+        isinstance(k, ast.Constant) and isinstance(k.value, str)
+        for k in display.keys
+        if k is not None
+    )
+
+
+def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
+    """Whether a dict goes to ``torch.save``, by variables, functions that are given it and functions that return it, and nowhere else."""
+    if deep == 0:
+        return False
+    parent = parent_of(expr)
+    if isinstance(parent, ast.keyword):
+        parent = parent_of(parent)
+    match parent:
+        case ast.Call(func=func) if func is not expr:
+            if script.values(func) == {Ref("torch.save")}:
+                return True
+            calls = script.analysis(CallGraph)
+            given = [
+                (
+                    callee,
+                    [
+                        p.arg
+                        for p in parameters(callee.function)
+                        if calls.argument(parent, callee, p.arg) is expr
+                    ],
+                )
+                for callee in calls.callees(parent)
+            ]
+            return bool(given) and all(
+                names and all(_saves_parameter(script, callee, name, deep) for name in names)
+                for callee, names in given
+            )
+        case ast.Assign(targets=[ast.Name() as name]):
+            flow = script.analysis(Flow)
+            uses = flow.definitions(name).uses(Definition(name.id, name))
+            return _all_saved(script, [u for u in uses if isinstance(u.ctx, ast.Load)], deep)
+        case ast.Return():
+            sites = script.analysis(CallGraph).sites(function_of(expr))  # type: ignore[arg-type]
+            return bool(sites) and all(_is_saved(script, s, deep - 1) for s in sites)
+    return False
+
+
+def _saves_parameter(script: Script, callee: Callee, name: str, deep: int) -> bool:
+    loads = [
+        n
+        for n in live(callee.function)
+        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+    ]
+    return _all_saved(script, loads, deep)
+
+
+def _all_saved(script: Script, uses: Sequence[ast.expr], deep: int) -> bool:
+    """Whether one use saves it, and the others ask for keys."""
+    saved = [_is_saved(script, use, deep - 1) for use in uses]
+    return any(saved) and all(s or _asks_for_a_key(use) for s, use in zip(saved, uses, strict=True))
 
 
 def _has_key(display: ast.Dict | ast.Call) -> bool:

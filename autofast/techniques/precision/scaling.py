@@ -21,7 +21,7 @@ from autofast.model.source import (
     parent_of,
 )
 from autofast.rule import Refusal, at
-from autofast.techniques.precision.gradient_events import alike, clips, zeros
+from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.scaler_places import ends, makes
 from autofast.techniques.precision.scaler_state import state_edits
 from autofast.techniques.precision.unscale_places import Unscale, unscales
@@ -35,7 +35,7 @@ NAMES = ("scaler", "grad_scaler", "amp_scaler")
 class Scaling:
     """All that it takes. ``makes`` are the statements after which the scaler is made, ``edits`` everything but its making.
 
-    It is made before the statement where that is in ``early``: something may be trained in it.
+    With ``early`` it is made before that statement, in which something may be trained already.
     """
 
     name: str
@@ -141,7 +141,7 @@ class _Builder:
             ledger = Ledger(self.script, events, [*starts, *before], after)
         else:
             ledger = Ledger(self.script, events, before, [*starts, *after])
-        for things in alike(self.updates):
+        for things in stepped_together(self.updates):
             for why, _ in ledger.problems(things).values():
                 raise Refusal(why)
 

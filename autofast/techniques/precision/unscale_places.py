@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit
@@ -23,7 +23,7 @@ from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import function_of, source_of
 from autofast.rule import Refusal, at
-from autofast.techniques.precision.gradient_events import parameter_owners
+from autofast.techniques.precision.gradient_events import clipped, parameter_owners
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
 
@@ -47,7 +47,7 @@ def unscales(script: Script, name: Named) -> Iterator[Unscale]:
             *step.grad_reads,
             *(s for s in script.log.of("grad_write") if any(inside(o.stack, step.loop) for o in s)),
         ]
-        for site in sorted(sites, key=lambda s: (source_of(s.node).rel, s.node.lineno)):  # type: ignore[attr-defined]
+        for site in as_they_run(sites, step):
             if isinstance(site.node, ast.Attribute) and use_of(site.node) in ("", "zero"):
                 continue
             before: dict[int, Edit] = {}
@@ -69,6 +69,16 @@ def unscales(script: Script, name: Named) -> Iterator[Unscale]:
                     before[id(update.node)] = Before(first, text, rank=Rank.UNSCALE)
             if before:
                 yield Unscale(site.node, tuple(before.values()), tuple(events))
+
+
+def as_they_run(sites: Iterable[Site], step: Step) -> list[Site]:
+    """In the order in which the script comes to them in a step."""
+    first: dict[int, int] = {}
+    found = list(sites)
+    for site in found:
+        orders = [o.order for o in site if inside(o.stack, step.loop)]
+        first[id(site)] = min(orders, default=-1)
+    return sorted(found, key=lambda site: first[id(site)])
 
 
 def _updates_after(
@@ -120,10 +130,8 @@ def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
 
 def _reads_of(script: Script, site: Site, update: Update) -> bool:
     """Whether the gradients of a clip may be those of an update; True where the parameters of either are not known."""
-    call = site.node
-    if not isinstance(call, ast.Call) or not call.args:
-        return True
-    owners = parameter_owners(script, call.args[0])
+    given = clipped(site) if isinstance(site.node, ast.Call) else None
+    owners = parameter_owners(script, given) if given is not None else None
     theirs = [
         p
         for o in script.optimizers

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.cfg import loop_of
-from autofast.model.events import Site
+from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
-from autofast.model.values import Arg, Const, Tensor
+from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
 
@@ -69,7 +69,8 @@ def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]
             *before, last = test.values
             if not _is_flag(script, last) or not all(_only_asks(script, p) for p in before):
                 continue
-            sites = [s for p in before for n in ast.walk(p) for s in _calls_at(script, n)]
+            asked = nodes_of(before)
+            sites = [site for _, site in script.log.each() if id(site.node) in asked]
             if any(in_every_iteration(script, site) for site in sites):
                 holes = {f"p{n}": part for n, part in enumerate(test.values)}
                 rest = " and ".join(
@@ -94,8 +95,8 @@ def _only_asks(script: Script, part: ast.expr) -> bool:
         if not isinstance(node, ASKING):
             return False
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            if name not in (*RESULTS, *TESTS) or node.keywords:
+            callees = script.values(node.func)
+            if not callees or not all(map(_only_tests, callees)) or node.keywords:
                 return False
             asks = asks or any(
                 isinstance(t, Tensor) and t.device == "dev" for t in script.values(node)
@@ -103,8 +104,12 @@ def _only_asks(script: Script, part: ast.expr) -> bool:
     return asks
 
 
-def _calls_at(script: Script, node: ast.AST) -> Iterator[Site]:
-    yield from (s for (_, _), s in script.log.each() if s.node is node)
+def _only_tests(callee: Thing) -> bool:
+    """A function or method of torch that compares tensors, or makes one number of them."""
+    if isinstance(callee, Method):
+        return isinstance(callee.this, Tensor) and callee.name in (*RESULTS, *TESTS)
+    name = callee.name if isinstance(callee, Ref) else ""
+    return name.startswith("torch.") and name.removeprefix("torch.") in (*RESULTS, *TESTS)
 
 
 def _receiver(script: Script, part: ast.expr) -> ast.expr | None:

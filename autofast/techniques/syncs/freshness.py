@@ -41,13 +41,14 @@ def _is_detached(script: Script, core: ast.expr) -> bool:
         made = script.analysis(Flow).definitions(core).origins(core)
         bound = [bound_to(d.node) for d in made if not d.is_augmented]
         return len(bound) == len(made) > 0 and all(
-            value is not None and whole and _is_detach(value) for value, whole in bound
+            value is not None and whole and _is_detach(script, value) for value, whole in bound
         )
-    return _is_detach(core)
+    return _is_detach(script, core)
 
 
-def _is_detach(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "detach"
+def _is_detach(script: Script, value: ast.expr) -> bool:
+    callees = script.values(value.func) if isinstance(value, ast.Call) else frozenset()
+    return bool(callees) and all(isinstance(t, Method) and t.name == "detach" for t in callees)
 
 
 def _graphs(script: Script) -> bool:

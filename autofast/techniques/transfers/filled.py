@@ -54,9 +54,12 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     ``filled`` is the call of ``zero_`` or ``fill_``, ``where`` the device.
     """
     func = filled.func
-    assert isinstance(func, ast.Attribute)
-    made = func.value
-    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
+    made = func.value if isinstance(func, ast.Attribute) else None
+    if (
+        not isinstance(func, ast.Attribute)
+        or not isinstance(made, ast.Call)
+        or not isinstance(made.func, ast.Attribute)
+    ):
         return None
     name, number = constructor(script, made), _number(func.attr, filled)
     if not name or number is None or script.calls("torch.set_default_dtype") or "{" in where:
@@ -76,7 +79,8 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
         sizes = f"({sizes}{',' if len(holes) == 1 else ''})"
     value = source_of(filled).segment(filled.args[0])
     if dtype not in WHOLE and isinstance(number, int):
-        value += ".0"  # torch.full takes the type of its number
+        # torch.full takes the type of its number.
+        value = f"{value}.0" if value.isdecimal() else repr(float(number))
     return Rewrite(filled, f"{torch}.full({sizes}, {value}, {end})", holes)
 
 
