@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import Rewrite, Wrap
 from autofast.facts.copies import against_source, batch_dtypes
 from autofast.model.script import Script
 from autofast.model.tensors import dtype_of
+from autofast.model.values import Const, Ref, Thing
 from autofast.rule import Effect, Finding, Options, rule
+
+CASTS = ("float", "double", "half", "bfloat16")
+OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.HalfTensor": "half"}
+VIEWS = frozenset("unsqueeze squeeze view reshape permute transpose flatten contiguous".split())
 
 
 @rule("cast-on-device", Effect.EXACT, groups=("transfer",), relieves={"transfer": 4})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy integers of a batch to the device as they are, and cast them to floats there."""
     for transfer in script.transfers if options.target != "cpu" else ():
-        cast = transfer.node.func.value if isinstance(transfer.node.func, ast.Attribute) else None
+        cast = _below_views(transfer.node.func)
         if not (
             transfer.how in ("to", "cuda")
             and transfer.loops
@@ -40,17 +45,38 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(transfer.node, message, edits=() if why else edits, refusal=why)
 
 
+def _below_views(func: ast.expr) -> ast.expr | None:
+    """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in another shape."""
+    expr = func.value if isinstance(func, ast.Attribute) else None
+    while (
+        isinstance(expr, ast.Call)
+        and isinstance(expr.func, ast.Attribute)
+        and expr.func.attr in VIEWS
+    ):
+        expr = expr.func.value
+    return expr
+
+
 def _template(script: Script, cast: ast.Call, name: str) -> str:
     """The cast around another expression; empty where it is none to floats."""
-    if name in ("float", "double", "half", "bfloat16"):
+    if name in CASTS:
         return f"{{}}.{name}()" if not cast.args and not cast.keywords else ""
-    dtypes = {dtype_of(t) for arg in cast.args for t in script.values(arg)}
-    return (
-        f"{{}}.{name}({{dtype}})"
-        if name in ("to", "type")
-        and len(cast.args) == 1
-        and not cast.keywords
-        and dtypes
-        and dtypes <= {"f32", "f64", "half"}
-        else ""
-    )
+    if name not in ("to", "type") or len(cast.args) != 1 or cast.keywords:
+        return ""
+    found = script.values(cast.args[0])
+    old = OLD.get(_name(found)) if name == "type" else None
+    if old is not None:  # an old type names the host, too
+        return f"{{}}.{old}()"
+    plain = bool(found) and all(_is_dtype(t) for t in found)
+    return f"{{}}.{name}({{dtype}})" if plain else ""
+
+
+def _is_dtype(thing: Thing) -> bool:
+    return dtype_of(thing) in ("f32", "f64", "half") and not _name({thing}).endswith("Tensor")
+
+
+def _name(found: Iterable[Thing]) -> str:
+    names = {
+        t.name if isinstance(t, Ref) else t.value if isinstance(t, Const) else "" for t in found
+    }
+    return str(next(iter(names))) if len(names) == 1 else ""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
-from autofast.facts.parts import trained_models
-from autofast.model.events import BranchFrame, Site, Stack
+from autofast.facts.parts import not_known, trained_models
+from autofast.model.events import BranchFrame, Site, Stack, inside
 from autofast.model.script import Script
 from autofast.model.source import block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
-from autofast.rule import Effect, Finding, Options, rule
+from autofast.rule import Effect, Finding, Options, at, rule
 from autofast.write.placement import setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
@@ -20,15 +20,16 @@ from autofast.write.spelling import torch_in, uses_gpu
 @rule("cudnn-benchmark", Effect.ROUNDING, groups=("backend",), relieves={"device": 4})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let cuDNN measure which algorithm is fastest for each convolution."""
-    if options.target == "cpu" or not script.steps or not uses_gpu(script) or _decided(script):
-        return
-    place = setup_place(script)
-    place = None if place is None else above_tf32(place)
-    if place is None or not any(
-        layer.startswith(CONVOLUTIONS) for m in trained_models(script) for layer in m.layers
-    ):
+    if options.target == "cpu" or not script.steps or not uses_gpu(script):
         return
     message = "cuDNN chooses algorithms for convolutions by a rule of thumb"
+    place = setup_place(script)
+    place = None if place is None else above_tf32(place)
+    if _decided(script) or place is None or not _convolves(script):
+        models = trained_models(script)
+        if _convolves(script) or not models or any(not_known(m) for m in models):
+            yield from _written(script, message)
+        return
     torch, imports = torch_in(source_of(place))
     value = _value(script, place, torch)
     if value is None:
@@ -49,6 +50,27 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             message,
             edits=(*imports, Before(place, f"{torch}.backends.cudnn.benchmark = {value}")),
         )
+
+
+def _convolves(script: Script) -> bool:
+    """Whether what trains has convolutions: layers, or functions that are called with weights."""
+    layers = {layer for m in trained_models(script) for layer in m.layers}
+    kinds = [f"torch.nn.functional.{n}{d}d" for n in ("conv", "conv_transpose") for d in (1, 2, 3)]
+    return any(layer.startswith(CONVOLUTIONS) for layer in layers) or any(
+        inside(o.stack, step.loop) for s in script.calls(*kinds) for o in s for step in script.steps
+    )
+
+
+def _written(script: Script, message: str) -> Iterator[Finding]:
+    """What is said of a flag that is written out: switched off, or on beside ``deterministic``, which leaves little to choose."""
+    for site in script.flags(FLAG)[:1]:
+        beside = [n for n in script.deterministic if _branch(n) is _branch(site.node)]
+        if not any(map(_may_be_on, script.flags(FLAG))):
+            why = f"`benchmark = False` is written out ({at(site.node)})"
+            yield Finding(site.node, message, refusal=why)
+        elif beside:
+            why = f"it measures, and {at(beside[0])} leaves it deterministic algorithms only: take that out where runs need not be the same"
+            yield Finding(site.node, message, advice=why)
 
 
 # ------------------------------------------------------------------------------------------------ determinism

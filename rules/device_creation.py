@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.creations import against, from_numpy, loops_of_steps, moved
+from autofast.techniques.transfers.fixed import fixed, single_numbers
+from autofast.techniques.transfers.handed import handed
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
+ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
 @rule("device-creation", Effect.EXACT, groups=("transfer",), relieves={"transfer": 3, "host": 6})
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Make tensors on the device instead of copying them there in every step."""
-    if options.target == "cpu" or script.calls(*DEFAULTS):
+    if options.target == "cpu":
         return
     hot = loops_of_steps(script)
-    for creation in [*moved(script, hot), *from_numpy(script, hot)]:
+    if script.calls(*DEFAULTS):
+        for call, edit in single_numbers(script, hot):
+            yield Finding(call, MESSAGE, edits=(edit,))
+        return
+    creations = [*moved(script, hot), *handed(script, hot), *from_numpy(script, hot)]
+    known = {id(n) for creation in creations for n in ast.walk(creation.call)}
+    for node in fixed(script, hot):
+        if id(node) not in known:
+            yield Finding(node, MESSAGE, advice=ONCE)
+    for creation in creations:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:

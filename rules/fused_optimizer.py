@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autofast.facts.optimizers import SINCE
+from autofast.facts.optimizers import SINCE, unreached
 from autofast.model.script import Script
 from autofast.read.requirements import at_least
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
+from autofast.techniques.optimizer.named import named_in_settings
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
@@ -18,6 +20,7 @@ from autofast.techniques.precision.scaling import Scaling
 from autofast.write.spelling import uses_gpu
 
 ADAGRAD_CUDA = (2, 8)
+SMALL = "runs the update of {} as many small kernels"
 
 
 @rule(
@@ -30,15 +33,24 @@ ADAGRAD_CUDA = (2, 8)
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters in a few kernels instead of one per operation."""
-    if not (script.steps or script.frameworks) or (
-        options.target == "cuda" and not uses_gpu(script)
-    ):
+    if not (script.steps or script.frameworks):
         return
+    yield from named_in_settings(script)
     able = [o for o in script.optimizers if is_exact(o) and not is_decided(o.args)]
+    if options.target == "cuda" and not uses_gpu(script):
+        for optimizer in able[:1]:
+            why = "nothing in this script goes to a GPU"
+            yield Finding(optimizer.node, SMALL.format(optimizer.name), refusal=why)
+        return
     calls = [o.node for o in able]
-    scaled = bool(able) and _may_be_scaled(script, options)
+    scaled = bool(script.optimizers) and _may_be_scaled(script, options)
+    for call, name, test in unreached(script, may_scale=scaled):
+        todo = (
+            f"as the script stands, `{ast.unparse(test)}` leads past it: pass fused=True here, too"
+        )
+        yield Finding(call, SMALL.format(name), advice=todo)
     for optimizer in able:
-        message = f"runs the update of {optimizer.name} as many small kernels"
+        message = SMALL.format(optimizer.name)
         if why := against(script, optimizer, apex_goes=apex_goes(script, options)):
             yield Finding(optimizer.node, message, refusal=why)
         elif (

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.loaders import again, counts, given
+from autofast.facts.setting_files import beside
 from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.persistent import NAME, against, may_keep, positive, workers_of
+from autofast.techniques.loading.persistent import (
+    NAME,
+    against,
+    may_keep,
+    peeking,
+    positive,
+    workers_of,
+)
 from autofast.write.arguments import Home
 from autofast.write.loader_arguments import Wish, added
 
@@ -23,8 +31,9 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""
+    yield from peeking(script)
     wishes: list[Wish] = []
-    beside: dict[int, tuple[Home, list[Loader]]] = {}
+    homes: dict[int, tuple[Home, list[Loader]]] = {}
     loaders = [
         x
         for x in script.loaders
@@ -34,7 +43,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         workers = workers_of(script, loader, loaders, options)
         if not workers:
             continue
-        if isinstance(workers, str) or (why := against(script, loader)):
+        if isinstance(workers, str) and (where := beside(loader.args)):
+            if not against(script, loader):
+                advice = f"set {NAME} beside the arguments of {where}"
+                yield Finding(loader.node, MESSAGE, advice=advice)
+        elif isinstance(workers, str) or (why := against(script, loader)):
             yield Finding(
                 loader.node, MESSAGE, refusal=workers if isinstance(workers, str) else why
             )
@@ -42,9 +55,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             wishes.append(workers)
         else:
             for home in workers:
-                beside.setdefault(id(home.expr), (home, []))[1].append(loader)
+                homes.setdefault(id(home.expr), (home, []))[1].append(loader)
     yield from added(script, NAME, MESSAGE, wishes)
-    yield from _beside(script, beside.values())
+    yield from _beside(script, homes.values())
 
 
 def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Iterator[Finding]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
-from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed
+from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed, unpinned
+from autofast.facts.setting_files import place, setting
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
 from autofast.model.values import Tensor
@@ -26,9 +27,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     wishes = []
     for loader in script.loaders:
-        if not counts(script, loader) or _is_given(loader):
+        if not counts(script, loader):
             continue
-        if why := against(script, loader):
+        argument = given(loader, "pin_memory")
+        said = setting(argument.values) if argument is not None else None
+        if said is not None and said.value is False and not against(script, loader):
+            yield Finding(loader.node, MESSAGE, advice=f"set it to true in {place(said)}")
+        if _is_given(loader):
+            continue
+        if todo := unpinned(loader):
+            yield Finding(loader.node, MESSAGE, advice=todo)
+        elif why := against(script, loader):
             yield Finding(loader.node, MESSAGE, refusal=why)
         else:
             wishes.append(Wish(loader, lambda home: value(script, home)))

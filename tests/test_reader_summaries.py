@@ -261,3 +261,134 @@ def test_a_model_on_a_base_that_is_not_there(tmp_path: Path) -> None:
     script = read(tmp_path, HEAD + net + TRAIN.replace("nn.Linear(4, 2)", "Net()"))
     assert [m.name for m in script.models] == ["Net"] and script.models[0].unknown
     assert len(script.optimizers[0].params) == 1 and len(script.steps[0].forwards) == 1
+
+
+# ------------------------------------------------------------------------------------------------ passes through models
+NETWORKS = """import torch
+import torch.nn as nn
+
+class Cell(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.conv(x)) + x)
+
+class Wide(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one, self.two = Cell(width), Cell(width)
+
+    def forward(self, x):
+        return self.two(self.one(x))
+
+class Deep(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.parts = nn.Sequential(Wide(width), Wide(width))
+        self.last = Wide(width)
+
+    def forward(self, x):
+        return self.last(self.parts(x)) + x
+
+class Net(nn.Module):
+    def __init__(self, block, layers, width=16):
+        super().__init__()
+        self.one, self.two = self.stage(block, width, layers[0]), self.stage(block, width, layers[1])
+        self.three, self.four = self.stage(block, width, layers[2]), self.stage(block, width, layers[3])
+        self.fc = nn.Linear(width, 10)
+
+    def stage(self, block, width, count):
+        cells = [block(width)]
+        for _ in range(1, count):
+            cells.append(block(width))
+        return nn.Sequential(*cells)
+
+    def forward(self, x):
+        x = self.four(self.three(self.two(self.one(x))))
+        return self.fc(x.mean((2, 3)))
+
+def build(depth):
+    if depth == 18:
+        model = Net(Deep, [2, 3, 4, 2])
+    elif depth == 34:
+        model = Net(Deep, [3, 4, 5, 3])
+    elif depth == 50:
+        model = Net(Deep, [4, 3, 6, 2])
+    elif depth == 101:
+        model = Net(Deep, [2, 4, 7, 3])
+    return model
+"""
+
+CHOOSES = """import argparse
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+from nets import build
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--depth", type=int, default=18)
+args = parser.parse_args()
+
+class Meter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.val = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+
+def train_epoch(epoch, model, loader, criterion, optimizer, log):
+    model.train()
+    losses = Meter()
+    for i, (x, y) in enumerate(loader):
+        x, y = x.cuda(), y.cuda()
+        out = model(x)
+        loss = criterion(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.update(loss.item(), x.size(0))
+        log.append(losses.val)
+
+def val_epoch(epoch, model, loader, criterion, log):
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            x, y = x.cuda(), y.cuda()
+            out = model(x)
+            log.append(criterion(out, y).item())
+    return log[-1]
+
+def main():
+    model = nn.DataParallel(build(args.depth)).cuda()
+    loader = DataLoader(TensorDataset(torch.randn(64, 16, 8, 8), torch.randint(10, (64,))), batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = nn.CrossEntropyLoss()
+    train_log, val_log = [], []
+    for epoch in range(10):
+        train_epoch(epoch, model, loader, criterion, optimizer, train_log)
+        val = val_epoch(epoch, model, loader, criterion, val_log)
+main()
+"""
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_pass_through_a_module_is_followed_once(
+    cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Several deep networks share blocks that the reader does not tell apart: each would be followed again on each way to it."""
+    monkeypatch.setattr("autofast.read.interpreter.state.BUDGET", 11_000)
+    if not cached:
+        monkeypatch.setattr("autofast.read.library.modules._pass_key", lambda *_: object())
+    script = read(tmp_path, CHOOSES, {"nets.py": NETWORKS})
+    if cached:
+        assert script.notes == [] and len(script.evaluations) == 1
+        assert len(script.steps[0].forwards) == 1 and len(script.loaders[0].uses) == 2
+    else:
+        assert any(note.startswith("train_epoch() is too large") for note in script.notes)

@@ -430,16 +430,6 @@ def spread(out):
     assert "model(x).float()\n" in same(text + loop + "    spread(out)\n").text
 
 
-def test_outputs_that_are_no_tensors_are_refused():
-    text = HEAD.replace(
-        "return self.b(torch.relu(self.a(x)))", 'return {"out": self.b(torch.relu(self.a(x)))}'
-    )
-    loop = LOOP.replace(
-        "loss = criterion(model(x), y)", 'out = model(x)\n    loss = (out["out"] - 1).pow(2).mean()'
-    )
-    assert "no plain tensor" in alone(text + loop).refusals
-
-
 # ------------------------------------------------------------------------------------------------ the forward pass alone
 def changed(old: str, new: str) -> str:
     text = script()
@@ -707,6 +697,30 @@ def test_marked_functions_are_fine():
         "class Net", FUNCTION.format(mark='@torch.amp.custom_fwd(device_type="cpu")')
     ).replace("torch.relu(", "Clamp.apply(")
     assert alone(text).fixes
+
+
+KEPT = [
+    ("class Net", "clamp = Clamp.apply\n\n\nclass Net", "clamp("),
+    ("    def __init__", "    clamp = Clamp.apply\n\n    def __init__", "self.clamp("),
+    (
+        "super().__init__()\n",
+        "super().__init__()\n        self.clamp = Clamp.apply\n",
+        "self.clamp(",
+    ),
+]
+
+
+@pytest.mark.parametrize("mark", ["", '@torch.amp.custom_fwd(device_type="cpu")'])
+@pytest.mark.parametrize(("old", "new", "call"), KEPT)
+def test_functions_that_are_kept_in_a_variable(old: str, new: str, call: str, mark: str):
+    text = changed(old, new).replace("torch.relu(", call)
+    first = "clamp = Clamp" if old == "class Net" else "class Net"
+    text = text.replace(first, FUNCTION.format(mark=mark).replace("class Net", first), 1)
+    if mark:
+        assert same(text).fixes
+    else:
+        done = alone(text)
+        assert not done.fixes and "Clamp, an autograd Function, is not marked" in done.refusals
 
 
 def test_a_teacher_without_gradients_is_fine():

@@ -160,16 +160,46 @@ def test_benchmark_for_images_of_one_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("lines", "answer"),
     [
-        ("torch.backends.cudnn.benchmark = False", 0),
-        ("torch.backends.cudnn.deterministic = True", 1),
-        ("torch.use_deterministic_algorithms(True)", 1),
+        (["benchmark = True"], ""),
+        (["benchmark = False"], "`benchmark = False` is written out (line 4 of train.py)"),
+        (["deterministic = True"], "determinism is asked for on line 4"),
+        (["benchmark = False", "deterministic = True"], "`benchmark = False` is written out"),
+        (
+            ["benchmark = True", "deterministic = True"],
+            "line 5 of train.py leaves it deterministic",
+        ),
+        (["use_deterministic_algorithms(True)"], "determinism is asked for on line 4"),
     ],
 )
-def test_benchmark_and_determinism(line: str, found: int) -> None:
-    done = apply("cudnn-benchmark", HEAD + line + "\n" + BODY)
-    assert not done.fixes and len(done.findings) == found
+def test_benchmark_and_determinism(lines: list[str], answer: str) -> None:
+    text = "".join(f"torch.{'' if '(' in s else 'backends.cudnn.'}{s}\n" for s in lines)
+    done = apply("cudnn-benchmark", HEAD + text + BODY)
+    assert not done.fixes and len(done.findings) == bool(answer)
+    assert answer in done.refusals + done.advice
+
+
+def test_nothing_is_said_without_convolutions() -> None:
+    body = BODY.replace(
+        "nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)", "nn.Flatten(), nn.Linear(64, 2)"
+    )
+    assert body != BODY
+    for flag in ("", "torch.backends.cudnn.benchmark = False\n"):
+        assert not apply("cudnn-benchmark", HEAD + flag + body).findings
+
+
+def test_convolutions_with_weights_of_their_own() -> None:
+    body = BODY.replace(
+        "model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2))",
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.w = nn.Parameter(torch.randn(2, 1, 3, 3))\n\n    def forward(self, x):\n"
+        "        return nn.functional.conv2d(x, self.w).mean((2, 3))\n\nmodel = Net()",
+    )
+    assert "Net()" in body
+    done = apply("cudnn-benchmark", HEAD + body)
+    assert done.lines == ["torch.backends.cudnn.benchmark = True"]
+    run(done.text)
 
 
 IMAGES = """\

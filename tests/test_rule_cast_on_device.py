@@ -199,3 +199,23 @@ def test_on_the_cpu() -> None:
 def test_left_alone(move: str, whole: str, device: str, reason: str) -> None:
     found = made(move, whole=whole, device=device)
     assert not found.fixes and reason in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
+        ("x = x.type(torch.FloatTensor).to(device)", "x = x.to(device).float()"),
+        ("x = x.type('torch.DoubleTensor').to(device)", "x = x.to(device).double()"),
+        ("x = x.float().unsqueeze(0).to(device).squeeze(0)", "x = x.unsqueeze(0).to(device).float().squeeze(0)"),
+        ("x = x.type(torch.FloatTensor).view(8, 4).to(device)", "x = x.view(8, 4).to(device).float()"),
+    ],
+)  # fmt: skip
+def test_old_types_and_views(move: str, expected: str) -> None:
+    """``.type(torch.FloatTensor)`` of what is on the GPU would bring it back to the host."""
+    found = made(move)
+    assert found.lines == [expected]
+    assert same(found)
+
+
+def test_old_types_of_the_gpu_stay() -> None:
+    assert not made("x = x.type(torch.cuda.FloatTensor)").fixes

@@ -304,3 +304,131 @@ def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> Non
     done = made(make)
     assert done.lines == expected, done.refusals
     assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+CUDA = 'device="cuda" if torch.cuda.is_available() else None'
+HELPERS = """
+use = True
+def to_var(x, volatile=False):
+    if torch.cuda.is_available():
+        x = x.cuda()
+    return Variable(x)
+def chosen(x):
+    return x.cuda() if torch.cuda.is_available() else x
+def place(x, where):
+    return x.to(where).float()
+def looked(x, where):
+    losses.append(float(x.sum()))
+    return x.to(where)
+def flagged(x):
+    if use:
+        x = x.to("cpu")
+    return x
+def early(x, where):
+    if where is None:
+        return x
+    return x.to(where)
+def changed(x, where):
+    x = x + 1
+    return x.to(where)
+def inner(x, where):
+    where = torch.device("cpu")
+    return x.to(where)
+class Placer:
+    def __init__(self, where):
+        self.where = where
+    def put(self, x, where=None):
+        return x.to(where)
+one = Placer(device)
+either = place if losses else looked
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        ("z = to_var(torch.ones(3).long()).float().unsqueeze(1)", f"torch.ones(3, {CUDA}).long()"),
+        ("z = to_var(x=torch.FloatTensor(3, 4).fill_(2))", f"torch.full((3, 4), 2.0, {CUDA})"),
+        ("z = chosen(torch.zeros(3, 4))", f"torch.zeros(3, 4, {CUDA})"),
+        ("z = place(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
+        ("z = place(torch.arange(4), where=x.device)", "torch.arange(4, device=x.device)"),
+        ("z = one.put(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
+        ("z = place(torch.zeros(3, 4), torch.device('cpu'))", ""),
+        ("z = looked(torch.zeros(3, 4), device)", ""),
+        ("z = flagged(torch.zeros(3, 4))", ""),
+        ("z = early(torch.zeros(3, 4), device)", ""),
+        ("z = changed(torch.zeros(3, 4), device)", ""),
+        ("z = inner(torch.zeros(3, 4), device)", ""),
+        ("z = either(torch.zeros(3, 4), device)", ""),
+        ("z = torch.zeros(3, 4)\nz = place(z, device)", ""),
+    ],
+)
+def test_a_helper_that_moves_what_it_is_given(make: str, expected: str) -> None:
+    done = made(make, HELPERS)
+    assert expected in done.text.replace("\n", "") if expected else not done.fixes
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        ("z = torch.tensor([1.0, 2, step, latent]).to(device)", "z = torch.tensor([1.0, 2, step, latent], device=device)"),
+        ("z = torch.tensor([[1.0], [2.0], [3.0]]).to(device)", "z = torch.tensor([[1.0], [2.0], [3.0]], device=device)"),
+        ("z = torch.tensor([loss.item()] if step else [0.0]).to(device)", ""),
+        ("z = torch.tensor(losses[-1:] or [0.0]).to(device)", ""),
+        ("z = torch.tensor([x[0, 0], 1.0, 2.0, 3.0]).to(device)", ""),
+    ],
+)  # fmt: skip
+def test_lists_of_numbers(make: str, expected: str) -> None:
+    done = made(make)
+    assert done.lines == [expected] if expected else not done.fixes
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "z = torch.from_numpy(np.eye(4, dtype=np.float32))[:3].to(device)",
+        "z = torch.from_numpy(np.array([1, 0, 0, 1]).astype(np.float32)).view(1, 4).to(device)",
+        "z = Variable(torch.from_numpy(np.array([1, 0, 0, 1], dtype='float32'))).repeat(3, 1)\nif x.is_cuda:\n    z = z.cuda()",
+        "z = torch.Tensor(np.reshape(np.array(range(latent)), [1, latent])).to(device)",
+        "z = torch.FloatTensor([0.4, 0.5, 0.6, 0.7]).to(device)",
+    ],
+)  # fmt: skip
+def test_numbers_that_never_change_are_to_be_made_once(make: str) -> None:
+    advised = "the same every time" in made(make).advice
+    assert advised is ("[:3]" not in make)  # a part of it is not followed
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "z = torch.from_numpy(np.random.randn(3, 4).astype('float32')).to(device)",
+        "z = torch.Tensor(np.full((3, 4), step)).to(device)",
+        "z = torch.Tensor(losses[:1] * 4 or [0.0]).to(device)",
+        "z = torch.from_numpy(x.cpu().numpy()).to(device)",
+    ],
+)
+def test_numbers_that_change_are_not(make: str) -> None:
+    assert not made(make).advice
+
+
+@pytest.mark.parametrize(
+    ("default", "make", "expected"),
+    [
+        ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", "torch.Tensor([1e10])", "torch.full((1,), 1e10)"),
+        ("torch.set_default_tensor_type(torch.cuda.FloatTensor)", "torch.tensor([-1])", "torch.full((1,), -1)"),
+        ("torch.set_default_device('cuda')", "torch.tensor([0.5])", "torch.full((1,), 0.5)"),
+        ("torch.set_default_device('cuda')", "torch.Tensor([0.5])", ""),
+        ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", "torch.Tensor([1])", ""),
+        ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", "torch.Tensor([1.0, 2.0, 3.0, 4.0])", ""),
+        ("torch.set_default_tensor_type('torch.cuda.DoubleTensor')", "torch.Tensor([1.0])", ""),
+        ("torch.set_default_tensor_type('torch.FloatTensor')", "torch.Tensor([1.0])", ""),
+    ],
+)  # fmt: skip
+def test_one_number_where_new_tensors_are_on_the_gpu(
+    default: str, make: str, expected: str
+) -> None:
+    done = made(f"z = {make}", f"if cuda:\n    {default}")
+    assert done.lines == ([f"z = {expected}"] if expected else [])
+    assert run(done.text)["losses"] == run(done.before)["losses"]

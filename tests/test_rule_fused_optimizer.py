@@ -134,8 +134,27 @@ def test_nothing_to_do(optimizer: str) -> None:
 
 
 def test_scripts_without_a_gpu() -> None:
-    assert made(device="", move="").findings == ()
+    done = made(device="", move="")
+    assert not done.fixes and done.refusals == "nothing in this script goes to a GPU"
     assert made(device="", move="", target="cpu").fixes
+
+
+OTHER = "optim.SGD(model.parameters(), lr=1e-2{momentum})"
+
+
+@pytest.mark.parametrize(
+    ("before", "optimizer"),
+    [
+        ("TUNE = False", "{other} if TUNE else optim.Adam(model.parameters())"),
+        ("NAME = 'adam'", "optim.Adam(model.parameters()) if NAME == 'adam' else {other}"),
+        ("TUNE = 0", "optim.Adam(model.parameters())\nextra = None if not TUNE else {other}"),
+    ],
+)
+def test_an_arm_that_is_not_taken(before: str, optimizer: str) -> None:
+    for momentum in ("", ", momentum=0.9"):  # which a GradScaler would spoil
+        done = made(optimizer.format(other=OTHER.format(momentum=momentum)), before=before)
+        assert len(done.fixes) == 1 and "Adam(model.parameters(), fused=True)" in done.text
+        assert ("leads past it" in done.advice) is not bool(momentum)
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,12 @@ class Files(IterableDataset):
         ),
         (script("DataLoader(Files(), batch_size=4)", dataset="from secret import augment\n" + files("x = augment(x)\nreturn x, x.sum()")), "not known"),
         (script("DataLoader(load(), batch_size=4)", dataset="from secret import load\n"), "not known"),
-        (script("", epoch="loader = DataLoader(Files(), batch_size=4)"), "made again in the loop"),
+        (script("", epoch="for part in range(2):\n    loader = DataLoader(Files(), batch_size=4)\n    for x, y in loader:\n        model(x)"), "made again in the loop"),
+        (
+            script("DataLoader(Files(), batch_size=4, num_workers=4)").replace("            loss.backward()", "            for a, b in DataLoader(Files(), batch_size=4):\n                model(a)\n            loss.backward()"),
+            "made again in the loop",
+        ),
+        (script("", epoch="loader = DataLoader(Files(), batch_size=4)", over="[next(iter(loader))]"), "made again in the loop"),
         (script("DataLoader(Files(), batch_size=4)", epoch="x, y = next(iter(loader))", over="[(x, y)]"), "for one batch"),
         (script("DataLoader(Files(), batch_size=4, sampler=pick())", dataset="from secret import pick\n" + FILES), "sampler is not known"),
         (
@@ -822,3 +827,20 @@ def test_a_generator_that_is_seeded_in_each_epoch(epoch: str, reason: str) -> No
     dataset = "import random\nimport numpy as np\n" + files("return x + np.random.rand(), x[0]")
     found = apply(RULE, script(PLAIN, dataset=dataset, epoch=epoch))
     assert (not found.fixes) == bool(reason) and reason in found.refusals, found.refusals
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "loader = DataLoader(Files(), batch_size=4)",
+        "if epoch:\n    loader = DataLoader(Files(), batch_size=4)\nelse:\n    loader = DataLoader(Files(), batch_size=4, shuffle=True)",
+        "def made():\n    return DataLoader(Files(), batch_size=4)\nloader = made()",
+    ],
+)
+def test_a_loader_of_each_epoch_gets_workers(epoch: str) -> None:
+    """They are started as often as those of any loader that does not keep them."""
+    found = apply(RULE, script("", epoch=epoch))
+    assert (
+        found.text.count("num_workers=workers") == epoch.count("DataLoader") and not found.refusals
+    )
+    assert "persistent" not in apply(f"{RULE} persistent-workers", script("", epoch=epoch)).text

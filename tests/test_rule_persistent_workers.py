@@ -516,3 +516,61 @@ def test_what_a_seed_of_each_epoch_gives() -> None:
         scope: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(source, "train.py", "exec"), scope)
         assert len(set(scope["seen"].values())) == different
+
+
+@pytest.mark.parametrize(
+    ("taken", "advised"),
+    [
+        ("batch = next(iter(other))", True),
+        ("i, batch = next(enumerate(other, 0))", True),
+        ("batch = next(kept)", False),
+    ],
+)
+def test_one_batch_at_a_time(taken: str, advised: bool) -> None:
+    more = "other = DataLoader(Files(), batch_size=4, num_workers=2)\nkept = iter(other)"
+    found = apply(RULE, script(PLAIN, more=more, epoch=taken))
+    assert ("keep one iterator" in found.advice) is advised
+
+
+FRESH = {
+    "json": ('ann = json.load(open("a.json"))\nann["box"][3] = 1', False),
+    "deep copy": ('ann = copy.deepcopy(self.rows[index])\nann["box"][3] = 1', False),
+    "copy": ('ann = self.rows[index].copy()\nann["n"] = 1', False),
+    "dicts": ('rows = [dict(row) for row in self.rows]\nrows[0]["n"] = 1', False),
+    "row": ('ann = self.rows[index]\nann["n"] = 1', True),
+    "part of a copy": ('ann = self.rows[index].copy()\nann["box"][3] = 1', True),
+    "part of a dict": ('ann = dict(self.rows[index])\nann["box"][3] = 1', True),
+    "part of a list": ('for row in sorted(self.rows):\n    row["n"] = 1', True),
+    "part of rows": ('rows = [row for row in self.rows]\nrows[0]["n"] = 1', True),
+    "part of one of two": ('ann = list(self.rows) if index else []\nann[0]["n"] = 1', True),
+}
+
+
+@pytest.mark.parametrize("kind", FRESH)
+def test_parts_of_shallow_copies_stay(kind: str) -> None:
+    code, kept = FRESH[kind]
+    dataset = FILES.replace(
+        "        x = torch.load", textwrap.indent(code, " " * 8) + "\n        x = torch.load"
+    ).replace(
+        "        self.paths =",
+        '        self.rows = json.load(open("rows.json"))\n        self.paths =',
+    )
+    found = apply(RULE, script(PLAIN, dataset="import copy, json\n" + dataset))
+    assert bool(found.fixes) is not kept
+    assert ("fetching an item changes" in found.refusals) is kept
+
+
+@pytest.mark.parametrize(("step", "kept"), [("Crop(4)", True), ("self.crop.__init__(8)", False)])
+def test_a_new_object_is_no_change_of_one_that_workers_have(step: str, kept: bool) -> None:
+    dataset = (
+        "class Crop:\n    def __init__(self, size):\n        self.size = size\n"
+        "    def __call__(self, x):\n        return x[: self.size]\n" + FILES
+    )
+    dataset = dataset.replace(
+        "        self.paths =", "        self.crop = Crop(3)\n        self.paths ="
+    )
+    dataset = dataset.replace("        return x, x.sum()", "        return self.crop(x), x.sum()")
+    more = "data = Files()"
+    change = step.replace("self", "data") if "self" in step else f"other = {step}"
+    text = script(PLAIN.replace("Files()", "data"), dataset=dataset, more=more, epoch=change)
+    assert bool(apply(RULE, text).fixes) is kept

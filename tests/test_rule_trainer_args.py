@@ -296,6 +296,10 @@ def test_arguments_of_the_old_command_line() -> None:
         "pl.Trainer.from_argparse_args(parser.parse_args())", PL, ("loader = ", parser)
     )
     assert not done.fixes and "run it with --precision bf16" in done.advice
+    where = (PL[0], "import pytorch_lightning as pl\nfrom pytorch_lightning.trainer import Trainer")
+    call = "Trainer.from_argparse_args(parser.parse_args(), max_epochs=2)"
+    done = lightning(call, where, ("loader = ", parser))
+    assert not done.fixes and "run it with --precision bf16" in done.advice
 
 
 PL = ("import lightning.pytorch as pl", "import pytorch_lightning as pl")

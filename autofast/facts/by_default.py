@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
-from autofast.model.events import BranchFrame, Frame, Log, Site, Stack
+from autofast.model.events import BranchFrame, Frame, Log, Site, Stack, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.values import Arg, Const, const, one
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a test asks of an option.
+
+    Attributes:
+        option: the option; ``ask`` is the expression of it in the test (``args.fp16``).
+        about: what is asked: nothing more than whether it is true, or how it compares with a constant.
+        test: the test; ``default`` what it is by default.
+    """
+
+    option: Arg
+    ask: ast.expr
+    about: tuple[object, ...]
+    test: ast.expr
+    default: bool
+
+    def is_default(self, ask: ast.expr) -> str:
+        """The expression that is true where the test is what it is by default, with ``ask`` for the option."""
+        match self.test:
+            case ast.Compare(ops=ops, comparators=others):
+                opposite = OPPOSITES.get(type(ops[0])) if not self.default else None
+                compared = ast.unparse(ast.Compare(ask, [opposite()] if opposite else ops, others))
+                return compared if self.default or opposite else f"not {compared}"
+        is_on = self.default != isinstance(self.test, ast.UnaryOp)
+        return ast.unparse(ask) if is_on else f"not {ast.unparse(ask)}"
+
+    def is_same(self, other: Asked) -> bool:
+        return self.option == other.option and self.about == other.about
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,13 +51,11 @@ class Off:
     """An option that is off unless it is given, and the tests that ask for it.
 
     Attributes:
-        option: the option; ``asks`` are the expressions in the tests (``args.fp16``).
-        tests: by the id of an ``if``'s test, the test and what it is by default.
+        option: the option; ``tests`` are what asks for it, by the id of an ``if``'s test.
     """
 
     option: Arg
-    asks: list[ast.expr]
-    tests: dict[int, tuple[ast.expr, bool]]
+    tests: dict[int, Asked]
 
     def is_needed(self, stack: Stack) -> bool:
         """Whether the script comes this way only where the option is given."""
@@ -37,7 +67,8 @@ class Off:
         )
 
     def _default(self, frame: BranchFrame) -> bool | None:
-        return self.tests.get(id(getattr(frame.node, "test", None)), (None, None))[1]
+        found = self.tests.get(id(getattr(frame.node, "test", None)))
+        return None if found is None else found.default
 
     def settled(self, frame: Frame) -> Frame:
         """The frame, known where it is an arm that the default decides."""
@@ -45,48 +76,111 @@ class Off:
             return replace(frame, known=True)
         return frame
 
-    def asked_at(self, script: Script, place: ast.stmt) -> str:
-        """An expression that says at ``place`` whether the option is given; empty where none certainly does."""
-        asks = [e for e in self.asks if source_of(e) is source_of(place)]
-        return next((ast.unparse(e) for e in asks if _means_the_same(script, e, place)), "")
+    def is_off_at(self, script: Script, place: ast.stmt) -> str:
+        """An expression that says at ``place`` that the option is not given; empty where none certainly does."""
+        for asked in self.tests.values():
+            if source_of(asked.ask) is source_of(place) and _means_the_same(
+                script, asked.ask, place
+            ):
+                return asked.is_default(asked.ask)
+        for asked in self.tests.values():
+            if (ask := _option_at(script, asked, place)) is not None:
+                return asked.is_default(ask)
+        return ""
 
 
 def behind_option(script: Script, places: Iterable[Site]) -> Off | None:
     """The one option, off by default, without which the script comes to none of ``places``; None where there is none."""
     stacks = [o.stack for site in places for o in site]
-    first = next((list(_asked(script, s)) for s in stacks), [])
-    for option in first:
-        tests, asks = {}, []
-        for frame in (f for s in stacks for f in s if isinstance(f, BranchFrame)):
-            test = getattr(frame.node, "test", None)
-            if isinstance(test, ast.expr) and (found := _option(script, test)) is not None:
-                asked, ask, default = found
-                if asked == option:
-                    tests[id(test)] = test, default
-                    asks.append(ask)
-        off = Off(option, asks, tests)
-        if all(off.is_needed(s) for s in stacks):
+    for off in _options(script, stacks, next(iter(stacks), ())):
+        is_switch = all(
+            a.about == TRUE and const(a.option.default) in (False, None) for a in off.tests.values()
+        )
+        if is_switch and all(off.is_needed(s) for s in stacks):
             return off
     return None
 
 
-def _asked(script: Script, stack: Stack) -> Iterator[Arg]:
-    for frame in stack:
+def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
+    """The options with a default that decide what happens within ``loops``."""
+    stacks = [
+        o.stack
+        for _, site in script.log.each()
+        for o in site
+        if any(isinstance(f, BranchFrame) and not f.known for f in o.stack)
+    ]
+    within = [s for s in stacks if any(inside(s, loop) for loop in loops)]
+    return _options(script, stacks, [f for s in within for f in s])
+
+
+def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> list[Off]:
+    """The options that the conditions ``among`` frames ask for, each with all tests on ``stacks`` that ask the same."""
+    known: dict[int, Asked | None] = {}
+
+    def asked(frame: Frame) -> Asked | None:
         test = getattr(frame.node, "test", None) if isinstance(frame, BranchFrame) else None
-        if isinstance(test, ast.expr) and (found := _option(script, test)) is not None:
-            yield found[0]
+        if not isinstance(test, ast.expr):
+            return None
+        if id(test) not in known:
+            known[id(test)] = _asked(script, test)
+        return known[id(test)]
+
+    first: list[Asked] = []
+    for frame in among:
+        found = asked(frame)
+        if found is not None and not any(found.is_same(f) for f in first):
+            first.append(found)
+    every = [a for s in stacks for f in s if (a := asked(f)) is not None]
+    return [Off(f.option, {id(a.test): a for a in every if a.is_same(f)}) for f in first]
 
 
-def _option(script: Script, test: ast.expr) -> tuple[Arg, ast.expr, bool] | None:
-    """The option that a test asks for, the expression of it, and what the test is by default; the option is off by default."""
-    is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    ask = test.operand if isinstance(test, ast.UnaryOp) and is_not else test
-    option = one(script.values(ask))
-    if not isinstance(option, Arg) or not isinstance(ask, (ast.Name, ast.Attribute)):
+TRUE = ("true",)
+COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+
+OPPOSITES = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
+
+
+def _asked(script: Script, test: ast.expr) -> Asked | None:
+    """What a test asks of an option; None where it asks anything else, or of one without a default."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=ask) if (option := _option(script, ask)) is not None:
+            return Asked(option, ask, TRUE, test, not const(option.default))
+        case ast.Name() | ast.Attribute() if (option := _option(script, test)) is not None:
+            return Asked(option, test, TRUE, test, bool(const(option.default)))
+        case ast.Compare(left=ask, ops=[op], comparators=[other]):
+            option, limit = _option(script, ask), const(script.values(other))
+            if option is None or limit is ... or type(op) not in COMPARES:
+                return None
+            try:
+                default = bool(COMPARES[type(op)](const(option.default), limit))
+            except TypeError:  # of a string and a number
+                return None
+            return Asked(option, ask, (type(op).__name__, repr(limit)), test, default)
+    return None
+
+
+def _option(script: Script, ask: ast.expr) -> Arg | None:
+    option = one(script.values(ask)) if isinstance(ask, (ast.Name, ast.Attribute)) else None
+    if not isinstance(option, Arg) or const(option.default) is ...:
         return None
-    if const(option.default) not in (False, None):
-        return None
-    return option, ask, is_not
+    return None if _is_required(option) else option
+
+
+def _is_required(option: Arg) -> bool:
+    """It has no default, as it has to be given."""
+    return any(
+        k.arg == "required" and not (isinstance(k.value, ast.Constant) and not k.value.value)
+        for k in option.node.keywords
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the script without it
@@ -107,7 +201,7 @@ def by_default(script: Script, off: Off) -> Script:
         if left:
             sites.append(Site(site.kind, site.node, left))
     log = Log.holding(sites)
-    known = {key: frozenset({Const(default)}) for key, (_, default) in off.tests.items()}
+    known = {key: frozenset({Const(a.default)}) for key, a in off.tests.items()}
 
     def seen(found: list[Site]) -> list[Site]:
         return [s for f in found if (s := log.at(f.kind, f.node)) is not None]
@@ -166,3 +260,25 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
     if function_of(made) is not function_of(place):
         return isinstance(function_of(made), ast.Module)
     return made is not place and script.analysis(Flow).graph(place).dominates(made, place)
+
+
+def _option_at(script: Script, asked: Asked, place: ast.stmt) -> ast.expr | None:
+    """The option as an attribute of the options as they are called at ``place``; None where nothing certainly is."""
+    if isinstance(asked.test, ast.Compare) and not isinstance(
+        asked.test.comparators[0], ast.Constant
+    ):
+        return None
+    found = [
+        n
+        for source in script.sources
+        for n in source.nodes
+        if isinstance(n, ast.Attribute)
+        and n.attr == asked.option.name
+        and one(script.values(n)) == asked.option
+    ]
+    options = {script.values(n.value) for n in found}
+    for name in ast.walk(function_of(place)):
+        if isinstance(name, ast.Name) and script.values(name) in options and options:
+            if _means_the_same(script, name, place):
+                return ast.Attribute(ast.Name(name.id), asked.option.name)
+    return None

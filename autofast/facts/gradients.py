@@ -25,6 +25,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
+from autofast.read.library.module_parts import MORE
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
@@ -91,6 +92,8 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                 n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external
             ):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
+            if any(isinstance(t, Unknown) for t in part.attrs.get(MORE, ())):
+                raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             for name, found in part.attrs.items():
                 if any(isinstance(t, Tensor) and t.param == "param" for t in found):
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
@@ -111,7 +114,9 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
 
 def _held(container: Ext) -> list[Thing]:
     """The modules in a Sequential, ModuleList or ModuleDict."""
+    added = [t for found in container.attrs.values() for t in found]
     held = [t for g in container.args.positional for t in g.values]
+    held += [t for t in added if is_module(t) or isinstance(t, Unknown)]
     if container.args.open or any(isinstance(t, Unknown) for t in held):
         raise Refusal(
             f"what {container.name.rsplit('.', 1)[-1]} of line {getattr(container.node, 'lineno', 0)} holds is not known"

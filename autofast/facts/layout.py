@@ -100,7 +100,8 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"line {line_of(sites[0].node)} puts the weights into shared memory: a new layout would be a copy outside it"
     if sites := script.calls("torch.nn.utils.parameters_to_vector"):
         return f"line {line_of(sites[0].node)} flattens the weights with .view(), which raises in this layout"
-    if any(o.name == "LBFGS" for o in script.optimizers):
+    closures = script.log.of("closure")
+    if any(o.name == "LBFGS" or (o.name == "Optimizer" and closures) for o in script.optimizers):
         return "LBFGS flattens the gradients with .view(), which raises in this layout"
     for site, occurrence in code.events(*LAYOUT_READS):
         if isinstance(occurrence.this, Tensor) and is_activation(frozenset({occurrence.this})):

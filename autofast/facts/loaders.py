@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
-from autofast.model.values import Cls, Given, Ref, const
+from autofast.model.values import Cls, Given, Inst, Ref, Tensor, Thing, const
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -48,6 +48,24 @@ def counts(script: Script, loader: Loader) -> bool:
     """The loader takes part in training or evaluation."""
     return bool(loader.uses or hooks(loader) or managed(script, loader)) and bool(
         script.steps or script.frameworks
+    )
+
+
+def unpinned(loader: Loader) -> str:
+    """What to do where batches are objects that a DataLoader does not know how to pin; empty where they are none."""
+    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[union-attr]
+    if not name:
+        return ""
+    return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"
+
+
+def cannot_pin(thing: Thing) -> bool:
+    """An object with tensors, of a class of the project that is no named tuple and has no ``pin_memory()``."""
+    return (
+        isinstance(thing, Inst)
+        and not thing.cls.external - {"dataclass"}
+        and thing.cls.find("pin_memory") is None
+        and any(isinstance(t, Tensor) for found in thing.attrs.values() for t in found)
     )
 
 
@@ -146,7 +164,8 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        isinstance(t, Ref) and t.name == "builtins.iter" for t in script.values(expr.func)
+        isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate")
+        for t in script.values(expr.func)
     )
 
 

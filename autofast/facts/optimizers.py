@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
+from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
-from autofast.model.source import line_of
+from autofast.model.source import ancestors, line_of
 from autofast.model.values import Const, const, consts
 
 # Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction.
@@ -46,10 +48,46 @@ def sparse(script: Script) -> str:
     return ""
 
 
+FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
+
+
+def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, ast.expr]]:
+    """Optimizers that could be fused in an arm that the script does not take as it stands: the call, the class, and the test.
+
+    Not SGD with momentum where there may be a GradScaler (``may_scale``).
+    """
+    may_scale = may_scale or any(
+        is_scaler(o.this) for s in script.log.of("new") for o in s if o.this is not None
+    )
+    for source in script.sources:
+        imported = {
+            alias.asname or alias.name
+            for node in source.nodes
+            if isinstance(node, ast.ImportFrom) and node.module == "torch.optim"
+            for alias in node.names
+        }
+        for call in source.nodes:
+            if not isinstance(call, ast.Call) or script.values(call.func):
+                continue
+            owner, _, name = ast.unparse(call.func).rpartition(".")
+            if name not in FUSED or not (owner in ("torch.optim", "optim") or name in imported):
+                continue
+            given = {k.arg for k in call.keywords}
+            spoils = name == "SGD" and ("momentum" in given or len(call.args) > 2) and may_scale
+            if {"fused", "foreach", "capturable", "differentiable", None} & given or spoils:
+                continue
+            tests = (
+                outer.test for outer in ancestors(call) if isinstance(outer, (ast.If, ast.IfExp))
+            )
+            test = next(tests, None)
+            if test is not None and script.values(test):
+                yield call, name, test
+
+
 def has_momentum(script: Script, optimizer: Optimizer) -> bool:
     """SGD, unless it is certain that no group of it has momentum."""
     args = optimizer.args
-    if optimizer.name != "SGD":
+    if optimizer.name not in ("SGD", "Optimizer"):  # the second one is any
         return False
     if args.open or not args.get(2, "momentum") <= {Const(0), Const(0.0)}:
         return True

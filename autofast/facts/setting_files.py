@@ -1,4 +1,7 @@
-"""Settings that stand in a file of the project instead of its code: YAML, JSON, TOML. They are read for advice only, line by line."""
+"""Settings that stand in a file of the project instead of its code: YAML, JSON, TOML. What is to be changed there is advice, with file and line.
+
+Values that the script loads and uses are followed by the reader (:class:`Setting`); the others are looked up line by line.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autofast.model.script import Script
+from autofast.model.values import Arguments, Dict, Setting, Values
 
 KINDS = ("*.yaml", "*.yml", "*.json", "*.toml")
 FOLDERS = (".", "conf*", "conf*/*", "cfg*", "options", "experiments", "hparams", "params")
@@ -27,6 +31,26 @@ def set_to(script: Script, name: str, words: str) -> str:
     if not found or not all(re.fullmatch(words, value, re.I) for value, _ in found):
         return ""
     return found[0][1]
+
+
+def setting(values: Values) -> Setting | None:
+    """The one setting that an argument is by default; None where it may be anything else."""
+    found = [t for t in values if isinstance(t, Setting)]
+    return found[0] if len(found) == len(values) == 1 else None
+
+
+def place(said: Setting) -> str:
+    return f"line {said.line} of {said.file}"
+
+
+def beside(args: Arguments) -> str:
+    """Where the arguments stand that a call gets from a file with settings, in words; empty where it gets none."""
+    for holder in args.dicts:
+        if isinstance(holder, Dict):
+            for said in sorted(holder.any(), key=lambda t: getattr(t, "line", 0)):
+                if isinstance(said, Setting):
+                    return place(said)
+    return ""
 
 
 def _files(script: Script) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Located,
     Num,
     Ref,
     Seq,
@@ -61,6 +62,11 @@ def is_scheduler(thing: Thing) -> bool:
 
 def is_scaler(thing: Thing) -> bool:
     return isinstance(thing, Ext) and thing.name in names.SCALER
+
+
+def is_autograd_function(cls: Cls) -> bool:
+    """A class of the project that extends ``torch.autograd.Function``."""
+    return any(n.startswith("torch.autograd.") for n in cls.external)
 
 
 def is_loss(thing: Thing) -> bool:
@@ -169,7 +175,7 @@ def entered(contexts: Values) -> Values:
             found |= values(thing)
         elif isinstance(thing, Seq):
             found |= thing.any()
-        elif isinstance(thing, (Inst, Tensor)):
+        elif isinstance(thing, (Inst, Tensor, Located)):
             found |= values(thing)
         else:
             found |= values(Num() if isinstance(thing, Num) else Unknown("it is bound by `with`"))

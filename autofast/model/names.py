@@ -32,6 +32,10 @@ _MOVED = [
         r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$",
         "torchvision.models.get_model",
     ),
+    (
+        r"^(?:lightning\.pytorch|pytorch_lightning)\.trainer\.(?:trainer\.)?Trainer\b",
+        "lightning.Trainer",
+    ),
     (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
     (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
     (r"^torch\.(?:special|linalg)\.", "torch."),
@@ -49,6 +53,7 @@ def canonical(name: str) -> str:
     return name
 
 
+NAMED_TUPLE = "typing.NamedTuple"
 LOADER = "torch.utils.data.DataLoader"
 DDP = "torch.nn.parallel.DistributedDataParallel"
 WRAPPERS = frozenset(
@@ -219,8 +224,11 @@ def gives_one_tensor(name: str) -> bool:
     )
 
 
+ANY_OPTIMIZER = "torch.optim.*"  # getattr(torch.optim, name)
+
+
 def is_optimizer(name: str) -> bool:
-    return (
+    return name == ANY_OPTIMIZER or (
         name.startswith("torch.optim.")
         and name.count(".") == 2
         and name.rsplit(".", 1)[-1][:1].isupper()

@@ -16,6 +16,7 @@ from autofast.model.values import (
     Num,
     Ref,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Unknown,
@@ -116,7 +117,9 @@ def device_kinds(found: Values) -> set[str]:
                 if "kind" in thing.attrs
                 else {"?"}
             )
-        elif isinstance(thing, Arg):
+        elif isinstance(thing, Arg) or (
+            isinstance(thing, Setting) and isinstance(thing.value, str)
+        ):
             kinds |= {"option"}
         elif isinstance(thing, Num) and thing.pattern.startswith(("cuda:", "mps:", "xpu:")):
             kinds.add(thing.pattern.split(":")[0])  # f"cuda:{rank}"

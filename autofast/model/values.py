@@ -53,6 +53,31 @@ class Num:
 
 
 @dataclass(frozen=True)
+class Setting(Num):
+    """A number or string out of a file with settings; ``value`` is what the file of the project says, which another file may say otherwise.
+
+    ``file`` is the file's path from the project's root, ``line`` its line there.
+    """
+
+    value: Any = None
+    file: str = ""
+    line: int = 0
+
+    def __hash__(self) -> int:
+        return steady(f"{self.file} {self.line} {self.value!r}")
+
+
+@dataclass(frozen=True)
+class Located(Num):
+    """The path of a file that may hold settings, the file opened, or its text; ``by`` is the option or constant that names it."""
+
+    by: Arg | Const | None = None
+
+    def __hash__(self) -> int:
+        return hash((8, self.by))
+
+
+@dataclass(frozen=True)
 class Ref:
     """Something outside the project, by its canonical dotted name: ``torch.nn.functional``, ``builtins.print``."""
 
@@ -70,6 +95,7 @@ class Reason(Enum):
     UNDEFINED = "nothing in the file binds the name"
     UNSET = "the attribute is never set"
     FOREIGN = "the name is imported from code that is not read"
+    FUNCTION = "it applies an autograd Function of the project"
     OTHER = "as the words say"
 
 
@@ -223,6 +249,7 @@ class Seq(Mutable):
     elem: Values = NOTHING
     kind: str = "list"
     made: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()  # of a named tuple
 
     @property
     def exact(self) -> tuple[Values, ...] | None:

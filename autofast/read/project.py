@@ -32,9 +32,21 @@ class Project:
         self.search = list(
             dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent])
         )
+        self.added: list[Path] = []  # by the script itself
         self.search = [
             p for p in self.search if p == self.root or self.root in p.parents or p == first
         ]
+
+    def search_also(self, folder: Path, first: bool) -> bool:
+        """Look for modules in a folder of the project that the script puts on ``sys.path``; False where that is nothing new."""
+        inside = folder == self.root or self.root in folder.parents
+        if not inside or folder in (*self.search, *self.added) or not folder.is_dir():
+            return False
+        if first:
+            self.search.insert(1, folder)
+        self.added.append(folder)
+        self.namespaces.clear()
+        return True
 
     def read(self, path: Path) -> Source:
         """The source at ``path``, read once; raises :class:`BadInput`."""
@@ -60,7 +72,7 @@ class Project:
                 base = base.parent
             return self._at(base, parts)
         # The folder of the script comes first of all, for every file.
-        beside = (importer.path.parent, self.search[0])
+        beside = (importer.path.parent, self.search[0], *self.added)
         if (
             parts
             and parts[0] in LIBRARIES
@@ -68,7 +80,7 @@ class Project:
         ):
             return None
         standard = bool(parts) and parts[0] in sys.stdlib_module_names
-        for base in self.search[:1] if standard else self.search:
+        for base in self.search[:1] if standard else (*self.search, *self.added):
             if (found := self._at(base, parts)) is not None:
                 return found
         return None
@@ -104,7 +116,7 @@ class Project:
         if not rest or top in LIBRARIES or top == "builtins" or top in sys.stdlib_module_names:
             return None
         if name not in self.namespaces:
-            folders = [base for base in self.search if (base / top).is_dir()]
+            folders = [base for base in (*self.search, *self.added) if (base / top).is_dir()]
             parts = name.split(".")
             self.namespaces[name] = next(
                 (found for base in folders if (found := self._at(base, parts)) is not None), None
@@ -116,7 +128,7 @@ class Project:
         if len(pattern.replace("*", "").strip(".")) < 3 or pattern.startswith("*"):
             return []
         found: dict[Path, Source] = {}
-        for base in self.search:
+        for base in (*self.search, *self.added):
             for path in sorted(base.glob(pattern.replace(".", "/") + ".py"))[:16]:
                 try:
                     found.setdefault(path.resolve(), self.read(path))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
+from autofast.facts.setting_files import beside
 from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Need
 from autofast.write.arguments import Home, room
@@ -30,7 +31,11 @@ def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterat
     homes: dict[int, tuple[Home, list[Wish]]] = {}
     for wish in wishes:
         home = room(script, wish.loader.args, name, calls)
-        if isinstance(home, str):
+        if isinstance(home, str) and (where := beside(wish.loader.args)):
+            yield Finding(
+                wish.loader.node, message, advice=f"set {name} beside the arguments of {where}"
+            )
+        elif isinstance(home, str):
             yield Finding(wish.loader.node, message, refusal=home)
         else:
             homes.setdefault(id(home.node), (home, []))[1].append(wish)

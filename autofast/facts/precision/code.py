@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.model.events import Occurrence, Site
-from autofast.model.kinds import is_module
+from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.script import Model, Script
-from autofast.model.values import Cls, Thing
+from autofast.model.values import Cls, Reason, Thing, Unknown
 from autofast.read.recover.build import unwrapped
 
 
@@ -63,13 +63,28 @@ class Code:
         call = site.node
         if not isinstance(call, ast.Call):
             return False
-        if (
-            isinstance(call.func, ast.Attribute)
-            and call.func.attr == "apply"
-            and any(isinstance(t, Cls) for t in self.script.values(call.func.value))
-        ):
+        if applied(self.script, call.func):
             return True  # an autograd Function, asked about elsewhere
         return any(is_module(t) for t in self.script.values(call.func))
+
+
+def applied(script: Script, func: ast.expr) -> list[Cls]:
+    """The autograd Functions of the project that calling ``func`` applies: ``Clip.apply``, or ``clip`` after ``clip = Clip.apply``."""
+    names = {
+        t.name
+        for t in script.values(func)
+        if isinstance(t, Unknown) and t.reason is Reason.FUNCTION
+    }
+    if not names:
+        return []
+    asked = (
+        n
+        for s in script.sources
+        for n in s.nodes
+        if isinstance(n, ast.Attribute) and n.attr == "apply"
+    )
+    owners = {id(t): t for n in asked for t in script.values(n.value) if isinstance(t, Cls)}
+    return [c for c in owners.values() if c.node.name in names and is_autograd_function(c)]
 
 
 def _models(script: Script, things: Iterable[Thing]) -> list[Model]:

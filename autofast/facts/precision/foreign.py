@@ -6,7 +6,7 @@ import ast
 
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
-from autofast.facts.precision.code import Code
+from autofast.facts.precision.code import Code, applied
 from autofast.model.source import line_of
 from autofast.model.values import Cls, Unknown
 
@@ -80,15 +80,10 @@ def foreign(code: Code) -> str:
 
 def custom_function(code: Code) -> str:
     """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
-    for node in (n for p in code.parts for n in ast.walk(p)):
-        if isinstance(node, ast.Attribute) and node.attr == "apply":
-            for thing in code.script.values(node.value):
-                if (
-                    isinstance(thing, Cls)
-                    and any(n.startswith("torch.autograd.") for n in thing.external)
-                    and not _marked(thing)
-                ):
-                    return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd (line {node.lineno})"
+    names = (n for p in code.parts for n in ast.walk(p) if isinstance(n, (ast.Name, ast.Attribute)))
+    for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
+        if not _marked(thing):
+            return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd (line {name.lineno})"
     return ""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.parts import held
+from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
@@ -204,7 +205,18 @@ class Half:
     def misuse(self, expr: ast.expr) -> str:
         """The first use of ``expr``, a 16-bit tensor made under autocast, that must not be; empty where there is none."""
         self._seen = set()
-        return self._use(expr, id(expr) not in self.inside)
+        if self._is_full(expr):
+            return ""
+        entered, parent = id(expr) not in self.inside, parent_of(expr)
+        match parent:
+            case ast.Assign(targets=[ast.Tuple(elts=names)]) if parent.value is expr:
+                bad = [n for n in range(len(names)) if not self._is_full(expr, n)]
+                return next((why for n in bad if (why := self._bind(names[n], entered))), "")
+        return self._use(expr, entered)
+
+    def _is_full(self, expr: ast.expr, part: int | None = None) -> bool:
+        """Whether autocast computes it in fp32 anyway."""
+        return self.cuda and self.script.analysis(FullOutputs).is_full(expr, part)
 
     # ------------------------------------------------------------------------------------------------ one expression
     def _use(self, node: ast.AST, entered: bool) -> str:
@@ -404,10 +416,12 @@ class Half:
             return True
         return any(d.node is made for d in self.script.analysis(Flow).reaching(load))
 
-    def misuse_of(self, target: ast.Name) -> str:
+    def misuse_of_part(self, call: ast.Call, part: int, target: ast.Name) -> str:
         """The first use of a variable that gets a part of a 16-bit output under autocast, and that must not be."""
         self._seen = set()
-        return self._bind(target, id(target) not in self.inside)
+        return (
+            "" if self._is_full(call, part) else self._bind(target, id(target) not in self.inside)
+        )
 
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)

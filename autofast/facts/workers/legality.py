@@ -14,7 +14,8 @@ from autofast.facts.workers.shared_state import (
     draws_ahead,
     seeds,
 )
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.events import inside, loops
+from autofast.model.script import Dataset, Loader, Script, Use
 from autofast.model.source import line_of
 from autofast.model.values import Const, Dict, Ext, Inst, Seq, Tensor, Unknown
 from autofast.rule import Effect
@@ -40,11 +41,31 @@ REDUCTIONS = frozenset(
 )
 
 
+def _each_epoch(script: Script, loader: Loader) -> bool:
+    """Made once in each pass of the loop over epochs, and iterated there: any loader has its workers started as often, unless they are kept."""
+    around = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    if len(around) != 1 or not loader.uses or any(use.is_next for use in loader.uses):
+        return False
+    epochs = next(iter(around))
+    ways = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    return (
+        any(inside(stack, epochs) for stack in ways)
+        and all(step.loop is not epochs for step in script.steps)
+        and all(_only_below(use, epochs) for use in loader.uses)
+    )
+
+
+def _only_below(use: Use, epochs: ast.AST) -> bool:
+    """The loop over epochs is all that is around this use of a loader."""
+    outer = [f.node for f in loops(use.stack) if f.node is not use.node]
+    return outer == [epochs]
+
+
 def against(script: Script, loader: Loader) -> str:
     """Why (more) workers would change or break something, whatever they cost; empty where nothing speaks against."""
     if script.processes:
         return f"the script starts processes of its own (line {line_of(script.processes[0].node)}): share the cores between them by hand"
-    if loader.loop is not None and not hooks(loader):
+    if loader.loop is not None and not hooks(loader) and not _each_epoch(script, loader):
         return f"the loader is made again in the loop of line {line_of(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:
         return (

@@ -30,6 +30,10 @@ PASSING = frozenset({  # functions whose result may be their argument, or hold p
     "torch.squeeze", "torch.unsqueeze", "torch.reshape", "torch.transpose", "operator.itemgetter", "typing.cast", "builtins.super",
 })
 # fmt: on
+SHALLOW = frozenset(  # they make a new container with the old parts
+    "builtins.dict builtins.list builtins.tuple builtins.set builtins.sorted builtins.frozenset collections.OrderedDict "
+    "collections.deque copy.copy".split()
+)
 DEEP = 24
 
 
@@ -47,9 +51,9 @@ class Lifetime:
         match expr:
             case ast.Name():
                 return self.keeps_name(expr, depth)
-            case ast.Attribute():
-                return self.keeps(expr.value, depth + 1)
-            case ast.Subscript() | ast.Starred() | ast.Await():
+            case ast.Attribute() | ast.Subscript():
+                return self.keeps_parts(expr.value, depth + 1)
+            case ast.Starred() | ast.Await():
                 return self.keeps(expr.value, depth + 1)
             case ast.NamedExpr():
                 return self.keeps(expr.value, depth + 1)
@@ -59,6 +63,35 @@ class Lifetime:
                 return any(self.keeps(v, depth + 1) for v in expr.values)
             case ast.Call():
                 return self.keeps_result(expr, depth)
+        return False
+
+    def keeps_parts(self, expr: ast.expr, depth: int) -> bool:
+        """Whether a part of what ``expr`` is may have been there before: also of a shallow copy, ``dict(self.rows[i])``."""
+        if self.keeps(expr, depth) or depth > DEEP:
+            return depth <= DEEP
+        match expr:
+            case ast.Name():
+                key = "parts", id(expr)
+                if key not in self._kept:
+                    self._kept[key] = False
+                    values = (bound_to(d.node)[0] for d in self.flow.reaching(expr))
+                    self._kept[key] = any(
+                        self.keeps_parts(v, depth + 1) for v in values if v is not None
+                    )
+                return self._kept[key]
+            case ast.IfExp():
+                parts = (expr.body, expr.orelse)
+                return any(self.keeps_parts(part, depth + 1) for part in parts)
+            case ast.BoolOp():
+                return any(self.keeps_parts(part, depth + 1) for part in expr.values)
+            case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt):
+                return self.keeps(elt, depth + 1)
+            case ast.Call():
+                names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
+                if names & SHALLOW:
+                    return any(self.keeps_parts(a, depth + 1) for a in expr.args)
+                if isinstance(expr.func, ast.Attribute) and expr.func.attr == "copy" and not names:
+                    return self.keeps_parts(expr.func.value, depth + 1)
         return False
 
     def keeps_name(self, name: ast.Name, depth: int) -> bool:
@@ -90,6 +123,8 @@ class Lifetime:
             and (place := _place_of(definition.node, value)) is not None
         ):
             return self.keeps_result(value, depth + 1, place)
+        if value is not None and not whole:
+            return self.keeps_parts(value, depth + 1)
         return self.keeps(value, depth + 1)
 
     def parameter(self, function: ast.AST, name: str, depth: int) -> bool:

@@ -12,7 +12,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, LoopFrame, TryFrame
-from autofast.model.kinds import is_classmethod, is_property, is_static
+from autofast.model.kinds import is_autograd_function, is_classmethod, is_property, is_static
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -42,9 +42,11 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.reachable import PLAIN
 from autofast.read.interpreter.state import Core, NoValue, join, values
+from autofast.read.library import module_parts
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
+DICT_METHODS = frozenset(dir(dict))
 UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException"})
 
 
@@ -246,6 +248,8 @@ class Binding(Core):
         elif isinstance(thing, (Inst, Ext)):
             self.store_attribute(thing, name, found)
             self.emit("set_attribute", target, thing, None, found, name=name)
+        elif isinstance(thing, Dict):
+            self.set_entry(thing, name, Entry(found, None, target, True))
         elif isinstance(thing, Cls):
             self.keep(found, thing, name)
             thing.members[name] = join(thing.find(name) or NOTHING, found)
@@ -437,6 +441,9 @@ class Binding(Core):
             return self.of_instance(thing, name, node)
         if isinstance(thing, Cls):
             found = thing.find(name)
+            if not found and name == "apply" and is_autograd_function(thing):
+                why = f"{thing.node.name} is an autograd Function"
+                return values(Unknown(why, Reason.FUNCTION, thing.node.name))
             if not found:
                 return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
             if any(n.startswith("enum.") for n in thing.external):
@@ -450,6 +457,10 @@ class Binding(Core):
             return thing.attrs[name]
         if isinstance(thing, Unknown):
             return values(Method(thing, name))
+        if isinstance(thing, Seq) and name in thing.names and thing.items is not None:
+            return thing.items[thing.names.index(name)] | thing.elem
+        if isinstance(thing, Dict) and name in thing.entries and name not in DICT_METHODS:
+            return thing.get(name)  # settings that give their items as attributes, too
         return torchlib.attribute(self, thing, name, node)
 
     def library_attribute(self, thing: Ref, name: str) -> Values:
@@ -475,6 +486,8 @@ class Binding(Core):
                 Arguments(node, [Given(values(Const(name)), None)]),
                 node,
             )
+        if name == "_modules" and torchlib.is_module(thing) and not thing.open:
+            return module_parts.table(self, thing)
         if thing.cls.external - {"dataclass"} or name.startswith("__"):
             return torchlib.attribute(self, thing, name, node)
         if thing.open:
@@ -514,6 +527,8 @@ class Binding(Core):
             ):
                 return thing.items[key] | thing.elem if key >= 0 or not thing.elem else thing.any()
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                if layers := module_parts.sliced_list(self, thing, node):
+                    return layers
                 part: Seq = self.intern(
                     Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
                 )
@@ -532,6 +547,11 @@ class Binding(Core):
                     Arguments(node, [Given(index, None)]),
                     node,
                 )
+        if isinstance(thing, (Inst, Ext)) and module_parts.is_container(thing):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                return module_parts.sliced(self, thing, node)
+            if isinstance(key, str):
+                return module_parts.part(thing, key) or values(Unknown("a submodule"))
         return torchlib.element(self, thing, key if isinstance(key, int) else None)
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:

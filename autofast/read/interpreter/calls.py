@@ -7,6 +7,7 @@ import ast
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import is_static
+from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -32,9 +33,24 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.iteration import fields_of
+from autofast.read.interpreter.named import evaluated, is_namespace
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
 from autofast.read.interpreter.summaries import key_of
+from autofast.read.library import module_parts
 from autofast.read.library import torch_library as torchlib
+
+EVAL = values(Ref("builtins.eval"))
+
+
+def _is_only_read(node: ast.Call) -> bool:
+    """``globals()[name]``, which sets nothing."""
+    around = parent_of(node)
+    return (
+        isinstance(around, ast.Subscript)
+        and around.value is node
+        and isinstance(around.ctx, ast.Load)
+    )
 
 
 class Calls(Binding):
@@ -47,6 +63,12 @@ class Calls(Binding):
             return self.super_of(env)
         callee = self.expr(node.func, env)
         args = self.arguments(node, env)
+        if callee == EVAL and len(node.args) == 1 and not node.keywords:
+            found = evaluated(self, node.args[0], env, node)
+            if found is not None:
+                return found
+        if is_namespace(node) and _is_only_read(node):
+            return values(Unknown("the variables of a scope as a dict"))
         if any(
             isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
         ):
@@ -196,6 +218,8 @@ class Calls(Binding):
             init = cls.find("__init__")
             if not init or "dataclass" in cls.external:
                 self.fields(inst, cls, args, node)
+            if not init and module_parts.is_container(inst):
+                module_parts.keep_parts(self, inst, args)
             for func in ordered(init or NOTHING):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:
@@ -228,6 +252,7 @@ class Calls(Binding):
                 and isinstance(s.target, ast.Name)
                 and "ClassVar" not in ast.unparse(s.annotation)
             )
+        names.update((name, None) for name in fields_of(inst))
         for i, name in enumerate(names):
             given = args.given(i, name)
             found = given.values if given is not None else NOTHING

@@ -30,6 +30,7 @@ from autofast.model.values import things as values
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
+SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
 MOST_ITEMS = 64  # of a list that are told apart
 
 
@@ -58,7 +59,10 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
         for thing in ordered(given.values):
             sure = len(given.values) == 1
             pairs = _pairs(thing)
-            if pairs is None:
+            if pairs is None and (rows := _rows(thing)):
+                for row in rows:
+                    _may_hold(interp, made, row, node)
+            elif pairs is None:
                 interp.spread(made, thing, sure)
             for key, found in pairs or ():
                 made.entries[key] = [Entry(found, None, node, sure)]
@@ -85,6 +89,27 @@ def _pairs(thing: Thing) -> list[tuple[Any, Values]] | None:
             return None
         found.append((const(row[0]), row[1]))
     return found
+
+
+def _rows(thing: Thing) -> list[tuple[Values, Values]]:
+    """The pairs that a list of them may hold; empty where it may hold anything else."""
+    rows = [p.exact for p in thing.any() if isinstance(p, Seq)] if isinstance(thing, Seq) else []
+    if not isinstance(thing, Seq) or len(rows) != len(thing.any()):
+        return []
+    pairs = [(r[0], r[1]) for r in rows if r is not None and len(r) == 2]
+    return pairs if len(pairs) == len(rows) else []
+
+
+def _may_hold(interp: Core, made: Dict, row: tuple[Values, Values], node: ast.AST | None) -> None:
+    """A dict may get this pair."""
+    key, found = const(row[0]), row[1]
+    if isinstance(key, (str, int)):
+        old = NOTHING.union(*(e.values for e in made.entries.get(key, ())))
+        made.entries[key] = [Entry(join(old, found), None, node, False)]
+        interp.keep(found, made, key)
+    else:
+        made.rest = join(made.rest, found)
+        made.open = made.open or "a key is computed"
 
 
 def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
@@ -119,9 +144,26 @@ def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Val
     if name in ("update", "setdefault", "pop", "clear", "__setitem__", "popitem"):
         for key, given in args.named.items() if name == "update" else ():
             interp.set_in_namespace(this, key, given.values)
-        if args.positional or args.open:
+        table = one(args.positional[0].values) if len(args.positional) == 1 else None
+        if name == "update" and isinstance(table, Dict) and is_settings(table):
+            for owner in ordered(this.attrs["of"]):
+                for key in _constants(owner):  # which other settings may replace
+                    interp.set_in_namespace(this, key, values(Num()))
+            for key in table.entries:
+                interp.set_in_namespace(this, key, table.get(key))
+        elif args.positional or args.open:
             interp.set_in_namespace(this, ..., NOTHING)
     return values(Unknown("an object's attributes as a dict"))
+
+
+def is_settings(thing: Dict) -> bool:
+    """A dict as it was loaded from a file with settings."""
+    return not thing.rest and bool(thing.entries) and thing.open.endswith(SETTINGS)
+
+
+def _constants(owner: Thing) -> list[str]:
+    attrs = owner.attrs if isinstance(owner, (Inst, Ext)) else {}
+    return [key for key, found in attrs.items() if any(isinstance(t, Const) for t in found)]
 
 
 def dict_method(
@@ -323,3 +365,30 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
         space.open = space.open or thing.open
         return space
     return thing
+
+
+def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
+    """The fields of ``namedtuple("Batch", "images labels")``; none where they are not known."""
+    given = kind.args.get(1, "field_names")
+    plain, several = const(given), one(given)
+    if isinstance(several, Seq) and several.exact is not None:
+        plain = tuple(const(part) for part in several.exact)
+    if isinstance(plain, str):
+        plain = tuple(plain.replace(",", " ").split())
+    known = isinstance(plain, tuple) and all(isinstance(part, str) for part in plain)
+    return plain if known else ()
+
+
+def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) -> Values:
+    """A new tuple of a class that ``namedtuple`` has made."""
+    names = field_names(interp, kind)
+    if not names:
+        return values(Unknown("a named tuple, whose fields are not known"))
+    parts = tuple(
+        given.values if (given := args.given(n, name)) is not None else values(Unknown("a default"))
+        for n, name in enumerate(names)
+    )
+    row: Seq = interp.intern(
+        Seq, (id(node), kind, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=names)
+    )
+    return values(row)

@@ -30,7 +30,9 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.interpreter.state import TooDeep, join, merge, values
+from autofast.read.library import setting_files
 from autofast.read.library import torch_library as torchlib
 
 
@@ -73,6 +75,8 @@ class Expressions(Binding):
     def expr_Subscript(self, node: ast.Subscript, env: Env) -> Values:
         base = self.expr(node.value, env)
         index = self.expr(node.slice, env)
+        if is_namespace(node.value) and isinstance(node.ctx, ast.Load):
+            return by_key(self, index, env, node)
         found: Values = NOTHING
         if (
             isinstance(node.value, ast.Attribute)
@@ -269,6 +273,9 @@ class Expressions(Binding):
                     self.spread(made, thing, len(side) == 1)
             torchlib.revive(made, past)
             return values(made)
+        if isinstance(node.op, ast.Div) and isinstance(b, str):
+            if path := setting_files.divided(left, right):
+                return path
         return torchlib.binary(left, right, type(node.op).__name__)
 
     def joined_rows(self, node: ast.BinOp, left: Values, right: Values) -> Seq:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
+from autofast.model.names import NAMED_TUPLE
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -25,10 +26,12 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    const,
     one,
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.read.library import module_parts
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -91,7 +94,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
         if is_module(thing):
-            return values(*submodules(thing)) or values(Unknown("a submodule"))
+            return module_parts.any_part(thing) or values(Unknown("a submodule"))
     return element(interp, thing, None)
 
 
@@ -109,11 +112,16 @@ def by_iterator(interp: Core, thing: Inst, node: ast.AST) -> Values:
 
 
 def submodules(thing: Inst | Ext) -> list[Thing]:
-    return [t for v in thing.attrs.values() for t in v if is_module(t)]
+    return [t for t in ordered(module_parts.any_part(thing)) if is_module(t)]
 
 
 def element(interp: Core, thing: Thing, index: int | None) -> Values:
     """An element of ``thing``: ``thing[i]``, or one part of an unpacking."""
+    if isinstance(thing, Inst) and (named := fields_of(thing)):
+        fields = [thing.attrs.get(name, NOTHING) for name in named]
+        if index is not None and -len(fields) <= index < len(fields):
+            return fields[index]
+        return NOTHING.union(*fields)
     if isinstance(thing, Tensor):
         return values(replace(thing, fresh="", prob=thing.prob, rank=""))
     if isinstance(thing, Seq):
@@ -142,14 +150,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
             table = one(thing.args.get(0, "modules"))
             return table.any() if isinstance(table, Dict) else values(Unknown("a submodule"))
         if thing.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
-            parts = (
-                frozenset().union(*(g.values for g in thing.args.positional))
-                if thing.args.positional
-                else NOTHING
-            )
-            return frozenset(
-                x for t in parts for x in (t.any() if isinstance(t, Seq) else {t})
-            ) or values(Unknown("a submodule"))
+            return module_parts.part(thing, index) or values(Unknown("a submodule"))
         if is_dataset(thing):
             return sample_of(interp, thing)
         if "over" in thing.attrs:
@@ -162,6 +163,8 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         return values(Num())
     if isinstance(thing, Unknown):
         return values(thing)
+    if isinstance(thing, Inst) and module_parts.is_container(thing):
+        return module_parts.part(thing, index) or values(Unknown("a submodule"))
     return values(Unknown("an element of something that is not known"))
 
 
@@ -304,7 +307,7 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
             else tuple(frozenset(_collated(interp, t, loader) for t in i) for i in thing.items)
         )
         elem = frozenset(_collated(interp, t, loader) for t in thing.elem)
-        return Seq(thing.node, items, elem, "tuple")  # cached by batch_of
+        return Seq(thing.node, items, elem, "tuple", names=thing.names)  # cached by batch_of
     if isinstance(thing, Dict):
         made = Dict(
             thing.node,
@@ -317,4 +320,37 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
                 for e in entries
             ]
         return made
+    if isinstance(thing, Inst) and not is_loader(thing):
+        return _collated_object(interp, thing, loader)
     return thing
+
+
+def _collated_object(interp: Core, thing: Inst, loader: Thing) -> Inst:
+    """A batch that is an object of the project: its tensors are those of a batch. Each batch is an object of its own, so ``past`` holds them, too."""
+    parts = {
+        name: frozenset(
+            _collated(interp, t, loader) if isinstance(t, (Tensor, Seq)) else t for t in found
+        )
+        for name, found in thing.attrs.items()
+    }
+    made = Inst(thing.cls, thing.node, dict(parts), (), thing.args, dict(parts), thing.open)
+    interp.made.append(made)
+    return made
+
+
+def fields_of(thing: Thing) -> tuple[str, ...]:
+    """The names of the parts of a named tuple; none for anything else."""
+    if isinstance(thing, Seq):
+        return thing.names
+    if not isinstance(thing, Inst) or NAMED_TUPLE not in thing.cls.external:
+        return ()
+    classes = [thing.cls, *thing.cls.ancestors()]
+    given = next((const(c.members["_fields"]) for c in classes if "_fields" in c.members), ...)
+    if isinstance(given, tuple):
+        return given
+    return tuple(
+        s.target.id
+        for c in reversed(classes)
+        for s in c.node.body
+        if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+    )

@@ -16,18 +16,20 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Located,
     Method,
     Num,
     Partial,
     Ref,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Unknown,
 )
 
 # Nothing can be reached from these, or set on them.
-PLAIN = frozenset({Const, Num, Ref, Unknown, Tensor, Arg})
+PLAIN = frozenset({Const, Num, Setting, Located, Ref, Unknown, Tensor, Arg})
 
 
 def changed_since(roots: Iterable[Thing], ticks: int, most: int) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
+from autofast.model.names import NAMED_TUPLE
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -31,6 +32,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.containers import field_names
 from autofast.read.interpreter.state import NoValue, join, merge, values
 from autofast.read.library import torch_library as torchlib
 
@@ -199,6 +201,7 @@ class Statements(Binding):
     def stmt_ClassDef(self, node: ast.ClassDef, env: Env) -> None:
         bases: list[Cls] = []
         external: set[str] = set()
+        fields: tuple[str, ...] = ()
         for expr in node.bases:
             for thing in ordered(self.expr(expr, env)):
                 if isinstance(thing, Cls):
@@ -210,6 +213,9 @@ class Statements(Binding):
                     external.add(thing.name)
                 elif isinstance(thing, Unknown):
                     external.add("?")
+                elif isinstance(thing, Ext) and thing.name == "collections.namedtuple":
+                    external.add(NAMED_TUPLE)
+                    fields = field_names(self, thing)
         decorators = tuple(self.expr(d, env) for d in node.decorator_list)
         for written in node.decorator_list:
             called = written.func if isinstance(written, ast.Call) else written
@@ -227,6 +233,8 @@ class Statements(Binding):
         cls.external |= external
         inner = Env("class", {}, home, None, owner=cls)
         self.block(node.body, inner)
+        if fields:
+            cls.members["_fields"] = values(Const(fields))
         for name, found in inner.vars.items():
             cls.members[name] = found | (
                 cls.members.get(name, NOTHING) if self.in_loop() else NOTHING

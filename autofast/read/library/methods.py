@@ -32,7 +32,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
 from autofast.read.interpreter.iteration import batch_of
-from autofast.read.library import frameworks
+from autofast.read.library import frameworks, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.modules import module_method
 
@@ -120,6 +120,8 @@ def super_method(
                 inst.attrs.setdefault(key, given.values)
             if args.positional:
                 inst.attrs.setdefault("dataset", args.positional[0].values)
+        if isinstance(inst, Inst) and module_parts.is_container(inst):
+            module_parts.keep_parts(interp, inst, args)
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
         batches: Seq = interp.intern(
@@ -127,6 +129,9 @@ def super_method(
         )
         batches.elem |= batch_of(interp, inst)
         return values(batches)
+    if name in ("__call__", "forward") and module_parts.is_container(inst, module_parts.SEQUENTIAL):
+        assert isinstance(inst, (Inst, Ext))
+        return module_parts.in_order(interp, inst, args, values(Tensor()))
     if name in ("__call__", "forward") and is_module(inst):
         return values(mixed(tensors_in(*(g.values for g in args.positional)) or [Tensor()]))
     return _method(interp, inst, name, args, node)

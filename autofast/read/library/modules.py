@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,11 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
-    one,
     ordered,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.iteration import submodules
+from autofast.read.library import module_parts
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -172,17 +173,17 @@ def _forward(
     if isinstance(thing, Inst):
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
-            return values(base)
-        # Summaries of calls alone do not do: each object that the reader comes to know makes them void, and where one of several large
-        # networks is chosen at run time, each pass would be followed again until the budget is used up.
+            in_turn = module_parts.is_container(thing, module_parts.SEQUENTIAL)
+            return (
+                module_parts.in_order(interp, thing, args, values(base))
+                if in_turn
+                else values(base)
+            )
+        # Summaries of calls alone do not do: each object that the reader comes to know makes them
+        # void, and where one of several large networks is chosen at run time, each pass would be
+        # followed again until the budget is used up.
         cache: dict[Any, tuple[Values, Way]] = interp.__dict__.setdefault("_forward_cache", {})
-        key = (
-            id(thing),
-            interp.model_changes,
-            interp.grad_on(),
-            tuple(g.values for g in args.positional),
-            tuple((k, g.values) for k, g in args.named.items()),
-        )
+        key = _pass_key(interp, thing, args)
         stack = tuple(interp.stack)
         if key in cache:
             # what is recorded below the first call happens below this one, too
@@ -210,10 +211,7 @@ def _forward(
             return found or values(base)
         short = thing.name.rsplit(".", 1)[-1]
         if short == "Sequential":
-            current = args.positional[0].values if args.positional else values(base)
-            for part in _parts(thing):
-                current = interp.call_values(part, Arguments(None, [Given(current, None)]), None)
-            return current
+            return module_parts.in_order(interp, thing, args, values(base))
         if short == "Sigmoid":
             return values(replace(base, prob=True))
         if short in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
@@ -238,6 +236,17 @@ def _forward(
     return values(base)
 
 
+def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:
+    """What a pass through a module of the project depends on."""
+    return (
+        id(thing),
+        interp.model_changes,
+        interp.grad_on(),
+        tuple(g.values for g in args.positional),
+        tuple((k, g.values) for k, g in args.named.items()),
+    )
+
+
 def _parts_of_library(thing: Inst | Ext) -> Values:
     """The children of a library's model: each is taken for the whole, as that says what it is made of."""
     return (
@@ -245,19 +254,6 @@ def _parts_of_library(thing: Inst | Ext) -> Values:
         if isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
         else values(Unknown("a submodule"))
     )
-
-
-def _parts(thing: Ext) -> list[Values]:
-    parts: list[Values] = []
-    for given in thing.args.positional:
-        single = one(given.values)
-        if isinstance(single, Dict):
-            parts.extend(frozenset(single.get(k)) for k in single.entries)
-        elif isinstance(single, Seq) and single.items is not None:
-            parts.extend(single.items)
-        else:
-            parts.append(given.values)
-    return parts
 
 
 def module_method(
@@ -305,8 +301,10 @@ def module_method(
         inner: Values = (
             values(Tensor(param="param", grad=True))
             if "param" in name
-            else values(*submodules(this)) or _parts_of_library(this)
+            else module_parts.any_part(this) or _parts_of_library(this)
         )
+        if name == "children" and (each := module_parts.children(interp, this, node)):
+            return each
         if name.startswith("named_"):
             inner = values(
                 interp.intern(
@@ -329,6 +327,8 @@ def module_method(
         key = const(args.get(0, "name"))
         if isinstance(key, str):
             this.attrs[key] = args.get(1, "param") | args.get(1, "module")
+        elif found := args.get(1, "module"):
+            module_parts.add_part(interp, this, found)
         return values(Const(None))
     if name in ("append", "extend", "insert", "add_module"):
         if isinstance(this, Ext):

@@ -16,10 +16,13 @@ from autofast.model.values import (
     Ext,
     Given,
     Inst,
+    Located,
+    Module,
     Num,
     Partial,
     Ref,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Unknown,
@@ -40,6 +43,8 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
+from autofast.read.library import module_parts, setting_files
+from autofast.read.search_paths import folder
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -91,6 +96,10 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     from autofast.read.library import torch_library as torchlib
 
     first = args.positional[0].values if args.positional else NOTHING
+    if name in setting_files.NAMES and (done := setting_files.call(interp, name, args, node)):
+        return done
+    if name == "collections.namedtuple":
+        return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
     if name in WRAP:
         over = (
             first
@@ -143,6 +152,13 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return values(
             interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zip"))
         )
+    if name in ("sys.path.append", "sys.path.insert", "site.addsitedir"):
+        where = args.given(int(name == "sys.path.insert"), "")
+        if where is not None and where.expr is not None:
+            start = interp.project.search[0]
+            if (place := folder(where.expr, interp.stack, start)) is not None:
+                interp.project.search_also(place, name == "sys.path.insert")
+        return values(Const(None))
     if name == "importlib.import_module":
         return imported(interp, args)
     if name == "builtins.next":
@@ -294,7 +310,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         )
         for key, given in args.named.items():
             space.attrs[key] = join(space.attrs.get(key, NOTHING), given.values)
-        space.open = space.open or args.open
+        known = args.dicts and all(not holder.rest for holder in args.dicts)
+        space.open = space.open or ("" if known else args.open)
         return values(space)
     if name in ("builtins.staticmethod", "builtins.classmethod", "builtins.property"):
         return first
@@ -326,11 +343,15 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
     """``getattr(x, "name"[, default])``, the name being one of a few."""
-    found = args.get(2, "default")
+    found, given = args.get(2, "default"), args.given(1, "name")
     for thing in ordered(args.get(0, "object")):
         for key in ordered(args.get(1, "name")):
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
+            elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
+                found |= setting_files.member(interp, thing, key, node)
+            elif parts := module_parts.by_prefix(thing, given.expr if given else None):
+                found |= parts
             else:
                 found |= values(
                     Ref(f"{thing.name}.*")
@@ -353,7 +374,7 @@ def _setattr(interp: Core, args: Arguments, node: ast.AST | None) -> None:
                 interp.emit(
                     "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
                 )
-            else:
+            elif not module_parts.set_by_prefix(interp, thing, args):
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
 
 
@@ -385,6 +406,8 @@ def method(
                 if isinstance(thing, Tensor):
                     interp.emit("format", node, thing, args)
         return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
+    if isinstance(this, Located) and name in setting_files.KEPT:
+        return values(this)
     if isinstance(this, (Num, Const, Arg)):
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             return values(row_of(interp, (id(node), "split"), node, values(Num())))

@@ -67,7 +67,14 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.interpreter.containers import begun, dict_of, extend, revive, shuffle
+from autofast.read.interpreter.containers import (
+    begun,
+    dict_of,
+    extend,
+    named_tuple,
+    revive,
+    shuffle,
+)
 from autofast.read.interpreter.iteration import (
     batch_of,
     element,
@@ -76,7 +83,7 @@ from autofast.read.interpreter.iteration import (
     sample_of,
     submodules,
 )
-from autofast.read.library import apex
+from autofast.read.library import apex, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
 from autofast.read.library.modules import forward, loss, module_method
@@ -171,6 +178,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             table = one(thing.args.get(0, "modules"))
             if isinstance(table, Dict) and name in table.entries:
                 return table.get(name)
+        if name == "_modules" and thing.name in names.CONTAINERS and not thing.open:
+            return module_parts.table(interp, thing)
         if thing.name in WRAPPERS and name == "module":
             return thing.args.get(0, "module")
         if thing.name == "torch.device":
@@ -229,6 +238,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         return call_ref(interp, thing.name, args, node)
     if isinstance(thing, Method):
         return call_method(interp, thing.this, thing.name, args, node)
+    if isinstance(thing, Ext) and thing.name == "collections.namedtuple":
+        return named_tuple(interp, thing, args, node)
     if isinstance(thing, Ext):
         if is_loss(thing):
             return loss(interp, thing, args, node)
@@ -341,7 +352,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return values(Unknown("prepared by Accelerate"))
     if (
         short[:1].isupper()
-        or name == "torchvision.datasets.*"
+        or name in ("torchvision.datasets.*", names.ANY_OPTIMIZER)
         or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled")
     ):
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):

@@ -43,6 +43,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.frameworks import run_hooks
+from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
 from autofast.read.recover.datasets import collating, describe
 from autofast.read.recover.evaluations import evaluations
@@ -261,12 +262,13 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
             classes[id(part.cls.node)] = part.cls.node
             for base in part.cls.bases:
                 classes[id(base.node)] = base.node
-            for found in part.attrs.values():
+            for name, found in part.attrs.items():
                 todo.extend(
                     t
                     for t in found
                     if torchlib.is_module(t)
                     or (isinstance(t, Seq) and any(map(torchlib.is_module, t.any())))
+                    or (name == MORE and isinstance(t, (Seq, Dict, Unknown)))
                 )
             if any(
                 n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
@@ -411,7 +413,7 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
             or made.args is None
         ):
             continue
-        name = made.name.rsplit(".", 1)[-1] if isinstance(made, Ext) else made.cls.node.name
+        name = _class_name(made)
         mine = [u for u in updates if any(t is made for t in u.things)]
         owners = _owners(script, made.args.given(0, "params"))
         old = found.get(id(made.node))
@@ -419,10 +421,18 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
             found[id(made.node)] = Optimizer([made], made.node, name, made.args, owners, mine)
         else:
             old.things.append(made)
+            old.name = name if old.name == "Optimizer" else old.name
             old.args = joined([old.args, made.args])
             old.params += [p for p in owners if p not in old.params]
             old.updates += [u for u in mine if u not in old.updates]
     return list(found.values())
+
+
+def _class_name(made: Inst | Ext) -> str:
+    """The name of an optimizer's class; that of the base class where it is chosen by its name."""
+    if isinstance(made, Inst):
+        return made.cls.node.name
+    return "Optimizer" if made.name == names.ANY_OPTIMIZER else made.name.rsplit(".", 1)[-1]
 
 
 def _owners(script: Script, given: object) -> list[Thing]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from autofast.facts.model_objects import own_state
 from autofast.facts.parts import held, not_known
-from autofast.facts.precision.code import Code
+from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
@@ -493,12 +493,10 @@ def _is_data(values: Values) -> bool:
 def _foreign_code(script: Script, model: Model, code: Code) -> str:
     for part in code.parts:
         for node in ast.walk(part):
-            if isinstance(node, ast.Attribute) and node.attr == "apply":
-                for thing in script.values(node.value):
-                    if isinstance(thing, Cls) and any(
-                        n.startswith("torch.autograd.") for n in thing.external
-                    ):
-                        return f"{thing.node.name} on line {line_of(node)} is an autograd Function, where the graph may break"
+            for thing in (
+                applied(script, node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+            ):
+                return f"{thing.node.name} on line {line_of(node)} is an autograd Function, where the graph may break"
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
                 return f"line {line_of(node)} leaves the forward pass in the middle"
     for kind in ("torch.diagonal_scatter", ".diagonal_scatter"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import Rewrite
 from autofast.facts.loaders import POSITION, counts, given
+from autofast.facts.setting_files import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.script import Loader, Script
@@ -44,6 +45,7 @@ class Number:
 
 def raised(script: Script, options: Options) -> Iterator[Finding]:
     """Findings about numbers of workers that are too small for most machines."""
+    yield from _in_settings(script)
     trail = Trail(script)
     numbers: dict[int, Number] = {}
     for loader in script.loaders:
@@ -64,11 +66,7 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
             or not any(counts(script, x) for x in number.loaders)
         ):
             continue
-        message = (
-            NONE
-            if value == 0
-            else f"batches are made by {value} worker{'s'[: value > 1]}, however many cores there are"
-        )
+        message = _few(value)
         home = _home(script, number)
         if why := home if isinstance(home, str) else _too_few(script, number, trail):
             yield Finding(number.origin.node, message, refusal=why)
@@ -84,6 +82,28 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
             edits=(Rewrite(number.origin.expr, code), *helped.edits),
             effect=effect,
         )
+
+
+def _in_settings(script: Script) -> Iterator[Finding]:
+    """Advice about numbers of workers that stand in a file with settings."""
+    for loader in script.loaders:
+        argument = given(loader, NAME)
+        said = setting(argument.values) if argument is not None else None
+        few = said is not None and type(said.value) is int and said.value <= FEW
+        if said is None or not few or not counts(script, loader):
+            continue
+        if not (against(script, loader) or (cheap(script, loader) if said.value == 0 else "")):
+            yield Finding(
+                loader.node,
+                _few(said.value),
+                advice=f"set it to about the number of cores in {place(said)}",
+            )
+
+
+def _few(number: int) -> str:
+    if number == 0:
+        return NONE
+    return f"batches are made by {number} worker{'s'[: number > 1]}, however many cores there are"
 
 
 def _home(script: Script, number: Number) -> Home | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
 from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
@@ -11,7 +12,7 @@ from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, line_of, source_of
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
-from autofast.rule import Options
+from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME as WORKERS
 from autofast.techniques.loading.workers import together
 from autofast.write.arguments import Home, written
@@ -107,6 +108,22 @@ def workers_of(
     ]
 
 
+def peeking(script: Script) -> Iterator[Finding]:
+    """Advice for loaders whose workers are started again and again, each time for one batch."""
+    for loader in script.loaders:
+        use, number = peeks(script, loader), given(loader, WORKERS)
+        if use is None or not use.repeated or number is None or given(loader, NAME) is not None:
+            continue
+        if const(number.values) != 0 and counts(script, loader):
+            line = line_of(use.node)
+            advice = f"keep one iterator, call next() on it on line {line}, and make a new one where it ends"
+            yield Finding(
+                loader.node,
+                f"all workers are started for the one batch that line {line} takes",
+                advice=advice,
+            )
+
+
 def against(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
     if source_of(loader.node).path.suffix == ".ipynb":
@@ -171,16 +188,21 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
             late = occurrence.order > start or any(
                 id(frame.node) in epochs for frame in loops(occurrence.stack)
             )
-            if id(occurrence.this) in held and late and not _while_made(occurrence.stack, dataset):
+            made = (dataset, occurrence.this)  # a new object is none that workers have
+            anew = any(_while_made(occurrence.stack, x) for x in made)
+            if id(occurrence.this) in held and late and not anew:
                 return getattr(site.node, "lineno", 0)
     return 0
 
 
-def _while_made(stack: Stack, dataset: Thing) -> bool:
-    """In the constructor of the dataset."""
-    classes = lineage(dataset.cls) if isinstance(dataset, Inst) else []
+def _while_made(stack: Stack, thing: Thing | None) -> bool:
+    """In the constructor of an object of this class, as it is made: not by ``thing.__init__()``."""
+    classes = lineage(thing.cls) if isinstance(thing, Inst) else []
     return any(
-        isinstance(f, CallFrame) and f.func.name == "__init__" and f.func.owner in classes
+        isinstance(f, CallFrame)
+        and f.func.name == "__init__"
+        and f.func.owner in classes
+        and getattr(getattr(f.node, "func", None), "attr", "") != "__init__"
         for f in stack
     )
 

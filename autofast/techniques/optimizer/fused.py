@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
-from autofast.facts.optimizers import SINCE, sparse
+from autofast.facts.optimizers import FUSED, SINCE, sparse
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
+from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import line_of
 from autofast.model.tensors import dtype_of, tensors_in
@@ -32,7 +33,6 @@ from autofast.write.arguments import Home, room
 from autofast.write.spelling import cuda_test, devices
 
 OTHERS = frozenset({"mps", "xpu"})
-FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 
 
 # Of Lightning.
@@ -70,13 +70,10 @@ def edits(script: Script, optimizer: Optimizer, home: Home) -> Iterator[Edit]:
 
 
 def is_exact(optimizer: Optimizer) -> bool:
-    """One of torch's own classes: a subclass may do anything in its step."""
-    return (
-        all(
-            isinstance(t, Ext) and t.name == f"torch.optim.{optimizer.name}"
-            for t in optimizer.things
-        )
-        and optimizer.name in FUSED
+    """One of torch's own classes: a subclass may do anything in its step. :func:`home` says whether it may be another."""
+    own = (f"torch.optim.{optimizer.name}", ANY_OPTIMIZER)
+    return optimizer.name in FUSED and all(
+        isinstance(t, Ext) and t.name in own for t in optimizer.things
     )
 
 

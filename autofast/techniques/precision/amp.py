@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import Edit
+from autofast.facts.by_default import Off, by_default, options_within
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.between import between
@@ -33,12 +34,18 @@ from autofast.model.script import Script, Step
 from autofast.rule import Options, at
 from autofast.techniques.precision.blocks import block_edits
 from autofast.techniques.precision.forms import Precision, shared
-from autofast.techniques.precision.optional_apex import apex_option, cannot_ask, script_without
+from autofast.techniques.precision.optional_apex import (
+    apex_option,
+    cannot,
+    cannot_ask,
+    script_without,
+)
 from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.write.spelling import uses_gpu
 
 SMALL = "its linear layers are small: to cast would take longer than 16 bits save (done all the same where it is asked for by name)"
 KEY = "amp"  # of the scaler
+MOST_OPTIONS = 6  # without which a script is looked at once more
 
 
 @dataclass(eq=False)
@@ -94,17 +101,39 @@ def instead_of(script: Script, options: Options, framework: str) -> Amp:
 
 
 def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") -> Amp:
-    found = Amp()
     if not script.steps:
-        return found
+        return Amp()
     if off := apex_option(script) if not leaves else None:
-        script = script_without(script, off)
+        return _planned(script_without(script, off), options, with_scaler, leaves, off)
+    found = _planned(script, options, with_scaler, leaves)
+    if found.blocks or not found.refused or leaves:
+        return found
+    # what stands in the way may be behind an option, and off by default
+    for off in options_within(script, [s.loop for s in script.steps])[:MOST_OPTIONS]:
+        without = _planned(by_default(script, off), options, with_scaler, leaves, off)
+        if without.blocks:
+            return without
+    return found
+
+
+def _planned(
+    script: Script, options: Options, with_scaler: bool, leaves: str, off: Off | None = None
+) -> Amp:
+    """What mixed precision means for a script that runs without the option ``off``."""
+    found = Amp()
     if why := against_script(script, options.target, uses_gpu(script), leaves):
         found.refused += [(node, why) for node in _first_forwards(script)]
         return found
     accepted = list(_accepted(script, options, found, leaves))
     if not accepted:
         return found
+    if off is not None:
+        asks = [(r, c) for r, c in accepted if r.trains or off.is_off_at(script, r.first)]
+        known = {id(r) for r, _ in asks}
+        found.refused += [
+            (r.forwards[0], cannot(off, r.first)) for r, _ in accepted if id(r) not in known
+        ]
+        accepted = asks
     precision = _precision(script, options, with_scaler, [c for _, c in accepted], found, leaves)
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from autofast.edit.edits import After, Around, Before, Edit, Rewrite, Wrap
+from autofast.edit.edits import Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region
 from autofast.facts.precision.half_values import Half
 from autofast.model.script import Script
-from autofast.model.source import parent_of, source_of
-from autofast.model.values import Seq, Tensor, Thing, Values
+from autofast.model.source import source_of
 from autofast.rule import Options
+from autofast.techniques.precision.casts import cast_of, casts_below
 from autofast.techniques.precision.forms import Precision
-
-PART = "part"  # of a tuple that a model returns
 
 
 def block_edits(
@@ -27,10 +25,12 @@ def block_edits(
     named: list[Edit] = []
     for call in region.outputs:
         if why := half.misuse(call):
-            if cast := _cast(script, call):
+            if cast := cast_of(script, call):
                 casts[id(call)] = call, cast
-            elif parts := _parts(script, half, call):
+            elif parts := casts_below(script, half, call):
                 named += parts
+            elif cast := cast_of(script, call, maybe=True):
+                casts[id(call)] = call, cast
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
     taken = {id(e) for e in region.hoisted}
@@ -57,51 +57,3 @@ def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, .
         Before(region.first, "\n".join([header, *lines]), holes, rank=Rank.AUTOCAST),
         *(Rewrite(expr, name) for name, expr in holes.items()),
     )
-
-
-def _cast(script: Script, call: ast.Call) -> str:
-    """How the fp32 form of a model's output is written; empty where it is not known to be a tensor, or a tuple of them."""
-    found = script.values(call)
-    if found and all(_is_floats(t) for t in found):
-        return "{}.float()"
-    parts = [t.exact for t in found if isinstance(t, Seq) and t.kind == "tuple"]
-    if (
-        found
-        and len(parts) == len(found)
-        and all(
-            p is not None and all(e and all(_is_floats(t) for t in e) for e in p) for p in parts
-        )
-    ):
-        return f"tuple({PART}.float() for {PART} in {{}})"
-    return ""
-
-
-def _parts(script: Script, half: Half, call: ast.Call) -> list[Edit]:
-    """``a = a.float()`` below ``a, b = model(x)`` for each part that is a tensor and must not be 16-bit; empty where one is not known."""
-    stmt = parent_of(call)
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return []
-    target, found = stmt.targets[0], script.values(call)
-    tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
-    if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
-        return []
-    edits: list[Edit] = []
-    for n, name in enumerate(target.elts):
-        if not isinstance(name, ast.Name):
-            return []
-        if half.misuse_of(name):
-            if not all(len(t) == len(target.elts) and _all_floats(t[n]) for t in tuples):
-                return []
-            edits.append(After(stmt, f"{name.id} = {name.id}.float()", rank=Rank.AUTOCAST))
-    return edits
-
-
-def _all_floats(found: Values) -> bool:
-    return bool(found) and all(_is_floats(t) for t in found)
-
-
-NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
-
-
-def _is_floats(thing: Thing) -> bool:
-    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype not in NO_CAST

@@ -49,7 +49,7 @@ class Precision:
         """The condition ``enabled``, and that the option is not given."""
         if self.off is None:
             return enabled
-        return " and ".join(e for e in (enabled, f"not {self.off.asked_at(script, place)}") if e)
+        return " and ".join(e for e in (enabled, self.off.is_off_at(script, place)) if e)
 
     def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
         return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 from autofast.facts.by_default import Off, behind_option, by_default
@@ -31,9 +32,11 @@ def script_without(script: Script, off: Off) -> Script:
 
 
 def cannot_ask(script: Script, off: Off, regions: list[Region], scaling: Scaling | None) -> str:
-    """A place that has to know whether apex is at work and cannot, in words."""
+    """A place that has to know whether the option is given and cannot, in words."""
     places = [*(r.first for r in regions), *(scaling.makes if scaling is not None else ())]
-    for place in places:
-        if not off.asked_at(script, place):
-            return f"apex.amp is at work where `--{off.option.name}` is given, which cannot be asked on {at(place)}"
-    return ""
+    return next((cannot(off, p) for p in places if not off.is_off_at(script, p)), "")
+
+
+def cannot(off: Off, place: ast.stmt) -> str:
+    """Why the way without the option cannot be told from the other one at a place."""
+    return f"it stays as it is where `--{off.option.name}` is given, which cannot be asked on {at(place)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
-from autofast.facts.loaders import given, is_spelled_out, managed
+from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
@@ -115,6 +115,8 @@ def against(script: Script, move: Move) -> str:
             return f"the framework moves the batches of this loader (line {loader.node.lineno}): this copy does nothing and can go"
         if is_spelled_out(given(loader, "pin_memory"), False):
             return f"pin_memory=False is written out (line {loader.node.lineno}): only pinned memory is copied in the background"
+        if unpinned(loader) or _is_part(script, move):
+            return f"the batches of line {loader.node.lineno} are objects without pin_memory(): only pinned memory is copied in the background"
     if written := _written_after(script, move):
         return f"the batch is changed in place afterwards (line {written}), perhaps while it is still being copied"
     return ""
@@ -131,6 +133,12 @@ def _to_the_models(script: Script, move: Move) -> bool:
     return transfer.target is not None and any(
         t is not None and t.values == transfer.target.values for t in targets
     )
+
+
+def _is_part(script: Script, move: Move) -> bool:
+    """``batch.images`` of an object that nothing pins."""
+    of = move.source.value if isinstance(move.source, ast.Attribute) else None
+    return of is not None and any(cannot_pin(t) for t in script.values(of))
 
 
 def _written_after(script: Script, move: Move) -> int:

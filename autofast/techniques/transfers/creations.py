@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
@@ -12,7 +12,7 @@ from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
 from autofast.model.source import block_of, parent_of, source_of, statement_of
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Const, Num, Ref, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.write.spelling import spelled
@@ -95,7 +95,7 @@ def loops_of_steps(script: Script) -> frozenset[int]:
     )
 
 
-def _again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
+def again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
     if any(id(f.node) in hot for f in stack):
         return True
     calls = [f.func for f in stack if isinstance(f, CallFrame)]
@@ -114,9 +114,9 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         where = _device(script, transfer)
         if not isinstance(func, ast.Attribute) or where is None:
             continue
-        if not any(_again_and_again(script, o.stack, hot) for o in transfer.site):
+        if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
-        call, gate = _factory(script, func.value), None
+        call, gate = factory(script, func.value), None
         if call is None and (bound := _bound(script, transfer, func.value)) is not None:
             call, gate = bound
         if call is not None and (gate is None or _is_switch(script, gate.test)):
@@ -138,16 +138,12 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
 def _made_there(
     script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
-    old = made_there(script, call, "") is not None
-    first = call.func.value if old and isinstance(call.func, ast.Attribute) else call
-    site = _site(script, first)
-    if site is None or _placed(site):
-        return
-    short = site.kind.rsplit(".", 1)[-1]
     if gate is not None:
         where = f"{where} if {source_of(gate).segment(gate.test)} else None"
-    there = made_there(script, call, where) if old else Keyword(call, "device", where)
-    edits: list[Edit] = [] if there is None else [there]
+    creation = created(script, call, where)
+    if creation is None:
+        return
+    edits = list(creation.edits)
     func = transfer.node.func
     assert isinstance(func, ast.Attribute)
     if _only_moves(transfer):
@@ -161,7 +157,20 @@ def _made_there(
         edits.append(
             Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
-    yield Creation(call, site, tuple(edits), Effect.EXACT if old else _effect(script, short, call))
+    yield replace(creation, edits=tuple(edits))
+
+
+def created(script: Script, call: ast.Call, where: str) -> Creation | None:
+    """A call that :func:`factory` has found, with the device ``where``; None where it has one."""
+    old = made_there(script, call, "") is not None
+    first = call.func.value if old and isinstance(call.func, ast.Attribute) else call
+    site = _site(script, first)
+    if site is None or _placed(site):
+        return None
+    short = site.kind.rsplit(".", 1)[-1]
+    there = made_there(script, call, where) if old else Keyword(call, "device", where)
+    effect = Effect.EXACT if old else _effect(script, short, call)
+    return Creation(call, site, () if there is None else (there,), effect)
 
 
 def _site(script: Script, made: ast.expr) -> Site | None:
@@ -233,7 +242,7 @@ def _only_moves(transfer: Transfer) -> bool:
     )
 
 
-def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
+def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or ``Variable(torch.zeros(...))``.
 
     Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``.
@@ -262,6 +271,12 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
     """No tensor of the host has a part in it, but one whose shape is taken."""
     if name.endswith("_like"):
         return True
+    if (
+        name == "torch.tensor"
+        and len(call.args) == 1
+        and isinstance(call.args[0], (ast.List, ast.Tuple))
+    ):
+        return _is_display(script, call.args[0])
     values = [
         t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)
     ]
@@ -271,6 +286,16 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
     ):
         return False
     return not any(isinstance(t, Tensor) for t in values)
+
+
+def _is_display(script: Script, data: ast.expr) -> bool:
+    """``[a, b]`` with numbers, written out."""
+    if isinstance(data, (ast.List, ast.Tuple)):
+        return all(_is_display(script, part) for part in data.elts)
+    found = script.values(data)
+    return bool(found) and all(
+        isinstance(t, (Const, Arg)) or (isinstance(t, Num) and t.synced is None) for t in found
+    )
 
 
 def _bound(
@@ -319,7 +344,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     block = block_of(stmt)
     for earlier in reversed(block[: block.index(stmt)]):
         if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
-            return _factory(script, earlier.value)
+            return factory(script, earlier.value)
         names = {
             (n.id, isinstance(n.ctx, ast.Load))
             for n in ast.walk(earlier)
@@ -346,7 +371,7 @@ def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if (
             len(names) != 1
             or names[0] not in DRAWS
-            or not any(_again_and_again(script, o.stack, hot) for o in site)
+            or not any(again_and_again(script, o.stack, hot) for o in site)
         ):
             continue
         if (

@@ -7,7 +7,7 @@ import ast
 from autofast.edit.edits import Rewrite
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Num, Ref, Tensor, const
+from autofast.model.values import Arg, Num, Ref, Tensor, Unknown, const
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
     "Tensor": "",
@@ -27,13 +27,23 @@ def constructor(script: Script, call: ast.Call) -> str:
     name = next(iter(names)).removeprefix("torch.") if len(names) == 1 else ""
     if name not in DTYPES or call.keywords or not call.args:
         return ""
-    return name if all(_is_size(script, a) for a in call.args) or _shape(script, call) else ""
+    several = len(call.args) > 1  # one by one: numbers, as data come as one list
+    sized = all(_is_size(script, a, several) for a in call.args)
+    return name if sized or _shape(script, call) else ""
 
 
-def _is_size(script: Script, arg: ast.expr) -> bool:
+def _is_size(script: Script, arg: ast.expr, several: bool) -> bool:
     found = script.values(arg)
-    return bool(found) and all(
-        isinstance(t, Num) or type(const(frozenset({t}))) is int for t in found
+    return (
+        bool(found)
+        and not isinstance(arg, ast.Starred)
+        and all(
+            isinstance(t, Num)
+            or type(const(frozenset({t}))) is int
+            or (isinstance(t, Arg) and (several or type(const(t.default)) is int))
+            or (isinstance(t, Unknown) and several)
+            for t in found
+        )
     )
 
 

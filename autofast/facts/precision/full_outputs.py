@@ -1,0 +1,104 @@
+"""What a model returns in fp32 although it runs under autocast for CUDA: what a softmax or a norm gives, and what only moves that."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.values import Const, Ext, Method, Ref, Seq, Tensor, Thing, Values, one
+from autofast.read.recover.build import unwrapped
+
+# Computed in fp32 by every version of torch that has autocast, whatever is given to them.
+FULL = frozenset("softmax log_softmax softmin layer_norm group_norm exp softplus".split())
+FULL_LAYERS = frozenset(
+    f"torch.nn.{n}" for n in "Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus".split()
+)
+KEEPS = frozenset(  # methods whose result has the dtype of the tensor
+    """view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
+    clone detach cpu cuda""".split()
+)
+DEPTH = 8  # calls of functions and variables that are followed
+
+
+class FullOutputs:
+    """``script.analysis(FullOutputs)``: asks of calls."""
+
+    def __init__(self, script: Script):
+        self.script, self.calls, self.flow = (
+            script,
+            script.analysis(CallGraph),
+            script.analysis(Flow),
+        )
+
+    def is_full(self, expr: ast.expr, part: int | None = None, depth: int = 0) -> bool:
+        """Whether ``expr`` certainly gives fp32 (or None), or its element ``part``, if it runs under autocast for CUDA."""
+        if depth > DEPTH:
+            return False
+        match expr:
+            case ast.Constant(value=None):
+                return part is None
+            case ast.IfExp(body=body, orelse=other):
+                return all(self.is_full(e, part, depth + 1) for e in (body, other))
+            case ast.Name():
+                made = [d.value for d in self.flow.reaching(expr)]
+                return bool(made) and all(
+                    v is not None and self.is_full(v, part, depth + 1) for v in made
+                )
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                return (
+                    part is not None
+                    and part < len(elts)
+                    and not any(isinstance(e, ast.Starred) for e in elts)
+                    and self.is_full(elts[part], None, depth + 1)
+                )
+            case ast.Call():
+                return self._call(expr, part, depth)
+        return False
+
+    def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
+        found = [inner for t in self.script.values(call.func) for inner in unwrapped(t)]
+        return bool(found) and all(self._thing(t, call, part, depth) for t in found)
+
+    def _thing(self, thing: Thing, call: ast.Call, part: int | None, depth: int) -> bool:
+        if code := code_of(thing):
+            returned = [e for c in code for e in self.calls.results(c.function)]
+            return bool(returned) and all(self.is_full(e, part, depth + 1) for e in returned)
+        if part is not None:
+            return False
+        if isinstance(thing, Ref):
+            asked = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FULL
+            return asked and not _names_dtype(call, 2)
+        if isinstance(thing, Ext):
+            return _is_full_layer(thing)
+        is_of_tensor = isinstance(thing, Method) and isinstance(thing.this, Tensor)
+        return is_of_tensor and self._method(call, depth)
+
+    def _method(self, call: ast.Call, depth: int) -> bool:
+        match call.func:
+            case ast.Attribute(attr=name, value=of):
+                if name in FULL and not _names_dtype(call, 1) or name == "float":
+                    return True
+                return name in KEEPS and self.is_full(of, None, depth + 1)
+        return False
+
+
+def _names_dtype(call: ast.Call, most: int) -> bool:
+    """``F.softmax(x, 1, dtype=torch.half)``: more than ``most`` arguments, or a dtype by name."""
+    return len(call.args) > most or any(k.arg in ("dtype", None) for k in call.keywords)
+
+
+def _is_full_layer(thing: Ext) -> bool:
+    if thing.name in FULL_LAYERS:
+        return True
+    if thing.name != "torch.nn.Sequential" or thing.open or not thing.args.positional:
+        return False
+    last = _last(thing.args.positional[-1].values)
+    return bool(last) and all(isinstance(t, Ext) and _is_full_layer(t) for t in last)
+
+
+def _last(given: Values) -> Values:
+    """The last layer of a ``Sequential``, given by itself; nothing where it comes in a list or dict."""
+    held = one(given)
+    return frozenset() if isinstance(held, (Seq, Const)) else given

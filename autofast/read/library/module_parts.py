@@ -1,0 +1,231 @@
+"""The modules directly below a module: layers of a Sequential, attributes that hold modules, modules under names that are computed."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from autofast.model.kinds import is_module
+from autofast.model.names import CONTAINERS
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Cls,
+    Dict,
+    Entry,
+    Ext,
+    Given,
+    Inst,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    one,
+)
+from autofast.model.values import things as values
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.state import Core
+
+MORE = "__parts__"  # the attribute for those whose names are not known
+LISTS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
+SEQUENTIAL = frozenset({"torch.nn.Sequential"})
+
+
+def is_container(thing: Thing, kinds: frozenset[str] = CONTAINERS) -> bool:
+    """Whether it is one of torch's containers of modules, or of a class that extends one."""
+    if isinstance(thing, Inst):
+        return bool(thing.cls.external & kinds)
+    return isinstance(thing, Ext) and thing.name in kinds
+
+
+def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
+    """Those under names that are known, in order; and what may stand under any other, or at any place."""
+    named: dict[str, Values] = {}
+    rest: Values = NOTHING
+    if isinstance(thing, Ext) and thing.name in CONTAINERS:
+        named, rest = given_parts(thing.args)
+    for name, found in list(thing.attrs.items()):
+        if name == MORE:
+            rest |= found
+        elif modules := frozenset(t for t in found if is_module(t)):
+            named[name] = modules
+    if thing.open:
+        rest |= values(Unknown(thing.open))
+    return named, rest
+
+
+def given_parts(args: Arguments) -> tuple[dict[str, Values], Values]:
+    """Likewise, for the arguments that a container is made with."""
+    named: dict[str, Values] = {}
+    rest: Values = NOTHING
+    given = [*args.positional, *(g for n, g in args.named.items() if n in ("modules", "args"))]
+    for n, part in enumerate(given):
+        held = one(part.values)
+        if args.loose is not None and n >= args.loose:
+            rest |= part.values
+        elif isinstance(held, Dict):
+            named.update((str(k), held.get(k)) for k in held.entries)
+            rest |= held.rest
+        elif isinstance(held, Seq) and held.exact is not None:
+            named.update((str(i), found) for i, found in enumerate(held.exact))
+        elif any(isinstance(t, (Seq, Dict)) for t in part.values):
+            for thing in part.values:
+                rest |= thing.any() if isinstance(thing, (Seq, Dict)) else values(thing)
+        else:
+            named[str(n)] = part.values
+    if (
+        args.open and args.loose is None
+    ):  # else what comes through `*` is there, at no certain place
+        rest |= values(Unknown(args.open))
+    return named, rest
+
+
+def any_part(thing: Inst | Ext) -> Values:
+    """What a module directly below it may be."""
+    named, rest = parts(thing)
+    return rest.union(*named.values())
+
+
+def part(thing: Inst | Ext, key: object) -> Values:
+    """``container[key]``."""
+    named, rest = parts(thing)
+    if isinstance(key, int) and key < 0 and not rest:
+        key += len(named)
+    found = named.get(str(key), NOTHING) if isinstance(key, (str, int)) else NOTHING
+    return found | rest or any_part(thing)
+
+
+def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:
+    """``thing.children()``: one by one where their number is known."""
+    named, rest = parts(thing)
+    if rest or not named:
+        return NOTHING
+    items = tuple(named.values())
+    return values(
+        interp.intern(
+            Seq, (id(node), "children", thing, items), lambda: Seq(node, items, NOTHING, "tuple")
+        )
+    )
+
+
+def table(interp: Core, thing: Inst | Ext) -> Values:
+    """``thing._modules``."""
+    named, rest = parts(thing)
+    made: Dict = interp.intern(Dict, ("_modules", thing), lambda: Dict(None))
+    for name, found in named.items():
+        made.entries[name] = [Entry(found, None, None, True)]
+    made.rest |= rest
+    return values(made)
+
+
+def sliced(interp: Core, thing: Inst | Ext, node: ast.Subscript) -> Values:
+    """``layers[2:]``: a container of the same kind."""
+    named, rest = parts(thing)
+    every, bounds = list(named.values()), _bounds(interp, node)
+    if rest or bounds is None:
+        args = Arguments(None, [Given(rest.union(*every), None)], loose=0)
+    else:
+        args = Arguments(None, [Given(found, None) for found in every[bounds]])
+    name = thing.name if isinstance(thing, Ext) else next(iter(thing.cls.external & LISTS))
+    made: Ext = interp.intern(Ext, (id(node), "part", thing), lambda: Ext(name, node, args))
+    made.args = args
+    return values(made)
+
+
+def sliced_list(interp: Core, thing: Seq, node: ast.Subscript) -> Values:
+    """``layers[2:]`` of a list of modules that are known one by one; nothing for any other list."""
+    bounds = _bounds(interp, node)
+    if not thing.exact or bounds is None or not all(map(is_module, thing.any())):
+        return NOTHING
+    items = thing.exact[bounds]
+    made: Seq = interp.intern(
+        Seq, (id(node), thing, items), lambda: Seq(node, items, NOTHING, thing.kind)
+    )
+    return values(made) if made.exact == items else NOTHING  # else something was added to it
+
+
+def _bounds(interp: Core, node: ast.Subscript) -> slice | None:
+    """The slice, where its ends are constants."""
+    index = node.slice
+    if not isinstance(index, ast.Slice):
+        return None
+    ends = [
+        None if e is None else const(interp.at.get(id(e), NOTHING))
+        for e in (index.lower, index.upper, index.step)
+    ]
+    return slice(*ends) if all(e is None or isinstance(e, int) for e in ends) else None
+
+
+def keep_parts(interp: Core, thing: Inst, args: Arguments) -> None:
+    """A class of the project that extends a container is made: what it is given are modules below it."""
+    named, rest = given_parts(args)
+    for name, found in named.items():
+        interp.store_attribute(thing, name, found)
+    if rest:
+        add_part(interp, thing, rest)
+
+
+def add_part(interp: Core, thing: Inst | Ext, found: Values) -> None:
+    """A module comes under a name that is not known."""
+    interp.store_attribute(thing, MORE, thing.attrs.get(MORE, NOTHING) | found)
+
+
+def in_order(interp: Core, thing: Inst | Ext, args: Arguments, base: Values) -> Values:
+    """What a Sequential gives: each part is called with what the one before has given."""
+    current = args.positional[0].values if args.positional else base
+    named, rest = parts(thing)
+    for found in (*named.values(), *((rest,) if rest else ())):
+        current = interp.call_values(found, Arguments(None, [Given(current, None)]), None)
+    return current
+
+
+def by_prefix(thing: Thing, name: ast.expr | None) -> Values:
+    """``getattr(self, f"conv{i}")``: the modules whose names begin like this; nothing where others may be."""
+    first = _beginning(name)
+    if not first or not isinstance(thing, (Inst, Ext)) or thing.open or not is_module(thing):
+        return NOTHING
+    found = [v for n, v in thing.attrs.items() if n.startswith(first)]
+    if isinstance(thing, Inst) and _has_members(thing.cls, first):
+        return NOTHING
+    return thing.attrs.get(MORE, NOTHING).union(*found)
+
+
+def _has_members(cls: Cls, first: str) -> bool:
+    return any(n.startswith(first) for c in (cls, *cls.ancestors()) for n in c.members)
+
+
+def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
+    """``setattr(self, f"conv{i}", nn.Conv2d(...))``; False where other attributes may be set by it."""
+    given, found = args.given(1, "name"), args.get(2, "value")
+    first = _beginning(given.expr if given is not None else None)
+    if not first or not isinstance(thing, Inst) or not is_module(thing):
+        return False
+    if not found or not all(is_module(t) for t in found):
+        return False
+    if _has_members(thing.cls, first):
+        return False
+    for name, old in list(thing.attrs.items()):
+        if name.startswith(first):
+            interp.store_attribute(thing, name, old | found)
+    add_part(interp, thing, found)
+    return True
+
+
+def _beginning(name: ast.expr | None) -> str:
+    """The text that a computed string certainly begins with."""
+    match name:
+        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
+            return first
+        case ast.BinOp(left=ast.Constant(value=str(first)), op=ast.Mod()):
+            return first.partition("%")[0]
+        case ast.BinOp(left=left, op=ast.Add()):
+            return (
+                left.value
+                if isinstance(left, ast.Constant) and isinstance(left.value, str)
+                else _beginning(left)
+            )
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(first)), attr="format")):
+            return first.partition("{")[0]
+    return ""

@@ -1,0 +1,298 @@
+"""Files with settings (JSON, YAML, TOML) that a script loads: which file of the project a path means, and what it holds.
+
+What stands there is a default: the values are :class:`Setting`, and dicts may hold other keys.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autofast.model.source import source_of
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Cls,
+    Const,
+    Dict,
+    Entry,
+    Func,
+    Located,
+    Method,
+    Module,
+    Num,
+    Ref,
+    Seq,
+    Setting,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    ordered,
+    result_of,
+)
+from autofast.model.values import things as values
+from autofast.read.interpreter.containers import SETTINGS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.state import Core
+
+FOLDERS = (".", "conf*", "conf*/*", "cfg*", "options", "experiments", "hparams", "params")
+LARGEST = 50_000  # bytes: settings, no data
+MOST_NODES = 2_000
+YAML, JSON, TOML = (".yaml", ".yml"), (".json", ".json5", ".jsonc"), (".toml",)
+SUFFIXES = (*YAML, *JSON, *TOML)
+LOADERS = {
+    **dict.fromkeys(("json.load", "json.loads", "commentjson.load", "json5.load"), JSON),
+    **dict.fromkeys(
+        ("yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load", "oyaml.safe_load"),
+        YAML,
+    ),
+    **dict.fromkeys(("toml.load", "toml.loads", "tomllib.load", "tomllib.loads"), TOML),
+    **dict.fromkeys(("tomli.load", "tomli.loads", "pytoml.load"), TOML),
+    "omegaconf.OmegaConf.load": YAML,
+}
+OPENED = frozenset({"builtins.open", "io.open", "codecs.open", "pathlib.Path", "builtins.str"})
+PATHS = frozenset({"os.path.join", "os.path.abspath", "os.path.expanduser", "os.path.realpath"})
+# Objects that give their items as attributes, too.
+WRAPPERS = frozenset(
+    "easydict.EasyDict addict.Dict munch.Munch munch.munchify munch.DefaultMunch.fromDict box.Box "
+    "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap".split()
+)
+NAMES = frozenset({*OPENED, *PATHS, *LOADERS, *WRAPPERS})
+KEPT = frozenset({"open", "read", "read_text", "read_bytes", "resolve", "absolute", "expanduser"})
+# Files of other tools that lie beside scripts.
+OTHERS = frozenset(
+    "package.json package-lock.json tsconfig.json pyproject.toml environment.yml environment.yaml docker-compose.yml "
+    "docker-compose.yaml mkdocs.yml setup.json poetry.toml readthedocs.yml codecov.yml cog.yaml meta.yaml Pipfile.toml".split()
+)
+
+
+def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """What a function gives that opens or loads a file with settings, or wraps what was loaded; None where it is none of these."""
+    first = args.positional[0].values if args.positional else NOTHING
+    if name in OPENED or name in PATHS:
+        last = _joined(args) if name == "os.path.join" else first
+        found = [_located(t) for t in last if not isinstance(t, (Method, Unknown))]
+        return values(*(t for t in found if t)) if found and all(found) else None
+    if name in LOADERS or (name in WRAPPERS and first):
+        given = first or args.get(0, "stream") | args.get(0, "fp")
+        if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
+            return given
+        loaded = NOTHING.union(*(_loaded(interp, t, LOADERS.get(name, ()), node) for t in given))
+        return loaded or (None if name in WRAPPERS else values(result_of(name)))
+    return None
+
+
+def _joined(args: Arguments) -> Values:
+    """What ``os.path.join`` gives: the path where all parts are constants, else the last part."""
+    parts = [const(g.values) for g in args.positional]
+    if parts and all(isinstance(part, str) for part in parts):
+        return values(Const("/".join(parts)))
+    return args.positional[-1].values if args.positional else NOTHING
+
+
+def divided(left: Values, right: Values) -> Values | None:
+    """``folder / "config.json"``; None where it is no such path."""
+    name = const(right)
+    if isinstance(name, str) and name.endswith(SUFFIXES) and len(left) == 1:
+        return values(Located(by=Const(name)))
+    return None
+
+
+def _located(thing: Thing) -> Located | None:
+    if isinstance(thing, Located):
+        return thing
+    if isinstance(thing, Arg):
+        default = const(thing.default)
+        fits = default is None or (isinstance(default, str) and default.endswith(SUFFIXES))
+        return Located(by=thing) if fits else None
+    if isinstance(thing, Const) and isinstance(thing.value, str) and thing.value.endswith(SUFFIXES):
+        return Located(by=thing)
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ which file
+def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | None) -> Values:
+    place = _located(thing)
+    path = _file(interp, place.by, kinds or SUFFIXES) if place is not None and place.by else None
+    if path is None:
+        return NOTHING
+    known: dict[Path, Any] = interp.__dict__.setdefault("_setting_files", {})
+    if path not in known:
+        known[path] = _parsed(path)
+    if known[path] is None:
+        return NOTHING
+    root = interp.project.root
+    name = path.relative_to(root).as_posix() if root in path.parents else path.name
+    return _thing(interp, known[path], name, (id(node), path), node)
+
+
+def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
+    """The file of the project that an option or a constant means: the one that it names, or the only one there is."""
+    name = const(by.default) if isinstance(by, Arg) else by.value
+    folder = interp.project.entry.resolve().parent
+    if name is None:
+        found = [p for p in candidates(folder, kinds) if not _is_named(interp, p)]
+        return found[0] if len(found) == 1 else None
+    if not isinstance(name, str):
+        return None
+    for base in (folder, interp.project.root):
+        path = (base / name).resolve()
+        if path.is_file() and interp.project.root in path.parents:
+            return path
+    named = [p for p in candidates(folder, SUFFIXES) if p.name == Path(name).name]
+    return named[0] if len(named) == 1 else None
+
+
+def candidates(folder: Path, kinds: tuple[str, ...]) -> list[Path]:
+    """The files with settings in a folder and the usual ones below it."""
+    paths = {p for f in FOLDERS for kind in kinds for p in folder.glob(f"{f}/*{kind}")}
+    return sorted(p for p in paths if p.name not in OTHERS and not p.name.startswith("."))
+
+
+def _is_named(interp: Core, path: Path) -> bool:
+    """Whether the code has the file's name as a constant of its own: then it is read for something else."""
+    quoted = re.compile(rf"""[/"']{re.escape(path.name)}["']""")
+    named = [s for s in interp.project.sources.values() if quoted.search(s.text)]
+    return bool(named) and path.stem not in ("config", "settings", "params", "default")
+
+
+# ------------------------------------------------------------------------------------------------ what it holds
+class _Scalar:
+    def __init__(self, value: Any, line: int):
+        self.value, self.line = value, line
+
+
+def _parsed(path: Path) -> Any:
+    """Dicts, lists and :class:`_Scalar`; None where the file is too large or cannot be read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            return None
+        text = path.read_text("utf-8-sig")
+        return _toml(text) if path.suffix in TOML else _yaml(text, path.suffix in JSON)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _yaml(text: str, is_json: bool) -> Any:
+    """YAML, and JSON as the part of YAML that it is but for tabs."""
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    if is_json:
+        json.loads(text)  # else it is no JSON
+        text = text.replace("\t", " ")
+    loader = yaml.SafeLoader("")
+
+    def built(node: Any, depth: int) -> Any:
+        if depth > 12:
+            raise ValueError("nested too deeply")
+        if isinstance(node, yaml.MappingNode):
+            pairs = [(built(k, depth + 1), built(v, depth + 1)) for k, v in node.value]
+            return {k.value: v for k, v in pairs if isinstance(k, _Scalar) and _is_key(k.value)}
+        if isinstance(node, yaml.SequenceNode):
+            return [built(part, depth + 1) for part in node.value]
+        plain = is_json and node.style is None
+        value = json.loads(node.value) if plain else loader.construct_object(node)
+        return _Scalar(value, node.start_mark.line + 1)
+
+    try:
+        return built(yaml.compose(text, Loader=yaml.SafeLoader), 0)
+    except (yaml.YAMLError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, (str, int))
+
+
+def _toml(text: str) -> Any:
+    lines = text.splitlines()
+
+    def built(value: Any, table: str, key: str) -> Any:
+        if isinstance(value, dict):
+            below = f"{table}.{key}".strip(".") if key else table
+            return {k: built(v, below, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [built(v, table, key) for v in value]
+        return _Scalar(value, _line(lines, table, key))
+
+    return built(tomllib.loads(text), "", "")
+
+
+def _line(lines: list[str], table: str, key: str) -> int:
+    """The line of ``key = ...`` below ``[table]``; 1 where it is written otherwise."""
+    current = ""
+    for number, line in enumerate(lines, 1):
+        if header := re.match(r"\s*\[([\w.\- ]+)\]", line):
+            current = header[1].strip()
+        elif current == table and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", line):
+            return number
+    return 1
+
+
+def _thing(
+    interp: Core, parsed: Any, file: str, key: tuple[Any, ...], node: ast.AST | None
+) -> Values:
+    """What is known of a loaded value: entries that are there by default, beside which there may be others."""
+    interp.steps += 1
+    if isinstance(parsed, _Scalar):
+        return values(Setting(value=parsed.value, file=file, line=parsed.line))
+    if isinstance(parsed, list):
+        if len(parsed) > MOST_NODES:
+            return values(Num())
+        parts = [_thing(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
+        seq: Seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
+        seq.elem |= NOTHING.union(*parts) or values(Num())
+        return values(seq)
+    made: Dict = interp.intern(Dict, key, lambda: Dict(None, made=tuple(interp.stack)))
+    if not made.open:
+        made.open = file + SETTINGS
+        for name, part in parsed.items():
+            found = _thing(interp, part, file, (*key, name), node)
+            made.entries[name] = [Entry(found, None, None, True)]
+    return values(made)
+
+
+# ------------------------------------------------------------------------------------------------ names in settings
+MOST_MEMBERS = 12
+
+
+def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | None) -> Values:
+    """``getattr(module, settings["type"])``: what the default names, and all else of its kind in the module, which other settings may name."""
+    default = name.value if isinstance(name, Setting) else const(name.default)
+    first = module.env.vars.get(default, NOTHING) if isinstance(default, str) else NOTHING
+    if not first or module.env.opaque or any(isinstance(t, Ref) for t in first):
+        return values(Unknown("the attribute's name is computed"))
+    others = [t for found in module.env.vars.values() for t in ordered(found) if t not in first]
+    found = {t for t in others if any(_may_stand_for(module, t, named) for named in first)}
+    if len(found) > MOST_MEMBERS:
+        return values(Unknown("the attribute's name is computed"))
+    interp.attribute(module, str(default), node)
+    return first | found
+
+
+def _may_stand_for(module: Module, thing: Thing, named: Thing) -> bool:
+    """Whether other settings may name ``thing`` where these name ``named``: it is of its kind and from the same file (or gathered with it), no base of it."""
+    if isinstance(thing, Cls) and isinstance(named, Cls):
+        alike = thing.external == named.external and thing not in named.ancestors()
+    else:
+        alike = isinstance(thing, Func) and isinstance(named, Func)
+    gathered = not _is_of(module, named)
+    return alike and (gathered or _is_of(module, thing))
+
+
+def _is_of(module: Module, thing: Thing) -> bool:
+    return isinstance(thing, (Cls, Func)) and source_of(thing.node) is module.source

@@ -1,0 +1,145 @@
+"""Tensors of numbers that never change, made on the host and copied to the device in every step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Rewrite
+from autofast.flow.program import Flow
+from autofast.model.events import Stack
+from autofast.model.names import LEGACY_TENSORS
+from autofast.model.script import Script
+from autofast.model.source import source_of
+from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting
+from autofast.techniques.transfers.creations import KEEPS, again_and_again
+
+DATA = frozenset(
+    {"torch.from_numpy", "torch.as_tensor", "torch.tensor", "torch.Tensor"}
+    | {f"torch.{name}" for name in LEGACY_TENSORS}
+)
+KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
+PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
+DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
+
+
+def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
+    """Where such a tensor is copied to the device, through names and methods that keep its numbers."""
+    for transfer in script.transfers:
+        func = transfer.node.func
+        if (
+            transfer.how in ("to", "cuda", "type_as")
+            and not transfer.kinds <= {"cpu"}
+            and isinstance(func, ast.Attribute)
+            and _is_again(script, [o.stack for o in transfer.site], hot)
+            and _is_of_numbers(script, func.value, 0)
+        ):
+            yield transfer.node
+
+
+def _is_again(script: Script, stacks: list[Stack], hot: frozenset[int]) -> bool:
+    return any(again_and_again(script, stack, hot) for stack in stacks)
+
+
+def _is_of_numbers(script: Script, expr: ast.expr, depth: int) -> bool:
+    if depth > 8:
+        return False
+    match expr:
+        case ast.Name():
+            found = script.analysis(Flow).reaching(expr)
+            values = [d.value for d in found]
+            return len(values) == 1 and (
+                isinstance(values[0], ast.expr) and _is_of_numbers(script, values[0], depth + 1)
+            )
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in KEPT and not (
+            _library(script, expr.func)
+        ):
+            return _is_of_numbers(script, value, depth + 1)
+        case ast.Call(args=[data]):
+            name = _library(script, expr.func)
+            if name == "torch.autograd.Variable":
+                return _is_of_numbers(script, data, depth + 1)
+            return name in DATA and not _is_size(data) and _is_fixed(script, data)
+    return False
+
+
+def _is_size(data: ast.expr) -> bool:
+    """``torch.Tensor(n)`` has no numbers."""
+    return not isinstance(data, (ast.List, ast.Tuple, ast.Call))
+
+
+def _library(script: Script, func: ast.expr) -> str:
+    found = [t.name for t in script.values(func) if isinstance(t, Ref)]
+    return found[0] if len(found) == 1 == len(script.values(func)) else ""
+
+
+def _is_fixed(script: Script, expr: ast.expr) -> bool:
+    """Numbers that are the same whenever the script comes here: of constants, options and settings, by functions that draw and read nothing."""
+    match expr:
+        case ast.Constant():
+            return True
+        case ast.List() | ast.Tuple():
+            return all(_is_fixed(script, part) for part in expr.elts)
+        case ast.UnaryOp(operand=operand):
+            return _is_fixed(script, operand)
+        case ast.BinOp(left=left, right=right):
+            return _is_fixed(script, left) and _is_fixed(script, right)
+        case ast.Name() | ast.Attribute():
+            found = script.values(expr)
+            return bool(found) and all(
+                isinstance(t, (Const, Arg, Setting, Ref, Module, Cls)) for t in found
+            )
+        case ast.Call():
+            name = _library(script, expr.func)
+            known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
+            parts = [*expr.args, *(k.value for k in expr.keywords)]
+            if not known and isinstance(expr.func, ast.Attribute) and expr.func.attr in KEPT | {"reshape"}:  # fmt: skip
+                known, parts = True, [*parts, expr.func.value]
+            return known and all(_is_fixed(script, part) for part in parts)
+    return False
+
+
+def single_numbers(script: Script, hot: frozenset[int]) -> Iterator[tuple[ast.Call, Rewrite]]:
+    """``torch.Tensor([1e10])`` where all new tensors are on the GPU: the list is copied there, and ``torch.full`` would write the number there."""
+    if not _on_gpu(script):
+        return
+    # The old constructor does not ask for the default device.
+    kinds = (
+        ["torch.tensor"]
+        if script.calls("torch.set_default_device")
+        else ["torch.tensor", "torch.Tensor"]
+    )
+    for site in script.calls(*kinds):
+        call = site.node
+        if not isinstance(call, ast.Call) or call.keywords or len(call.args) != 1:
+            continue
+        number = _number(call.args[0])
+        if number and _is_again(script, [o.stack for o in site], hot):
+            function = call.func
+            if _library(script, function) and isinstance(function, ast.Attribute):
+                torch = source_of(call).segment(function.value)
+                if site.kind == "torch.tensor" or "." in number or "e" in number:
+                    yield call, Rewrite(call, f"{torch}.full((1,), {number})", {})
+
+
+def _on_gpu(script: Script) -> bool:
+    sites = script.calls("torch.set_default_tensor_type", "torch.set_default_device")
+    if script.calls("torch.set_default_dtype") or not sites:
+        return False
+    given = [o.args.positional[0].values for s in sites for o in s if o.args and o.args.positional]
+    names = {
+        t.value if isinstance(t, Const) else t.name if isinstance(t, Ref) else ""
+        for found in given
+        for t in found
+    }
+    return bool(names) and names <= {"torch.cuda.FloatTensor", "cuda", "cuda:0"}
+
+
+def _number(data: ast.expr) -> str:
+    """The text of the only number of a list; empty for anything else."""
+    if not isinstance(data, ast.List) or len(data.elts) != 1:
+        return ""
+    part = data.elts[0]
+    inner = part.operand if isinstance(part, ast.UnaryOp) else part
+    plain = isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
+    return source_of(data).segment(part) if plain else ""

@@ -1,0 +1,129 @@
+"""Tensors that are made on the host for a helper that moves them: ``make_variable(torch.ones(n))``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autofast.edit.edits import Edit
+from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.program import Flow, function_around
+from autofast.flow.scopes import mentions
+from autofast.model.events import CallFrame
+from autofast.model.script import Script, Transfer
+from autofast.model.source import ancestors, source_of
+from autofast.model.values import Ref
+from autofast.techniques.transfers.creations import Creation, again_and_again, created, factory
+from autofast.write.spelling import spelled, torch_in
+
+AVAILABLE = Ref("torch.cuda.is_available")
+
+
+def handed(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+    """Factories whose result is given to a function that moves what it is given before it does anything else with it."""
+    graph = script.analysis(CallGraph)
+    for transfer in script.transfers:
+        parameter = _moved_parameter(script, transfer)
+        function = function_around(transfer.node)
+        if not parameter or isinstance(function, ast.Module):
+            continue
+        for call in graph.sites(function):
+            callees = graph.callees(call)
+            if len(callees) != 1 or graph.may_run_others(call):
+                continue
+            given = graph.argument(call, callees[0], parameter)
+            made = factory(script, given) if given is not None else None
+            if made is None or not _is_hot(script, transfer, call, hot):
+                continue
+            placed = _where(script, transfer, function, call)
+            creation = created(script, made, placed[0]) if placed is not None else None
+            if creation is not None and placed is not None:
+                yield replace(creation, edits=(*creation.edits, *placed[1]))
+
+
+def _moved_parameter(script: Script, transfer: Transfer) -> str:
+    """The parameter that is moved, where nothing in the function uses it before; empty for anything else."""
+    func = transfer.node.func
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+        return ""
+    name = func.value
+    found = script.analysis(Flow).reaching(name)
+    if not found or not all(d.is_parameter for d in found):
+        return ""
+    here = (name.lineno, name.col_offset)
+    uses = [n for n in mentions(function_around(name), name.id) if isinstance(n.ctx, ast.Load)]
+    return "" if any((n.lineno, n.col_offset) < here for n in uses) else name.id
+
+
+def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[int]) -> bool:
+    """Whether the move that this call leads to happens in each step."""
+    return any(
+        any(isinstance(f, CallFrame) and f.node is call for f in o.stack)
+        and again_and_again(script, o.stack, hot)
+        for o in transfer.site
+    )
+
+
+def _where(
+    script: Script, transfer: Transfer, function: Function, call: ast.Call
+) -> tuple[str, tuple[Edit, ...]] | None:
+    """The device of the move, as an expression at the call, and the import that it needs; None where it cannot be said there."""
+    device = _device(script, transfer, function, call)
+    gates = _gates(transfer.node, function)
+    if device is None or len(gates) > 1 or None in gates:
+        return None
+    if not gates:
+        return device, ()
+    if not isinstance(gates[0], ast.Call) or script.values(gates[0].func) != {AVAILABLE}:
+        return None
+    torch, imports = torch_in(source_of(call))
+    return f"{device} if {torch}.cuda.is_available() else None", imports
+
+
+def _device(script: Script, transfer: Transfer, function: Function, call: ast.Call) -> str | None:
+    expr = spelled(transfer.node, transfer.target)
+    if transfer.how == "cuda" and transfer.target is None:
+        return '"cuda"'
+    if transfer.how not in ("to", "cuda") or expr is None or transfer.kinds <= {"cpu"}:
+        return None
+    if "tensor" in transfer.kinds or "type" in transfer.kinds:
+        return None
+    if isinstance(expr, ast.Constant):
+        return repr(expr.value) if isinstance(expr.value, (str, int)) else None
+    if not isinstance(expr, ast.Name):
+        return None
+    found = script.analysis(Flow).reaching(expr)
+    if not found or not all(d.is_parameter for d in found):
+        return None
+    callee = script.analysis(CallGraph).callees(call)[0]
+    given = script.analysis(CallGraph).argument(call, callee, expr.id)
+    plain = isinstance(given, ast.Constant) or _is_path(given)
+    return source_of(call).segment(given) if given is not None and plain else None
+
+
+def _is_path(expr: ast.expr | None) -> bool:
+    while isinstance(expr, ast.Attribute):
+        expr = expr.value
+    return isinstance(expr, ast.Name)
+
+
+def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
+    """The conditions below which the move stands in its function; None for one that cannot be said as a condition (a loop, an ``else``)."""
+    found: list[ast.expr | None] = []
+    inner: ast.AST = node
+    for outer in ancestors(node):
+        if outer is function:
+            break
+        if isinstance(outer, ast.If):
+            found.append(outer.test if any(inner is s for s in outer.body) else None)
+        elif isinstance(outer, ast.IfExp):
+            found.append(outer.test if outer.body is inner else None)
+        elif isinstance(outer, (ast.For, ast.While, ast.Try, ast.BoolOp, ast.comprehension)):
+            found.append(None)
+        inner = outer
+    if isinstance(function, ast.Lambda):
+        return found
+    above = [s for s in function.body if s.end_lineno and s.end_lineno < inner.lineno]  # type: ignore[attr-defined]
+    early = any(isinstance(n, (ast.Return, ast.Raise)) for s in above for n in ast.walk(s))
+    return [*found, None] if early else found

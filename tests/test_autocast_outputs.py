@@ -1,0 +1,218 @@
+"""autocast: what a model returns, and which of it becomes fp32 where it is used by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.amp import HEAD, LOOP, amp, close, trained
+from tests.onerule import Applied
+
+RETURN = "return self.b(torch.relu(self.a(x)))"
+LOSS = "loss = criterion(model(x), y)"
+KNOWN_LATER = "losses = []\nimport sys\nwith_h, n = len(sys.argv) > 0, min(len(sys.path), 2)\n"
+
+
+def rewritten(returns: str, loss: str, layer: str = "nn.Linear(32, 4)") -> Applied:
+    """The script with this model and loss, in the form for CUDA; this and the form for a CPU train as the script does."""
+    head = HEAD.replace(RETURN, f"h = torch.relu(self.a(x))\n        {returns}")
+    head = head.replace("nn.Linear(32, 4)", layer).replace("losses = []\n", KNOWN_LATER)
+    text = head + LOOP.replace(LOSS, loss)
+    on_cpu, done = amp(text, rules="autocast", target="cpu"), amp(text, rules="autocast")
+    before, after = trained(text)["losses"], trained(on_cpu.text)["losses"]
+    assert on_cpu.fixes and before != after and close(before, after), (before, after)
+    assert trained(done.text)["losses"] == before
+    return done
+
+
+TWO = """out, h = model(x)
+    loss = criterion(out, y)
+    if h is not None:
+        loss = loss + 0.1 * (h * h - 1).pow(2).mean()"""
+
+
+@pytest.mark.parametrize(
+    ("returns", "loss", "line"),
+    [
+        (
+            "return self.b(h), h if with_h else None",
+            TWO,
+            "h = h.float()",
+        ),
+        (
+            "g = None\n        if with_h:\n            g = h\n        return self.b(h), g",
+            TWO,
+            "h = h.float()",
+        ),
+        (
+            "return self.b(h), h if with_h else None",
+            f"found = model(x)\n    {TWO.replace('model(x)', 'found')}",
+            "found = tuple(part if part is None else part.float() for part in model(x))",
+        ),
+        (
+            "return [self.b(h), h]",
+            "loss = 0\n    for out in model(x):\n        loss = loss + (out - 1).pow(2).mean()",
+            "for out in [part.float() for part in model(x)]:",
+        ),
+        (
+            "found = []\n        for _ in range(n):\n            found.append(self.b(h))\n        return found",
+            "found = model(x)\n    loss = sum((out - 1).pow(2).mean() for out in found)",
+            "found = [part.float() for part in model(x)]",
+        ),
+        (
+            'return {"out": self.b(h), "h": h}',
+            'found = model(x)\n    loss = criterion(found["out"], y) + (found["h"] - 1).pow(2).mean()',
+            "found = dict((name, part.float()) for name, part in model(x).items())",
+        ),
+    ],
+)
+def test_what_holds_tensors_becomes_fp32_part_by_part(returns: str, loss: str, line: str):
+    assert line in rewritten(returns, loss).lines
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        'return {"out": self.b(h), "order": h.argmax(1)}',
+        'found = {"out": self.b(h)}\n        found.update(extra(1))\n        return found',
+        "return [self.b(h), h.argmax(1)]",
+    ],
+)
+def test_what_holds_other_things_is_refused(returns: str):
+    head = HEAD.replace(RETURN, f"h = torch.relu(self.a(x))\n        {returns}")
+    loss = "found = model(x)\n    for out in found:\n        loss = (found[out] * 2 - y[:, None]).pow(2).mean()"
+    done = amp(
+        head.replace("torch.manual", "from elsewhere import extra\ntorch.manual", 1)
+        + LOOP.replace(LOSS, loss)
+    )
+    assert not done.fixes and "no plain tensor" in done.refusals
+
+
+BY_HAND = "out = model(x)\n    loss = -(out * F.one_hot(y, 4)).sum(1).mean()"
+PAIR = BY_HAND.replace("out =", "out, _ =")
+
+
+@pytest.mark.parametrize(
+    ("returns", "loss", "layer"),
+    [
+        ("return F.log_softmax(self.b(h), dim=1)", BY_HAND, ""),
+        ("return self.b(h).log_softmax(-1).view(-1, 4)", BY_HAND, ""),
+        ("h = self.b(h)\n        h = torch.log_softmax(h, 1)\n        return h", BY_HAND, ""),
+        ("return self.b(h)", BY_HAND, "nn.Sequential(nn.Linear(32, 4), nn.LogSoftmax(dim=1))"),
+        ("return self.b(h).float()", BY_HAND, ""),
+        ("return F.log_softmax(self.b(h), dim=1), h", PAIR, ""),
+        ("out = F.log_softmax(self.b(h), dim=1)\n        return out, h", PAIR, ""),
+    ],
+)
+def test_what_a_softmax_gives_is_fp32_already(returns: str, loss: str, layer: str):
+    """On CUDA; the form for a CPU, whose autocast computes other things in fp32, says it."""
+    done = rewritten(returns, loss, layer or "nn.Linear(32, 4)")
+    assert done.fixes and ".float()" not in "".join(done.lines)
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        "return F.log_softmax(self.b(h), dim=1) if with_h else self.b(h)",
+        "return F.log_softmax(self.b(h), dim=1) @ torch.eye(4).to(x.device)",
+    ],
+)
+def test_what_may_be_16_bits_is_cast(returns: str):
+    assert "out = model(x).float()" in rewritten(returns, BY_HAND).lines
+
+
+SOME = "return [self.b(h), h] if self.training else self.b(h)"
+
+
+def test_a_tensor_or_several():
+    loss = (
+        "found = model(x)\n    loss = criterion(found[0] * 1.5, y) + (found[1] - 1).pow(2).mean()"
+    )
+    line = "found = [part.float() for part in found] if isinstance(found, list) else found.float()"
+    assert line in rewritten(SOME, loss).lines
+
+
+# ------------------------------------------------------------------------------------------------ off by default
+OPTIONS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--weight", type=float, default=0)
+parser.add_argument("--loss", default="mse")
+parser.add_argument("--warp", action="store_true")
+parser.add_argument("--kind", required=True)
+parser.add_argument("--no-mse", action="store_false", dest="mse")
+args = parser.parse_args()
+"""
+PROBABILITIES = "return torch.sigmoid(self.b(h))"
+WARPS = """if args.warp:
+            grid = F.affine_grid(torch.eye(2, 3)[None], (1, 1, *h.shape), align_corners=False)
+            h = F.grid_sample(h[None, None], grid, align_corners=False)[0, 0]
+        return torch.sigmoid(self.b(h))"""
+MSE, BCE = "F.mse_loss(p, wanted)", "F.binary_cross_entropy(p, wanted)"
+WEIGHED = f"if args.weight > 0:\n        loss = loss + args.weight * {BCE}"
+
+
+def optional(more: str, returns: str = PROBABILITIES, before: str = "") -> str:
+    head = HEAD.replace("class Net", OPTIONS + "\n\nclass Net", 1)
+    head = head.replace(RETURN, f"h = torch.relu(self.a(x))\n        {returns}")
+    head = head.replace("losses = []\n", f"losses = []\n{before}\n")
+    loss = f"p, wanted = model(x), F.one_hot(y, 4).float()\n    loss = {MSE}\n    {more}"
+    return head + LOOP.replace(LOSS, loss)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "enabled"),
+    [
+        (optional(WEIGHED), ["--weight", "1"], "not args.weight > 0"),
+        (
+            optional(WEIGHED.replace("args.weight", "w"), before="w = args.weight"),
+            ["--weight", "1"],
+            "not w > 0",
+        ),
+        (
+            optional(f'if args.loss != "mse":\n        loss = {BCE}'),
+            ["--loss", "bce"],
+            'args.loss == "mse"',
+        ),
+        (
+            optional(
+                f'loss = {MSE} if "mse" == args.loss else {BCE}'.replace(
+                    '"mse" == args.loss', "args.mse"
+                )
+            ),
+            ["--no-mse"],
+            "args.mse",
+        ),
+        (
+            optional(f"if args.mse:\n        loss = 2 * {MSE}\n    else:\n        loss = {BCE}"),
+            ["--no-mse"],
+            "args.mse",
+        ),
+        (optional("", WARPS), ["--warp"], "not args.warp"),
+    ],
+)
+def test_what_is_off_by_default_stays_as_it_is_where_it_is_on(
+    text: str, given: list[str], enabled: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.argv", ["train.py", "--kind", "any"])
+    done = amp(text, rules="autocast", target="cpu")
+    assert f"enabled={enabled}):" in done.text, (done.lines, done.refusals)
+    before, after = trained(text)["losses"], trained(done.text)["losses"]
+    assert before != after and close(before, after)
+    monkeypatch.setattr("sys.argv", ["train.py", "--kind", "any", *given])
+    assert trained(text)["losses"] == trained(done.text)["losses"] != before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        optional(f"if not args.warp:\n        loss = {BCE}"),  # on by default
+        optional(f"if args.weight > float(args.loss == 'bce'):\n        loss = {BCE}"),
+        optional(f"if args.kind == 'bce':\n        loss = {BCE}"),
+        optional(f"if args.weight > 0 or losses:\n        loss = {BCE}"),
+        optional(WEIGHED + f"\n    if args.warp:\n        loss = loss + {BCE}"),
+        optional(WEIGHED, before="args.weight = float(len(losses))"),
+    ],
+)
+def test_what_the_default_of_one_option_does_not_decide_is_refused(text: str):
+    done = amp(text, rules="autocast", target="cpu")
+    assert not done.fixes and "binary_cross_entropy" in done.refusals

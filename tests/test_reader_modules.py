@@ -1,0 +1,332 @@
+"""Modules below modules, in the ways in which projects write them: what rules about layers see of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autofast.read.recover.build import layers_of
+from tests.amp import close
+from tests.onerule import apply, run
+from tests.reading import read
+
+SCRIPT = """
+import torch, torch.nn as nn, torch.nn.functional as F
+from collections import OrderedDict
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+X = torch.randn(4, 2, 3, 8, 8)
+Y = torch.randint(0, 4, (4, 2))
+base = nn.Sequential(
+    nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(),
+    nn.Conv2d(64, 64, 3), nn.ReLU(),
+)
+{classes}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {makes}
+        self.fc = nn.Linear(64, 4)
+
+    def forward(self, x):
+        {runs}
+        return self.fc(x.mean((2, 3)))
+
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+losses = []
+for x, y in zip(X.to(device), Y.to(device)):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def script(makes: str, runs: str, classes: str = "") -> str:
+    def indented(text: str) -> str:
+        return text.strip().replace("\n", "\n        ")
+
+    return SCRIPT.format(classes=classes, makes=indented(makes), runs=indented(runs))
+
+
+WAYS = {
+    "children": (
+        """
+layers = list(base.children())
+self.a = nn.Sequential(*layers[:2])
+self.b = nn.Sequential(*layers[2:])
+""",
+        "x = self.b(self.a(x))",
+        "",
+    ),
+    "slice": ("self.a, self.b = base[:2], base[2:]", "x = self.b(self.a(x))", ""),
+    "iterate": (
+        "self.body = base",
+        """
+for layer in self.body[:-1]:
+    x = layer(x)
+""",
+        "",
+    ),
+    "items": (
+        "self.body = base",
+        """
+for name, layer in self.body.named_children():
+    x = layer(x)
+""",
+        "",
+    ),
+    "modules dict": (
+        "self.body = base",
+        """
+for name, layer in self.body._modules.items():
+    x = layer(x)
+""",
+        "",
+    ),
+    "subscript": (
+        "self.body = nn.ModuleList([base, nn.ReLU()])",
+        "x = self.body[1](self.body[0](x))",
+        "",
+    ),
+    "super init": (
+        "self.a, self.b = ConvReLU(3, 64), ConvReLU(64, 64)",
+        "x = self.b(self.a(x))",
+        """
+class ConvReLU(nn.Sequential):
+    def __init__(self, a, b):
+        super().__init__(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True))
+""",
+    ),
+    "super init list": (
+        "self.a = Blocks(3)",
+        "x = self.a(x)",
+        """
+class Blocks(nn.Sequential):
+    def __init__(self, n):
+        layers = [nn.Conv2d(3, 64, 3, padding=1)]
+        for _ in range(n):
+            layers += [nn.Conv2d(64, 64, 3, padding=1), nn.ReLU()]
+        super(Blocks, self).__init__(*layers)
+""",
+    ),
+    "dense": (
+        """
+self.first = nn.Conv2d(3, 16, 3)
+self.body = nn.Sequential(OrderedDict([("c", nn.Conv2d(16, 16, 3)), ("r", nn.ReLU())]))
+self.body.add_module("block", Block(3, 16, 16))
+""",
+        "x = self.body(self.first(x))",
+        """
+class Layer(nn.Sequential):
+    def __init__(self, a, g):
+        super().__init__()
+        self.add_module("norm", nn.BatchNorm2d(a))
+        self.add_module("relu", nn.ReLU(inplace=True))
+        self.add_module("conv", nn.Conv2d(a, g, 3, padding=1))
+
+    def forward(self, x):
+        new = super(Layer, self).forward(x)
+        return torch.cat([x, new], 1)
+
+class Block(nn.Sequential):
+    def __init__(self, n, a, g):
+        super().__init__()
+        for i in range(n):
+            self.add_module("denselayer%d" % (i + 1), Layer(a + i * g, g))
+""",
+    ),
+    "dense dict": (
+        """
+self.body = Block(3, 16, 16)
+self.first = nn.Conv2d(3, 16, 3)
+""",
+        "x = self.body(self.first(x))",
+        """
+class Layer(nn.Module):
+    def __init__(self, a, g):
+        super().__init__()
+        self.conv = nn.Conv2d(a, g, 3, padding=1)
+
+    def forward(self, xs):
+        return torch.relu(self.conv(torch.cat(xs, 1)))
+
+class Block(nn.ModuleDict):
+    def __init__(self, n, a, g):
+        super().__init__()
+        for i in range(n):
+            self.add_module("denselayer%d" % (i + 1), Layer(a + i * g, g))
+
+    def forward(self, first):
+        xs = [first]
+        for name, layer in self.items():
+            xs.append(layer(xs))
+        return torch.cat(xs, 1)
+""",
+    ),
+    "iterate self": (
+        "self.body = Seq(nn.Conv2d(3, 64, 3), Step(), nn.Conv2d(64, 64, 3))",
+        "x = self.body(x, 2)",
+        """
+class Step(nn.Module):
+    def forward(self, x, n):
+        return x * n
+
+class Seq(nn.Sequential):
+    def forward(self, x, n):
+        for layer in self:
+            if isinstance(layer, Step):
+                x = layer(x, n)
+            else:
+                x = layer(x)
+        return x
+""",
+    ),
+    "children self": (
+        "self.body = Seq(nn.Conv2d(3, 64, 3), nn.ReLU())",
+        "x = self.body(x)",
+        """
+class Seq(nn.Sequential):
+    def forward(self, x):
+        for module in self._modules.values():
+            x = module(x)
+        return x
+""",
+    ),
+    "index self": (
+        "self.body = Seq(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3))",
+        "x = self.body(x)",
+        """
+class Seq(nn.Sequential):
+    def forward(self, x):
+        return F.relu(self[1](F.relu(self[0](x))))
+""",
+    ),
+    "list self": (
+        "self.body = Many([nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3)])",
+        "x = self.body(x)",
+        """
+class Many(nn.ModuleList):
+    def forward(self, x):
+        for layer in self:
+            x = F.relu(layer(x))
+        return x
+""",
+    ),
+    "named": (
+        """
+for i in range(3):
+    self.add_module(f"conv{i}", nn.Conv2d(64 if i else 3, 64, 3, padding=1))
+""",
+        """
+for i in range(3):
+    x = torch.relu(getattr(self, f"conv{i}")(x))
+""",
+        "",
+    ),
+    "named setattr": (
+        """
+for i in range(3):
+    setattr(self, "conv%d" % i, nn.Conv2d(64 if i else 3, 64, 3, padding=1))
+""",
+        """
+for i in range(3):
+    x = torch.relu(self._modules["conv%d" % i](x))
+""",
+        "",
+    ),
+    "named format": (
+        """
+for name in ("a", "b"):
+    self.add_module("conv_{}".format(name), nn.Conv2d(64 if name == "b" else 3, 64, 3, padding=1))
+""",
+        "x = self.conv_b(self.conv_a(x))",
+        "",
+    ),
+    "pop": (
+        """
+layers = [*base]
+layers.pop()
+self.body = nn.Sequential(*layers)
+""",
+        "x = self.body(x)",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_are_seen(way: str) -> None:
+    text = script(*WAYS[way])
+    found = apply("autocast channels-last", text)
+    assert {f.rule for f in found.fixes} == {"autocast", "channels-last"}, found.refusals
+    on_cpu = apply("autocast channels-last", text, target="cpu")
+    before, after = run(text)["losses"], run(on_cpu.text)["losses"]
+    assert before != after and close(before, after)
+    assert close(run(found.text)["losses"], before, 1e-3)
+
+
+SUB = """class Sub(nn.Sequential):
+        def __init__(self):
+            super().__init__(nn.ReLU(), nn.LSTM(8, 8))"""
+ROWS = "class Rows(nn.Sequential): pass"
+LATE = """class Late(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for i in range(n):
+                self.add_module(f"part{i}", nn.LSTM(8, 8))
+        def forward(self, x):
+            for part in self.children():
+                x = part(x)[0]
+            return x"""
+PAIRS = """pairs = []
+    for i in range(n):
+        pairs.append((f"part{i}", nn.LSTM(8, 8)))"""
+
+
+@pytest.mark.parametrize(
+    ("before", "made"),
+    [
+        (ROWS, "Rows(nn.LSTM(8, 8))"),
+        (ROWS, "Rows(*[nn.LSTM(8, 8) for _ in range(n)])"),
+        (ROWS, 'Rows(OrderedDict([("lstm", nn.LSTM(8, 8))]))'),
+        (SUB, "Sub()"),
+        (LATE, "Late()"),
+        (PAIRS, "nn.Sequential(OrderedDict(pairs))"),
+    ],
+)
+def test_no_layer_is_overlooked(before: str, made: str, tmp_path: Path) -> None:
+    code = f"""
+    import sys
+    from collections import OrderedDict
+    import torch
+    import torch.nn as nn
+
+    n = len(sys.argv)
+    {before}
+    model = {made}
+    model(torch.randn(2, 3, 8))
+    """
+    models = read(tmp_path, code).models
+    layers, unknown, _ = layers_of(models[0].thing)
+    assert "LSTM" in layers and not unknown
+
+
+@pytest.mark.parametrize(
+    "makes",
+    [
+        "self.a = nn.Sequential(*list(load().children())[:2])",
+        "self.a = nn.Sequential(OrderedDict(load()))",
+        "self.a = Rows(*load())",
+    ],
+)
+def test_what_may_be_another_layer_is_not_known(makes: str) -> None:
+    before = "from elsewhere import load\nclass Rows(nn.Sequential): pass"
+    found = apply("autocast channels-last", script(makes, "x = self.a(x)", before))
+    assert not found.fixes and "not known" in found.refusals
