@@ -13,20 +13,25 @@ from autofast.verify import (
     alike,
     coverage,
     outputs,
+    parity_data,
+    parity_exact,
     parity_inputs,
     parity_items,
     parity_saves,
     parity_seeds,
+    parity_stdout,
 )
-from autofast.verify.evidence import Evidence, gather
+from autofast.verify.estimates import gap
+from autofast.verify.evidence import DOUBLE, Evidence, gather
 from autofast.verify.parity import judge
 from autofast.verify.parity_rounding import first_step, single
-from autofast.verify.record import FULL, Call, Lines, Pass, Run, Saved, Step, TensorPrint
+from autofast.verify.record import FULL, Call, Detail, Lines, Pass, Run, Saved, Step, TensorPrint
 from autofast.verify.result import Sameness
 from tests.verify_runs import record, run
 
 MOVED = replace(FULL, perturb=2.0**-23)
 LOSSES = (1.0, 0.9, 0.8, 0.7)
+NAN, INF = float("nan"), float("inf")
 
 
 def made(arm: str = "original", losses: tuple[float, ...] = LOSSES, **more: Any) -> Run:
@@ -98,9 +103,9 @@ def test_masks_may_differ_in_another_layout_only() -> None:
     drawn = tuple(Call(0, 8, {"0": float(i)}, i, "before" if not i else "") for i in range(4))
     other = made("rewritten", calls=drawn, precision=("channels_last", "forward float32"))
     plain = made(calls=drawn)
-    assert alike.strict(gather("unknown", [plain, plain, other])) == 0
+    assert alike.agreeing_steps(gather("unknown", [plain, plain, other])) == 0
     same = made("rewritten", calls=drawn)
-    assert alike.strict(gather("unknown", [plain, plain, same])) == 4
+    assert alike.agreeing_steps(gather("unknown", [plain, plain, same])) == 4
 
 
 def test_with_the_same_draws_rounding_decides_and_not_the_seeds() -> None:
@@ -243,6 +248,43 @@ def test_what_is_logged_and_written_counts_as_printed(
     assert (found.verdict is Sameness.IDENTICAL) == (not words) and words in found.summary
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.25, ""), (0.5, "0.5 instead of 0.25"), (NAN, "nan instead of 0.25"), (None, "not printed")],
+)
+def test_what_tensorboard_is_given_counts_as_printed(value: float | None, words: str) -> None:
+    known = (("val/acc", 0, 0.125), ("val/loss", 1, 0.25), ("time/step", 1, 3.0))
+    plain, slower = made(scalars=known), made(scalars=(*known[:2], ("time/step", 1, 4.0)))
+    now = (("val/loss", 1, value),) if value is not None else ()
+    other = made("rewritten", scalars=(known[0], *now, ("time/step", 1, 9.0)))
+    found = judge("exact", [plain, slower, other])
+    assert (found.verdict is Sameness.IDENTICAL) == (not words) and words in found.summary
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("train.py:31 - INFO - loss 0.31", "train.py - INFO - loss 0.31"),
+        ("[train.py(31)] loss 0.31", "[train.py] loss 0.31"),
+        ("2026 | INFO | __main__:main:31 - loss 0.31", "2026 | INFO | __main__:main - loss 0.31"),
+        ("10:00:31 - epoch:3 - loss 0.31", "10:00:31 - epoch:3 - loss 0.31"),
+        ("no Warning: loss 0.31", "no Warning: loss 0.31"),
+        ("epoch 1\n  loss 0.31", "epoch 1\n  loss 0.31"),
+        ("a/b.py:31: UserWarning: 3 of 4\n  warn(3)\nloss 0.31", "loss 0.31"),
+        ("Traceback (most recent call last):\n  File 'b.py', line 3\nError: 5", "Error: 5"),
+        ("  50%|##| 3/6 [00:01<00:01, loss=0.3]\r", ""),
+        ("[W1122 10:00:00.12 Context.cpp:45] Warning: 3", ""),
+    ],
+)
+def test_places_in_the_source_and_warnings_are_no_numbers(line: str, kept: str) -> None:
+    assert outputs.said(made(log=line)).strip("\n") == kept.strip("\n")
+
+
+def test_a_table_that_is_none() -> None:
+    files = {"a.csv": 'x,y\n1,2\n"' + "z" * 140_000 + "\n3,4\n"}
+    assert "a.csv: 3,4" in outputs.written(made(files=files))
+
+
 def test_a_file_that_is_not_written_any_more() -> None:
     plain = made(files={"log.csv": "1,2\n"})
     assert judge("exact", [plain, plain, made("rewritten")]).verdict is Sameness.BROKEN
@@ -345,6 +387,124 @@ def test_data_that_are_indexed_in_memory(how: str, words: str) -> None:
     runs.append(made(detail=MOVED, calls=table(0, "shuffled")))
     check = parity_inputs.given(gather("unknown", runs))
     assert check is not None and check.passed is (not words) and words in check.text
+
+
+def test_gap_of_what_is_no_number() -> None:
+    assert [gap(x, y) for x, y in ((NAN, NAN), (INF, INF), (2.0, 1.5))] == [0.0, 0.0, 0.5]
+    assert {gap(x, y) for x, y in ((NAN, 1.0), (1.0, NAN), (INF, -INF), (INF, NAN))} == {INF}
+
+
+@pytest.mark.parametrize(("shown", "words"), [("nan", "no number"), ("0.51", "")])
+@pytest.mark.parametrize("effect", ["unknown", "rounding", "sampling"])
+def test_a_printed_nan_is_no_number_near_another(effect: str, shown: str, words: str) -> None:
+    def script(arm: str, seed: int, text: str, off: float = 0.0, detail: Detail = FULL) -> Run:
+        losses = tuple(x + off for x in falling(1.0, 0.01, seed))
+        states = tuple(f"{seed} {i}" for i in range(30))
+        out = f"epoch 0 acc {text}\nepoch 1 acc {text}\n"
+        return made(arm, losses, seed=seed, states=states, stdout=out, detail=detail)
+
+    runs = [script("original", seed, "0.51") for seed in (0, *range(8))]
+    runs += [script("rewritten", seed, shown, 1e-6) for seed in range(8)]
+    runs += [script("original", 0, "0.51", 1e-6, MOVED), script("original", 0, "0.51", 1e-7, DOUBLE)]  # fmt: skip
+    found = judge(effect, runs)
+    assert (found.verdict is Sameness.EQUIVALENT) == (not words), found.summary
+    levels = parity_stdout.levels(gather(effect, runs))
+    assert levels is not None and levels.passed is (not words) and words in levels.text
+    if effect != "sampling":
+        rounded = parity_stdout.rounded(gather(effect, runs))
+        assert rounded is not None and rounded.passed is (not words)
+
+
+def test_a_nan_that_the_original_prints_too_is_no_fault() -> None:
+    ev = [[NAN, 0.5], [NAN, 0.4]] * 2
+    assert parity_stdout._quantity(ev, ev) == ""
+    assert "a number" in parity_stdout._quantity(ev, [[0.3, 0.5]] * 4)
+    assert parity_stdout._quantity([[NAN], [0.5], [0.4], [0.6]], [[0.5], [NAN], [0.4], [0.6]]) == ""
+
+
+BROKEN = TensorPrint((4,), "float32", "nan", NAN, (NAN,) * 16)
+
+
+def test_a_nan_in_a_checkpoint_or_in_the_final_model() -> None:
+    plain, moved = made(**saved(1.0, 2.0)), made(detail=MOVED, **saved(1.0, 2.000001))
+    holed = saved(1.0, 2.0)["saves"]
+    holed = (holed[0], replace(holed[1], tensors={"w": BROKEN}))
+    other = made("rewritten", (1.00001, *LOSSES[1:]), saves=holed)
+    check = parity_saves.values(gather("unknown", [plain, plain, other, moved]))
+    assert check is not None and check.passed is False and "w is not finite" in check.text
+    same = [replace(other, arm="original")] * 2
+    check = parity_saves.values(gather("unknown", [*same, other]))
+    assert check is not None and check.passed is True
+    one, two = (made(arm, model={"0/w": t}) for arm, t in (("original", tensor(1.0)), ("rewritten", BROKEN)))  # fmt: skip
+    assert parity_exact.state_apart(one, two) == INF and parity_exact.state_apart(two, two) == 0
+    found = judge("sampling", [one, one, two])
+    assert found.verdict is Sameness.BROKEN and "0/w of the final model" in found.summary
+
+
+def test_sums_of_batches_that_are_no_numbers() -> None:
+    def script(arm: str, *sums: float) -> Run:
+        passes = tuple(Pass(0, True, 3, 12, True, checksums=(1.0, 2.0, x)) for x in sums)
+        return made(arm, passes=passes)
+
+    plain, holed = script("original", 3.0, 3.0), script("original", NAN, NAN)
+    for a, b, passed in ((plain, holed, False), (holed, holed, True), (holed, plain, False)):
+        ev = gather("exact", [a, a, replace(b, arm="rewritten")])
+        for test in (parity_data.content, parity_data.order):
+            check = test(ev)
+            assert check is not None and check.passed is passed
+    assert not alike._close(INF, 5.0, 1e-6) and alike._close(NAN, NAN, 1e-6)
+
+
+def test_inputs_and_items_that_are_no_numbers() -> None:
+    def given(arm: str, seed: int, value: float | None = None) -> Run:
+        calls = table(seed, "shuffled")
+        calls = (*calls[:-1], replace(calls[-1], sums={"0": value})) if value else calls
+        passes = images(seed)
+        chosen, ((first, *rest),) = passes[0].items[0]
+        row = (chosen, ((value or first, *rest),))
+        passes = (replace(passes[0], items=(row, *passes[0].items[1:])), *passes[1:])
+        return made(arm, seed=seed, calls=calls, passes=passes)
+
+    runs = [given("original", seed) for seed in range(4)]
+    runs += [given("rewritten", seed, NAN) for seed in range(4)]
+    runs.append(made(detail=MOVED, calls=table(0, "shuffled")))
+    for test in (parity_inputs.given, parity_items.drawn):
+        check = test(gather("unknown", runs))
+        assert check is not None and check.passed is False and "no number" in check.text
+
+
+def test_passes_are_counted_for_each_loader() -> None:
+    """The loader of a second data set is gone over between the passes of the first."""
+    other = Pass(1, True, 1, 4, True, items=(((0, 1, 2, 3), ((1.0, 2.0, 3.0, 4.0),)),))
+
+    def script(arm: str, seed: int, gain: str) -> Run:
+        passes = images(seed, "none", gain)
+        return made(arm, seed=seed % 50, passes=tuple(x for p in passes for x in (p, other)))
+
+    runs = [script("original", seed, "item") for seed in range(4)]
+    runs += [script("rewritten", 50 + seed, "place") for seed in range(4)]
+    check = parity_items.drawn(gather("unknown", runs))
+    assert check is not None and check.passed is False
+    assert "comes again in the next pass" in check.text
+
+
+CONV = "Conv2d(3, 4, kernel_size=({}, {}), stride=({}, {}), padding=(0, 1))"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (CONV.format(3, 5, 1, 2), CONV.format(3, 2, 1, 5), False),
+        (CONV.format(3, 5, 1, 2), CONV.format(3, 5, 1, 2), True),
+        ("Linear(in_features=3, out_features=4)", "Linear(out_features=4, in_features=3)", True),
+        ("Embedding(3, 4)", "Embedding(4, 3)", False),
+        ("GRU(3, 4, batch_first=True)", "GRU(3, 4)", True),
+        ("Own(a: 1, inplace=True)", "Own(a: 1, inplace=False)", True),
+        ("Own(a: 1, 2)", "Own(a: 2, 1)", False),
+    ],
+)
+def test_arguments_of_modules(before: str, after: str, same: bool) -> None:
+    assert (parity_inputs._arguments(before) == parity_inputs._arguments(after)) == same
 
 
 @pytest.mark.parametrize(

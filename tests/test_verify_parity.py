@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autofast.verify import invariants, parity, parity_data, parity_stdout
-from autofast.verify.evidence import SEEDED, gather
+from autofast.verify.evidence import gather
 from autofast.verify.record import FULL, Checkpoint, Pass, Run, TensorPrint
 from autofast.verify.result import Check, Sameness
 from tests.verify_runs import record, run, step
@@ -26,7 +26,7 @@ SHORT = replace(BASE, steps=12)
 WINDOWS = replace(BASE, accumulate=4)
 DROPOUT = replace(BASE, dropout=0.3)
 
-# (effect, original, what the sound rewrite changes, applied rules, worst verdict that is right)
+# (effect, original, what the sound rewrite changes, applied rules)
 SOUND: list[tuple[str, Script, dict[str, Any], tuple[str, ...] | None]] = [
     ("exact", BASE, {}, None),
     ("exact", replace(BASE, noise=1e-7), {}, None),
@@ -48,8 +48,9 @@ SOUND: list[tuple[str, Script, dict[str, Any], tuple[str, ...] | None]] = [
     ("unknown", BASE, {}, None),
     ("unknown", BASE, {"sums": "reversed"}, None),
     ("unknown", BASE, {"precision": "half"}, None),
-    ("unknown", SHORT, {"draws": 5}, None),
 ]
+TOO_SHORT = ("unknown", SHORT, {"draws": 5}, None)
+"""In a dozen steps the loss hardly falls, and no more than a share of that is allowed: seeds do not tell."""
 
 FAULTS: list[tuple[str, Script]] = [
     ("division dropped", WINDOWS),
@@ -98,8 +99,8 @@ NOT_BY_RECIPE = {
 """A recipe may change exactly these: what is left is the loss, which does not always show them."""
 
 
-@pytest.mark.parametrize("effect, original, changes, rules", SOUND)
-def test_sound_pairs_pass(
+@pytest.mark.parametrize("effect, original, changes, rules", [*SOUND, TOO_SHORT])
+def test_nothing_is_held_against_sound_pairs(
     effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None
 ) -> None:
     for base in range(3):
@@ -115,7 +116,7 @@ def test_sound_pairs_pass(
 
 
 @pytest.mark.parametrize("effect, original, changes, rules", SOUND)
-def test_sound_pairs_pass_under_many_seeds(
+def test_sound_pairs_pass(
     effect: str, original: Script, changes: dict[str, Any], rules: tuple[str, ...] | None
 ) -> None:
     found = [
@@ -123,10 +124,15 @@ def test_sound_pairs_pass_under_many_seeds(
         for base in range(10, 10 + SEEDS)
     ]
     assert not [f.summary for f in found if f.verdict not in GOOD | {Sameness.UNCLEAR}]
-    # In a dozen steps the loss hardly falls, and no more than a share of that is allowed: seeds alone do not always tell.
-    few = bool(original.steps)
-    assert sum(f.verdict is Sameness.UNCLEAR for f in found) <= (len(found) if few else 1)
-    assert all(f.more_runs for f in found if f.verdict is Sameness.UNCLEAR)
+    unclear = [f for f in found if f.verdict is Sameness.UNCLEAR]
+    assert len(unclear) <= max(1, len(found) // 15) and all(f.more_runs for f in unclear)
+
+
+def test_too_few_steps_are_unclear_and_not_equivalent() -> None:
+    effect, original, changes, rules = TOO_SHORT
+    found, runs = verification(effect, original, replace(original, **changes), rules, 10)
+    assert found.verdict is Sameness.UNCLEAR and found.more_runs and len(runs) > 20
+    assert "not yet clear" in found.summary
 
 
 @pytest.mark.parametrize("fault, original", FAULTS)
@@ -168,7 +174,7 @@ def test_runs_are_asked_for_until_they_decide() -> None:
         for w in first
     ]
     assert {(w.arm, w.seed, w.detail) for w in parity.wanted("sampling", runs)} == {
-        (arm, s, SEEDED) for arm in ("original", "rewritten") for s in (1, 2, 3)
+        (arm, s, FULL) for arm in ("original", "rewritten") for s in (1, 2, 3)
     }
     assert parity.wanted("sampling", runs, seeds=2) and not parity.wanted("sampling", runs, seeds=1)
     early = parity.judge("sampling", runs)

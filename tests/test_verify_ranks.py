@@ -10,7 +10,7 @@ import pytest
 
 from autofast.verify import parity
 from autofast.verify.ranks import compared, joined
-from autofast.verify.record import FULL, Checkpoint, Pass, Run
+from autofast.verify.record import FULL, Checkpoint, Lines, Pass, Record, Run
 from tests.probing import PROBE, SCRIPTS, fresh
 from tests.verify_runs import record, run, step
 
@@ -106,6 +106,16 @@ def test_losses_are_means_and_samples_are_sums() -> None:
     assert one.record.passes == (
         Pass(0, True, 2, 15, True, checksums=(4.0, 6.0), leaves=((3.0, 5.0),)),
     )
+
+
+def test_what_any_rank_ran_has_run() -> None:
+    def rank(*ran: int, dropouts: tuple[str, ...] = ()) -> Record:
+        return replace(pair().record, lines={"a.py": Lines((1, 2, 3), ran)}, dropouts=dropouts)
+
+    one = joined(run([rank(1, 2, dropouts=("0/a",)), rank(1, 3, dropouts=("0/a", "0/b"))])).record
+    assert one.lines == {"a.py": Lines((1, 2, 3), (1, 2, 3))} and one.dropouts == ("0/a", "0/b")
+    unknown = joined(run([rank(1, 2), replace(rank(), lines={})])).record
+    assert unknown.lines == {}, "a rank that compiled code says nothing of its lines"
 
 
 def test_an_evaluation_is_shared_or_made_by_each() -> None:

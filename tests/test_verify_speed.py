@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
@@ -238,17 +237,6 @@ def test_no_verdict_from_fewer_than_six_pairs(noise: int, effect: int) -> None:
     before, after = timed([0.02] * 40), timed([0.01] * 40, "rewritten")
     found = speed.judge([(before, before)] * noise, [(before, after)] * effect)
     assert found.verdict is SpeedVerdict.UNCLEAR and "too few pairs" in found.reason
-
-
-def test_pairs_needed() -> None:
-    assert pairs_close(
-        speed.pairs_needed(0.08, 0.05), (NormalDist().inv_cdf(0.975) * 0.08 / 0.05) ** 2 / 0.955
-    )
-    assert speed.pairs_needed(0.001, 0.05) == speed.FIRST
-
-
-def pairs_close(found: int, value: float) -> bool:
-    return abs(found - value) <= 1.5
 
 
 def test_busy() -> None:

@@ -24,7 +24,7 @@ VERSION = 1  # of the format below; additions do not change it
 _LEFT_OUT: dict[type, frozenset[str]] = {
     Run: frozenset({"stdout", "log", "files", "script", "changed"}),
     Record: frozenset(
-        {"model", "start", "saves", "calls", "modules", "lines", "written", "dropouts"}
+        {"model", "start", "saves", "calls", "modules", "lines", "written", "dropouts", "scalars"}
     ),
     Pass: frozenset({"items"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),

@@ -7,8 +7,10 @@ differs between them has to be rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
+from autofast.verify.estimates import gap
 from autofast.verify.evidence import Evidence
 from autofast.verify.record import Call, Run
 
@@ -29,7 +31,8 @@ def known_low(ev: Evidence) -> bool | None:
 
 
 def _close(x: float, y: float, share: float) -> bool:
-    return x == y or abs(x - y) <= share * max(abs(x), abs(y)) or (x != x and y != y)
+    far = gap(x, y)
+    return not far or far < math.inf and far <= share * max(abs(x), abs(y))
 
 
 def _data(ev: Evidence) -> Iterator[tuple[Call, Call, list[str]]]:
@@ -82,6 +85,6 @@ def masks(ev: Evidence) -> bool:
     return quiet or set(ev.a.record.precision) == set(ev.b.record.precision)
 
 
-def strict(ev: Evidence) -> int:
-    """Over how many steps whatever differs has to be rounding."""
+def agreeing_steps(ev: Evidence) -> int:
+    """Over how many optimizer steps whatever differs has to be rounding: the same draws and data, and the same masks made of them."""
     return steps(ev) if masks(ev) else 0

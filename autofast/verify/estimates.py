@@ -9,22 +9,36 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean, median, pstdev, stdev
+from statistics import fmean, median, pstdev, stdev
 
 __all__ = [
     "Difference",
     "difference",
+    "distance",
     "fmean",
+    "gap",
     "hodges_lehmann",
     "median",
-    "normal",
     "pstdev",
     "spread",
     "stdev",
     "t_quantile",
 ]
 
-normal = NormalDist()
+
+def gap(x: float, y: float) -> float:
+    """``abs(x - y)``; 0 where both are nan or the same infinity, infinite where else one of the two is no finite number.
+
+    For comparisons with a limit, which nan would pass on either side.
+    """
+    if x == y or (x != x and y != y):
+        return 0.0
+    return abs(x - y) if math.isfinite(x) and math.isfinite(y) else math.inf
+
+
+def distance(x: Sequence[float], y: Sequence[float]) -> float:
+    """Euclidean, of vectors of equal length; by ``gap``."""
+    return math.hypot(*map(gap, x, y))
 
 
 def spread(values: Sequence[float]) -> float:

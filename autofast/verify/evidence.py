@@ -10,7 +10,6 @@ from autofast.verify.ranks import compared
 from autofast.verify.record import FULL, Detail, Run, Step
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
-SEEDED = FULL
 DOUBLE = replace(FULL, double=True)
 # Spacing of bfloat16 and of float32 around 1: the size of one rounding.
 HALF_STEP, SINGLE_STEP = (2.0**-8, 2.0**-23)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from autofast.report.style import count
-from autofast.verify.estimates import median
+from autofast.verify.estimates import distance, gap, median
 from autofast.verify.evidence import Evidence, summed, taken
 from autofast.verify.record import Record, Run, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
@@ -59,7 +59,7 @@ def enough(ev: Evidence) -> Check | None:
 
 
 def finite(ev: Evidence) -> Check | None:
-    """No loss is infinite or nan where the original's are numbers."""
+    """No loss, and no tensor of the final model, is infinite or nan where the original's are numbers."""
     name = "finite losses"
     for a, b in ev.pairs or ((ev.a, ev.b),):
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
@@ -71,12 +71,21 @@ def finite(ev: Evidence) -> Check | None:
                     f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})",
                     verdict=BROKEN,
                 )
+        for key, (x, y) in _matched(a.record.model, b.record.model).items():
+            if math.isfinite(x.norm) and not math.isfinite(y.norm):
+                text = f"{key} of the final model holds {y.norm} (seed {a.seed})"
+                if all(math.isfinite(k[key].norm) for k in _models(ev, a) if key in k):
+                    return Check(name, False, text, verdict=BROKEN)
     bad = sum(not math.isfinite(x) for x in ev.a.record.losses)
     return Check(
         name,
         True,
         f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers",
     )
+
+
+def _models(ev: Evidence, a: Run) -> list[Mapping[str, TensorPrint]]:
+    return [run.record.model for run in (ev.originals if a is ev.a else (a,)) if run.records]
 
 
 def _first(a: Sequence[float], b: Sequence[float]) -> int | None:
@@ -380,7 +389,7 @@ def counters(ev: Evidence) -> Check | None:
     off = [
         f"{k} is {y.norm:.0f}, {x.norm:.0f} in the original"
         for k, (x, y) in both.items()
-        if abs(x.norm - y.norm) > slack
+        if gap(x.norm, y.norm) > slack
     ]
     if off:
         return Check(name, False, shown(off, 1))
@@ -427,18 +436,19 @@ def tensors(ev: Evidence) -> Check | None:
     return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")
 
 
-def _distance(x: TensorPrint, y: TensorPrint) -> float:
-    """Share of the norm by which two prints differ: by their sketches, else 0 or 1 by their bytes."""
+def moved_by(x: TensorPrint, y: TensorPrint) -> float:
+    """Share of the norm by which two prints differ, by their sketches; infinite for those without, and where one alone is finite."""
     if x.sha == y.sha:
         return 0.0
     if not x.sketch or len(x.sketch) != len(y.sketch):
-        return 1.0
-    return math.dist(x.sketch, y.sketch) / max(x.norm, y.norm, 1e-30)
+        return math.inf
+    far = distance(x.sketch, y.sketch)
+    return far / max(x.norm, y.norm, 1e-30) if 0 < far < math.inf else far
 
 
 def _moved(record: Record) -> dict[str, float]:
     pairs = _matched(record.start, record.model)
-    return {plain(k): _distance(x, y) for k, (x, y) in pairs.items()}
+    return {plain(k): moved_by(x, y) for k, (x, y) in pairs.items()}
 
 
 def movement(ev: Evidence) -> Check | None:

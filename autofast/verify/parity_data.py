@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from autofast.report.style import count
-from autofast.verify.estimates import fmean, spread, t_quantile
+from autofast.verify.estimates import fmean, gap, spread, t_quantile
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import shown
 from autofast.verify.record import Checkpoint, Pass, Run
@@ -63,8 +63,13 @@ def _totals(run: Run, view: View = None) -> list[tuple[int, float, float, int]]:
 
 def _equal(x: Sequence[float], y: Sequence[float]) -> bool:
     """Over their common length."""
-    size = max((abs(v) for v in (*x, *y)), default=1.0)
-    return all(abs(p - q) <= CLOSE * size for p, q in zip(x, y, strict=False))
+    size = max((abs(v) for v in (*x, *y) if math.isfinite(v)), default=1.0)
+    return all(gap(p, q) <= CLOSE * size for p, q in zip(x, y, strict=False))
+
+
+def _off(x: float, y: float, size: float) -> bool:
+    """Two sums of equal data are no further apart; ``size``: of what was summed."""
+    return gap(x, y) > (CLOSE * size if math.isfinite(size) else 0.0)
 
 
 def _alike(passes: Sequence[Sums]) -> bool | None:
@@ -132,14 +137,10 @@ def content(ev: Evidence) -> Check | None:
         for run in after:
             for loader, total, _, _ in _totals(run, view):
                 sums = known.get(loader, [])
-                if (
-                    not sums
-                    or not seeds_or_passes
-                    or any(abs(s - sums[0][0]) > CLOSE * n for s, n in sums)
-                ):
+                if not sums or not seeds_or_passes or any(_off(s, sums[0][0], n) for s, n in sums):
                     continue  # augmented at random, or only a part of the data
                 checked += 1
-                if abs(total - sums[0][0]) > CLOSE * sums[0][1]:
+                if _off(total, sums[0][0], sums[0][1]):
                     text = f"the values of a complete pass sum to {total:.10g}, to {sums[0][0]:.10g} in every pass of the original"
                     return Check(
                         name, None if ev.effect == "recipe" else False, text + _named_view(view)
@@ -274,11 +275,7 @@ def drawn_anew(ev: Evidence) -> Check | None:
 def _fixed(sums: Sequence[tuple[float, float]]) -> bool | None:
     """All sums but the first are one (a cache is filled in the first pass); None where there are too few."""
     rest = sums[1:] if len(sums) > 2 else []
-    return (
-        all(abs(total - rest[0][0]) <= CLOSE * size for total, size in rest)
-        if len(rest) > 1
-        else None
-    )
+    return not any(_off(total, rest[0][0], size) for total, size in rest) if len(rest) > 1 else None
 
 
 def level(ev: Evidence) -> Check | None:
@@ -304,7 +301,7 @@ def level(ev: Evidence) -> Check | None:
         ]
         for loader in sorted({k for k, _ in rows[0]}):
             before, after = ([mean for k, mean in some if k == loader] for some in rows)
-            if len(before) < 4 or not after:
+            if len(before) < 4 or not after or not all(map(math.isfinite, before)):
                 continue
             mean, wide = fmean(before), spread(before)
             if wide <= CLOSE * max(map(abs, before), default=0.0):
@@ -315,8 +312,8 @@ def level(ev: Evidence) -> Check | None:
                 * wide
                 * math.sqrt(1 + 1 / len(before))
             )
-            worst = max(after, key=lambda one: abs(one - mean))
-            if abs(worst - mean) > max(limit, 1e-3 * abs(mean)):
+            worst = max(after, key=lambda one: gap(one, mean))
+            if gap(worst, mean) > max(limit, 1e-3 * abs(mean)):
                 text = f"{worst:.6g} in one of {len(after)} passes, {mean:.6g} ± {wide:.2g} in {len(before)} of the original"
                 return Check(
                     name, None if ev.effect == "recipe" else False, text + _named_view(view)
@@ -355,11 +352,15 @@ def scatter(ev: Evidence) -> Check | None:
             one, two = ([x for some in rows for x in some] for rows in (before, after))
             if (
                 min(len(one), len(two)) < 20
+                or not all(map(math.isfinite, one))
                 or spread(one) <= CLOSE * max(map(abs, one))
                 or len(set(one)) < 10
             ):
                 continue
             looked += 1
+            if not all(map(math.isfinite, two)):
+                text = "means over batches are not all numbers, as they are in the original"
+                return Check(name, False, text + _named_view(view))
             ratio = 2 * math.log(spread(two) / spread(one)) if spread(two) else -math.inf
             error = math.sqrt((_kurtosis(one) - 1) / len(one) + (_kurtosis(two) - 1) / len(two))
             if abs(ratio) > max(6 * error, math.log(1.5)):

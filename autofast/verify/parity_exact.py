@@ -7,10 +7,10 @@ import struct
 from collections.abc import Sequence
 from itertools import combinations
 
-from autofast.verify.estimates import median
+from autofast.verify.estimates import distance, gap, median
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import plain
-from autofast.verify.record import Record, Run
+from autofast.verify.record import Record, Run, TensorPrint
 from autofast.verify.result import Check, Sameness
 
 FACTOR = 3.0  # where the original differs from itself, the other may differ from it so many times as much
@@ -89,21 +89,17 @@ def bitwise(ev: Evidence) -> Check:
 
 
 def apart(x: Run, y: Run, steps: int | None = None) -> float:
-    """Root mean square of the relative differences of the losses, over the first ``steps``."""
-    pairs = [
-        (p, q)
-        for p, q in zip(x.record.losses[:steps], y.record.losses[:steps], strict=False)
-        if math.isfinite(p) and math.isfinite(q)
-    ]
+    """Root mean square of the relative differences of the losses, over the first ``steps``; infinite where one alone is no number."""
+    pairs = list(zip(x.record.losses[:steps], y.record.losses[:steps], strict=False))
     if not pairs:
         return 0.0
-    size = median([abs(p) for p, _ in pairs]) or 1e-30
-    return math.sqrt(sum((p - q) ** 2 for p, q in pairs) / len(pairs)) / size
+    size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
+    return math.hypot(*(gap(p, q) for p, q in pairs)) / math.sqrt(len(pairs)) / size
 
 
 def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
-    """Distance of the final states by their sketches, as a share of their norm; 0 where there are none. ``buffers``: of these alone
-    (those of floating point), or of parameters alone."""
+    """Distance of the final states by their sketches, as a share of their norm; 0 where there are none, infinite where a tensor of one alone is
+    finite. ``buffers``: of these alone (those of floating point), or of parameters alone."""
     other = {plain(k): v for k, v in y.record.model.items()}
     both = [(v, other[plain(k)]) for k, v in x.record.model.items() if plain(k) in other]
     if buffers is not None:
@@ -112,18 +108,15 @@ def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
             for p, q in both
             if p.buffer is buffers and not p.dtype.startswith(("int", "uint", "bool"))
         ]
-    both = [
-        (p, q)
-        for p, q in both
-        if p.sketch
-        and len(p.sketch) == len(q.sketch)
-        and math.isfinite(p.norm)
-        and math.isfinite(q.norm)
-    ]
-    size = math.sqrt(sum(max(p.norm, q.norm) ** 2 for p, q in both))
-    return (
-        math.sqrt(sum(math.dist(p.sketch, q.sketch) ** 2 for p, q in both)) / size if size else 0.0
-    )
+    both = [(p, q) for p, q in both if p.sketch and len(p.sketch) == len(q.sketch)]
+    size = math.hypot(*(norm for p, q in both for norm in _finite(p, q)))
+    far = math.hypot(*(distance(p.sketch, q.sketch) for p, q in both))
+    return far / size if size else far
+
+
+def _finite(x: TensorPrint, y: TensorPrint) -> list[float]:
+    """The larger of two norms, if both are numbers."""
+    return [max(x.norm, y.norm)] if math.isfinite(x.norm) and math.isfinite(y.norm) else []
 
 
 def as_close(ev: Evidence) -> Check:
@@ -141,6 +134,6 @@ def as_close(ev: Evidence) -> Check:
         own = max(measure(x, y) for x, y in combinations(ev.originals, 2))
         other = median([measure(o, b) for o in ev.originals for b in ev.rewritten if b.ok])
         words.append(f"{what} {other:.2g} away, the original's runs {own:.2g} from each other")
-        if other > FACTOR * own:
+        if not other <= FACTOR * own:
             return Check(name, False, f"{words[-1]}: more than {FACTOR:g} times as far")
     return Check(name, True, "not reproducible bit for bit; " + "; ".join(words))

@@ -7,6 +7,7 @@ scatter, which is small where every row comes once in a pass and large where row
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Sequence
 
@@ -133,7 +134,12 @@ def given(ev: Evidence) -> Check | None:
         # Another shape or another place of the normalisation is another series, and no other data.
         if {len(s) for s in before} != {len(s) for s in after}:
             continue
+        if not all(math.isfinite(x) for s in before for x in s):
+            continue
         looked += 1
+        if not all(math.isfinite(x) for s in after for x in s):
+            text = "it holds what is no number; in the original it does not"
+            return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
         for test in (_seeds, _period, _scatter, _level):
             text = test(before, after)
             if text:
@@ -169,7 +175,7 @@ def modules(ev: Evidence) -> Check | None:
     for key, text in a.modules.items():
         now = other.get(plain(key))
         if now is not None and now.split("(")[0] == text.split("(")[0]:
-            if _numbers(now) != _numbers(text):
+            if _arguments(now) != _arguments(text):
                 return Check(name, False, f"{key} is {now}, {text} in the original")
     lost = {plain(k) for k in a.dropouts} - {plain(k) for k in b.dropouts}
     lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
@@ -181,6 +187,14 @@ def modules(ev: Evidence) -> Check | None:
 IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")
 
 
-def _numbers(text: str) -> set[str]:
+def _arguments(text: str) -> tuple[list[str], dict[str | None, str]]:
+    """Positional and named arguments without those of IMPLEMENTATION; what is no call of Python's is cut at its commas."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        call = None
+    if isinstance(call, ast.Call):
+        named = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg not in IMPLEMENTATION}
+        return [ast.unparse(one) for one in call.args], named
     parts = text.partition("(")[2].rstrip(")").split(", ")
-    return {part for part in parts if part.split("=")[0] not in IMPLEMENTATION}
+    return [part for part in parts if part.split("=")[0] not in IMPLEMENTATION], {}

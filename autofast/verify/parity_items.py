@@ -16,6 +16,7 @@ A difference counts beyond CRITICAL standard errors and beyond a least size that
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,13 +36,14 @@ Key = tuple[int, int]  # loader, number of the row
 
 @dataclass
 class Items:
-    """Of one run and one row: values by item; deviations, standardized, by pass, batch and place."""
+    """Of one run and one row: values by item; deviations, standardized, by pass of the loader, batch and place; how many values are no numbers."""
 
     values: dict[int, list[float]] = field(default_factory=dict)
     placed: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
     deviations: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
     squares: list[float] = field(default_factory=list)
     scale: float = 0.0
+    odd: int = 0
 
     def finish(self) -> None:
         means = {i: fmean(v) for i, v in self.values.items() if len(v) > 1}
@@ -65,12 +67,17 @@ class Items:
 def _items(run: _Same) -> dict[Key, Items]:
     found: dict[Key, Items] = {}
     for record in run.run.records:
-        for number, one in enumerate(p for p in record.passes if p.training and p.items):
+        passes: Counter[int] = Counter()
+        for one in (p for p in record.passes if p.training and p.items):
+            number = passes[one.loader]
+            passes[one.loader] += 1
             for batch, (indices, rows) in enumerate(one.items):
                 for row, values in enumerate(rows):
                     here = found.setdefault((one.loader, row), Items())
                     for place, (index, value) in enumerate(zip(indices, values, strict=True)):
-                        if math.isfinite(value):
+                        if not math.isfinite(value):
+                            here.odd += 1
+                        else:
                             here.values.setdefault(index, []).append(value)
                             here.placed[number, batch, place] = (index, value)
     for here in found.values():
@@ -199,6 +206,8 @@ def _repeated(some: Sequence[Items], ahead: tuple[int, int]) -> tuple[float, int
 
 
 def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str:
+    if any(x.odd for x in after) and not any(x.odd for x in before):
+        return "items hold what is no number; in the original none does"
     for text in (_level(before, after), _amount(before, after)):
         if text:
             return text

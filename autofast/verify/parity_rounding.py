@@ -29,7 +29,7 @@ import math
 from dataclasses import dataclass
 
 from autofast.verify import alike
-from autofast.verify.estimates import median
+from autofast.verify.estimates import gap, median
 from autofast.verify.evidence import HALF_STEP, SINGLE_STEP, Evidence, taken
 from autofast.verify.invariants import plain
 from autofast.verify.parity_exact import apart, state_apart
@@ -118,10 +118,10 @@ def first_step(ev: Evidence) -> Check:
         return Check(
             name, None, "the weights differ before the first step, so that it cannot be compared"
         )
-    strict = alike.strict(ev)
+    agreeing = alike.agreeing_steps(ev)
     whole = ev.effect != "unknown" or alike.throughout(ev)
     loss, gradient, update = first_differences(
-        ev.a, ev.b, FIRST if whole else min(FIRST, max(1, strict))
+        ev.a, ev.b, FIRST if whole else min(FIRST, max(1, agreeing))
     )
     if math.isnan(loss) and math.isnan(gradient):
         return Check(name, None, "no loss and no gradient was seen at the first step")
@@ -136,7 +136,7 @@ def first_step(ev: Evidence) -> Check:
         if not math.isnan(value)
     ]
     text = f"{'; '.join(words)}, for {known.name}"
-    if loss > known.loss and strict:
+    if loss > known.loss and agreeing > 0:
         return Check(name, False, f"{text}, from the same random numbers and the same data")
     if loss > known.loss:
         return Check(
@@ -146,7 +146,7 @@ def first_step(ev: Evidence) -> Check:
         )
     if gradient > known.gradient or update > known.update:
         # The masks are the same: beyond that, it is no rounding.
-        limit = 2 if known is HALF else 1 if strict else 10
+        limit = 2 if known is HALF else 1 if agreeing > 0 else 10
         wrong = not math.isnan(loss) and (
             gradient > limit * known.gradient or update > limit * known.update
         )
@@ -179,7 +179,7 @@ def distances(ev: Evidence) -> Check:
             found = [(what, m(other, subject), m(reference, subject)) for what, m in measures]
             text = "; ".join(f"{what} {x:.2g} {words} {y:.2g} away" for what, x, y in found)
         known = [(x, y) for _, x, y in found if x > 0 or y > 0]
-        if known and all(x <= FACTOR * y for x, y in known):
+        if known and all(x <= FACTOR * y < math.inf for x, y in known):
             return Check(name, True, f"{text} (at most {FACTOR:g} times as far)")
         tried.append(text)
     far = departs(ev)
@@ -195,12 +195,10 @@ def distances(ev: Evidence) -> Check:
 
 
 def spans(x: Run, y: Run) -> list[float]:
-    """Relative difference of each two losses, by the size of losses in the median."""
+    """Relative difference of each two losses, by the size of losses in the median; infinite where one alone is no number."""
     pairs = list(zip(x.record.losses, y.record.losses, strict=False))
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
-    return [
-        abs(p - q) / size if math.isfinite(p) and math.isfinite(q) else math.inf for p, q in pairs
-    ]
+    return [gap(p, q) / size for p, q in pairs]
 
 
 def yardsticks(ev: Evidence) -> list[Run]:
@@ -233,7 +231,7 @@ def departs(ev: Evidence) -> Check | None:
     own = max(eps, *(max(spans(ev.a, run)[:until]) for run in rulers))
     other = spans(ev.a, ev.b)[:until]
     place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
-    drawn = sum(step.backwards for step in ev.a.record.steps[: alike.strict(ev)])
+    drawn = sum(step.backwards for step in ev.a.record.steps[: alike.agreeing_steps(ev)])
     if place is not None and place < drawn:
         return Check(
             name,
@@ -273,7 +271,7 @@ def departs(ev: Evidence) -> Check | None:
 def drawn_otherwise(ev: Evidence) -> bool:
     """Random masks may differ: the first losses of some optimizer do so by more than rounding, though its parameters are still the same."""
     seen: set[int] = set()
-    if alike.strict(ev):
+    if alike.agreeing_steps(ev) > 0:
         return False
     allowed = tolerance_of(ev).loss
     for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False):

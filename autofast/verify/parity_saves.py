@@ -1,7 +1,8 @@
 """Checkpoints by value, at every save: the wrong weights in best.pt train as well as the right ones.
 
 Where training is the same to the bit, so is what is saved. Where it differs by rounding, so do the tensors, as far as the final weights of
-runs that only rounding tells apart. Where other random numbers are drawn, values cannot be compared, but for tensors that are all zero.
+runs that only rounding tells apart. Where other random numbers are drawn, values cannot be compared, but for tensors that are all zero or hold
+what is no number.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from autofast.report.style import count
 from autofast.verify import alike
 from autofast.verify.evidence import Evidence
+from autofast.verify.invariants import moved_by
 from autofast.verify.parity_exact import equal, reproducible, state_apart
 from autofast.verify.parity_rounding import FAR, SEEN, single, yardsticks
 from autofast.verify.record import Record, Saved, TensorPrint
@@ -28,10 +30,11 @@ def _times(record: Record) -> list[tuple[str, int]]:
     return [(one.path, one.step) for one in record.saves]
 
 
-def _off(x: TensorPrint, y: TensorPrint) -> float:
-    if x.sha == y.sha or not x.sketch or len(x.sketch) != len(y.sketch):
-        return 0.0 if x.sha == y.sha else math.inf
-    return math.dist(x.sketch, y.sketch) / max(x.norm, y.norm, 1e-30)
+def _kind(print_: TensorPrint) -> str:
+    """What a tensor is whatever was trained."""
+    if print_.norm == 0:
+        return "all zero"
+    return "numbers" if math.isfinite(print_.norm) else "not finite"
 
 
 def _exact(ev: Evidence, pairs: list[Pair]) -> str:
@@ -39,7 +42,7 @@ def _exact(ev: Evidence, pairs: list[Pair]) -> str:
     for x, y in pairs:
         again = [s for saves in others for s in saves if (s.path, s.step) == (x.path, x.step)]
         for key, print_ in x.tensors.items():
-            if any(s.tensors.get(key) != print_ for s in again):
+            if any(key not in s.tensors or s.tensors[key].sha != print_.sha for s in again):
                 continue
             if key in y.tensors and y.tensors[key].sha != print_.sha:
                 return f"{x.path}, saved after step {y.step}: {key} is another tensor than in the original's of step {x.step}"
@@ -60,15 +63,16 @@ def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
             if key not in y.tensors or print_.norm == 0 and y.tensors[key].norm < 1e-6:
                 continue
             here = [
-                _off(print_, s.tensors[key])
+                moved_by(print_, s.tensors[key])
                 for saves in others
                 for s in saves
                 if (s.path, s.step) == (x.path, x.step) and key in s.tensors
             ]
             if not here:
                 continue
-            if _off(print_, y.tensors[key]) > max(FAR * max(here), FAR * own, 10 * SEEN, 0.0):
-                return f"{x.path}, step {x.step}: {key} is {_off(print_, y.tensors[key]):.2g} away from the original's"
+            far = moved_by(print_, y.tensors[key])
+            if far > max(FAR * max(here), FAR * own, 10 * SEEN):
+                return f"{x.path}, step {x.step}: {key} is {far:.2g} away from the original's"
     return ""
 
 
@@ -102,17 +106,16 @@ def values(ev: Evidence) -> Check | None:
     for x, y in pairs:
         for key, print_ in x.tensors.items():
             now = y.tensors.get(key)
-            if now is not None and (now.norm == 0) != (print_.norm == 0):
-                empty = [
-                    s.tensors[key].norm == 0
-                    for o in ev.others
+            if now is not None and _kind(now) != _kind(print_):
+                known = {
+                    _kind(s.tensors[key])
+                    for o in (*ev.originals, *ev.others)
                     for s in o.record.saves
                     if s.path == x.path and key in s.tensors
-                ]
-                if len(set(empty)) < 2:
-                    return Check(
-                        name, False, f"{x.path}: {key} is {'not ' * (now.norm != 0)}all zero"
-                    )
+                }
+                if len(known) < 2:
+                    text = f"{key} is {_kind(now)}, {_kind(print_)} in the original"
+                    return Check(name, False, f"{x.path}: {text}")
     exactly = reproducible(ev) and equal(ev.a, ev.b)
     if exactly and (text := _exact(ev, pairs) or _otherwise(ev)):
         return Check(name, False, text)

@@ -7,8 +7,9 @@ lowers the variance (``estimates.difference``).
 
 **Margin.** The larger of the user's share of the loss and 2 seed standard deviations of the original. Two runs of one script differ by 1.4
 of those on average, so 2 is what a user sees from seed to seed anyway; and it can be shown with few runs: unpaired, at no true difference,
-the test passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more than half of what the original learned between its first tenth
-and its last third, where that much is certain: otherwise a script that does not learn at all would be equivalent in a short run.
+the test passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more than CAP of what the original learned between its first tenth
+and its last third: otherwise a script that does not learn at all would be equivalent in a short run. Where it is not certain that the original
+learned, the smaller of the two instead.
 
 **Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from the loss under Adam, which divides it out
 (Kingma, Ba 2015, section 2.1). So the mean log of the gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
@@ -67,9 +68,10 @@ class Tost:
 
 
 def _margin(ev: Evidence, mean: float, sd: float) -> float:
-    """The larger of the user's share of the loss and what seeds do anyway, but no more than CAP of the loss's own drop over the run.
+    """Where the loss falls for certain: the larger of the user's share of the loss and what seeds do anyway, but no more than CAP of the
+    drop. Elsewhere the smaller of those two.
 
-    A share of a loss that crosses zero means nothing: then the drop alone counts; without a drop for certain, nothing is close enough.
+    A share of a loss that crosses zero means nothing, and counts as 0: where such a loss does not fall for certain, nothing is close enough.
     """
     values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
     crosses = bool(values) and min(values) < 0 < max(values)

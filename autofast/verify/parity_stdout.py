@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from autofast.report.style import count
 from autofast.verify import alike
-from autofast.verify.estimates import fmean, spread
+from autofast.verify.estimates import fmean, gap, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.outputs import said, written
 from autofast.verify.parity_exact import equal, reproducible
@@ -185,12 +185,14 @@ def rounded(ev: Evidence) -> Check | None:
         if quantity in measured or len(after) != len(texts) or len(known) < len(rulers):
             continue
         looked += 1
-        far = []
+        far, lost = [], []  # lost: no number any more, or no number before
         for x, y, *moved in zip(_values(texts), _values(after), *map(_values, known), strict=True):
-            own = max(abs(m - x) for m in moved)
-            far.append(abs(y - x) > max(100 * own, 2.5 * unit(texts[0]), 0.02 * abs(x)))
-        if sum(far) > len(far) / 2:
-            place = far.index(True)
+            own = max(gap(m, x) for m in moved)
+            size = 0.02 * abs(x) if math.isfinite(x) else 0.0
+            far.append(gap(y, x) > max(100 * own, 2.5 * unit(texts[0]), size))
+            lost.append(far[-1] and gap(y, x) == math.inf)
+        if sum(far) > len(far) / 2 or any(lost):
+            place = (lost if any(lost) else far).index(True)
             text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
             return Check(name, False, text)
     return Check(name, True, f"{looked} quantities") if looked else None
@@ -293,7 +295,8 @@ def levels(ev: Evidence) -> Check | None:
     """Over several seeds, every printed quantity has the level and the scatter that it has in the original.
 
     Level: the mean difference is beyond 3 seed standard deviations, 4 standard errors and 1 %. Scatter: standard deviation over seeds more
-    than 4 times as large or as small, where there are three values a run at least. Constants stay what they are.
+    than 4 times as large or as small, where there are three values a run at least. Constants stay what they are, numbers
+    stay numbers.
     """
     name = "printed numbers over seeds"
     if len(ev.pairs) < 4:
@@ -316,6 +319,11 @@ def levels(ev: Evidence) -> Check | None:
 def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
     count, n = min(map(len, (*a, *b))), len(a)
     columns = [([run[i] for run in a], [run[i] for run in b]) for i in range(count)]
+    odd = [(set(map(math.isfinite, x)), set(map(math.isfinite, y))) for x, y in columns]
+    # Where it follows from the place whether it is a number, in every run of the original.
+    if all(len(x) == 1 for x, _ in odd) and any(x != y for x, y in odd):
+        before, after = odd[next(i for i, (x, y) in enumerate(odd) if x != y)]
+        return f"{'no number' if False in after else 'a number'}; in the original {'always' if True in before else 'never'} one"
     columns = [(x, y) for x, y in columns if all(map(math.isfinite, (*x, *y)))]
     if not columns:
         return ""

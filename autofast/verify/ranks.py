@@ -2,6 +2,7 @@
 
 DistributedDataParallel takes the mean of the gradients over ranks (torch.nn.parallel.DistributedDataParallel), whose gradient is that of the
 mean of the losses: so a step's loss is that mean. Its samples and the checksums of its batches are sums over ranks, as the parts of a batch make it up.
+A line has run, and a module of dropout was called, where it did in any of them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from autofast.verify.record import Checkpoint, Pass, Record, Run, Step
+from autofast.verify.record import Checkpoint, Lines, Pass, Record, Run, Step
 
 
 def compared(runs: Sequence[Run]) -> list[Run]:
@@ -45,7 +46,22 @@ def _record(ranks: Sequence[Record]) -> Record:
         checkpoints=_checkpoints(ranks),
         wrote_outside=tuple(sorted({path for rank in ranks for path in rank.wrote_outside})),
         notes=tuple(dict.fromkeys(note for rank in ranks for note in rank.notes)),
+        lines=_lines(ranks),
+        dropouts=tuple(dict.fromkeys(name for rank in ranks for name in rank.dropouts)),
+        modules={name: text for rank in reversed(ranks) for name, text in rank.modules.items()},
     )
+
+
+def _lines(ranks: Sequence[Record]) -> dict[str, Lines]:
+    """Of files that all of them looked at, or that only some have."""
+    if not all(rank.lines for rank in ranks):
+        return {}
+    found: dict[str, Lines] = {}
+    for rank in ranks:
+        for name, one in rank.lines.items():
+            ran = {*one.ran, *(found[name].ran if name in found else ())}
+            found[name] = Lines(one.code, tuple(sorted(ran)))
+    return found
 
 
 def _means(rows: Iterable[Sequence[float]]) -> tuple[float, ...]:

@@ -202,7 +202,8 @@ class Record:
         saves: every call of torch.save by value. calls: what the models were given in training. modules: settings of their modules, in
             words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
             matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
-            folder. dropouts: modules of dropout that were called in training mode, by name. All of these only with ``Detail.state``.
+            folder. dropouts: modules of dropout that were called in training mode, by name. scalars: what TensorBoard was given: name, step
+            (None: none was given), value. All of these only with ``Detail.state``.
     """
 
     version: int
@@ -239,6 +240,7 @@ class Record:
     lines: Mapping[str, Lines] = field(default_factory=dict)
     written: tuple[str, ...] = ()
     dropouts: tuple[str, ...] = ()
+    scalars: tuple[tuple[str, int | None, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from autofast.verify.estimates import fmean, hodges_lehmann, median, normal
+from autofast.verify.estimates import fmean, hodges_lehmann, median
 from autofast.verify.record import Record, Run, Step
 from autofast.verify.result import Ratio, Speed, SpeedVerdict
 
@@ -186,18 +186,6 @@ def verdict_of(noise: Ratio, found: Ratio) -> SpeedVerdict:
     if 1 / same <= found.low and found.high <= same:
         return SpeedVerdict.SAME
     return SpeedVerdict.UNCLEAR
-
-
-def pairs_needed(sd: float, width: float) -> int:
-    """Pairs for an interval of +-``width`` when log ratios vary by ``sd``: (1.96 sd / width)^2 / 0.955, six at least.
-
-    0.955 = 3 / pi is the efficiency of the Hodges-Lehmann centre against the mean under normal noise; it is higher under heavy tails.
-    """
-    return (
-        max(FIRST, math.ceil((normal.inv_cdf(0.975) * sd / width) ** 2 * math.pi / 3))
-        if width > 0
-        else 10**6
-    )
 
 
 def _wanting(noise: Ratio, found: Ratio) -> int:

@@ -139,6 +139,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         },
         written=tuple(raw.get("written", ())),
         dropouts=tuple(raw.get("dropouts", ())),
+        scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
     )
 
 

@@ -41,7 +41,7 @@ device.cuda = types.SimpleNamespace(
     get_device_name=lambda index: "Stand-in",
     get_device_properties=lambda index: None,
 )
-probe = core.Probe(settings.Settings(gradients=True), 0.0)
+probe = core.Probe(settings.Settings(gradients=True), 0.0, (0, 1))
 probe.folder = os.path.dirname(os.path.abspath(__file__)) + os.sep
 seen = device.Device(probe)
 

@@ -12,30 +12,16 @@ from torch.nn.modules import module as modules
 
 from . import surroundings
 from .core import Probe
-from .loaders import value
+from .loaders import readable
+from .walk import walk
 
 MOST_CALLS = 4000
 MOST_LEAVES = 8
 
 
-def named(entry: Any, name: str = "", depth: int = 0) -> list[tuple[str, Any]]:
+def named(entry: Any) -> list[tuple[str, Any]]:
     """Tensors with the way to them: ``0``, ``1.0``, ``mask``."""
-    if isinstance(entry, torch.Tensor):
-        return [(name, entry)]
-    if depth < 4:
-        parts = (
-            entry.items()
-            if isinstance(entry, dict)
-            else enumerate(entry)
-            if isinstance(entry, (list, tuple))
-            else ()
-        )
-        return [
-            found
-            for key, part in parts
-            for found in named(part, f"{name}.{key}" if name else str(key), depth + 1)
-        ]
-    return []
+    return [(".".join(path), leaf) for path, leaf in walk(entry) if isinstance(leaf, torch.Tensor)]
 
 
 class Inputs:
@@ -67,8 +53,8 @@ class Inputs:
         if len(self.calls) >= MOST_CALLS:
             return
         found = [*named(arguments), *named(keywords or {})][:MOST_LEAVES]
-        with torch.no_grad():
-            sums = {name: value(tensor) for name, tensor in found}
+        read = [(name, readable(tensor, self.probe)) for name, tensor in found]
+        sums = {name: value for name, value in read if value is not None}
         size = next((int(t.shape[0]) for _, t in found if t.dim()), 1)
         steps = self.probe.steps
         random = surroundings.random_digest() if not steps else ""

@@ -1,30 +1,28 @@
 """Which lines of the project ran (record.Record.lines), worker processes that were forked included.
 
-A byte for each line, in memory that forked processes share, found by a digest of file and number. From Python 3.12 on by
-``sys.monitoring``, which looks at every line once; before by a trace function, for frames of the project alone.
+A worker writes each line that is new to it to a file beside the record. From Python 3.12 on by ``sys.monitoring``, which looks at every line
+once; before by a trace function, for frames of the project alone.
 """
 
 from __future__ import annotations
 
 import dis
-import mmap
 import os
 import sys
 import threading
-import zlib
 from typing import Any
-
-SIZE = 1 << 20
 
 
 class Lines:
-    """``folders``: a file under one of them is of the project."""
+    """``folders``: a file under one of them is of the project; ``journal``: the file that workers write to, a path and a number a line."""
 
-    def __init__(self, folders: tuple[str, ...], start: str) -> None:
+    def __init__(self, folders: tuple[str, ...], start: str, journal: str) -> None:
         self.folders = tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
         self.start = start
-        self.marks = mmap.mmap(-1, SIZE)
-        self.files: dict[str, str] = {}
+        self.journal = journal
+        self.process = os.getpid()
+        self.files: dict[str, str] = {}  # as code objects name them: real path, if of the project
+        self.seen: set[tuple[str, int]] = set()
         self.stopped = False
         if sys.version_info >= (3, 12):
             self.monitor()
@@ -34,28 +32,40 @@ class Lines:
         else:
             self.stopped = True  # a debugger, a coverage tool
 
-    def name(self, file: str) -> str:
-        """Relative to the script's folder; empty for what is none of the project's."""
+    def path(self, file: str) -> str:
+        """Without links; empty for what is none of the project's."""
         known = self.files.get(file)
         if known is None:
             real = os.path.realpath(file) if not file.startswith("<") else ""
             inside = real.startswith(self.folders) and f"{os.sep}site-packages{os.sep}" not in real
-            known = self.files[file] = os.path.relpath(real, self.start) if inside else ""
+            known = self.files[file] = real if inside else ""
         return known
 
-    def mark(self, name: str, line: int) -> None:
-        self.marks[zlib.crc32(f"{name}:{line}".encode()) % SIZE] = 1
+    def mark(self, path: str, line: int) -> None:
+        if (path, line) not in self.seen:
+            self.seen.add((path, line))
+            if os.getpid() != self.process:
+                self.report(path, line)
+
+    def report(self, path: str, line: int) -> None:
+        """Opened for each line: a descriptor that is kept may be closed by a worker, and given to a file of the script's."""
+        try:
+            file = os.open(self.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            os.write(file, f"{line} {path}\n".encode(errors="surrogateescape"))
+            os.close(file)
+        except OSError:
+            pass  # a worker that may write nothing
 
     # ------------------------------------------------------------------------------------------------ before Python 3.12
     def call(self, frame: Any, event: str, argument: Any) -> Any:
-        name = self.name(frame.f_code.co_filename)
-        if not name:
+        path = self.path(frame.f_code.co_filename)
+        if not path:
             return None
-        self.mark(name, frame.f_lineno)
+        self.mark(path, frame.f_lineno)
 
         def line(frame: Any, event: str, argument: Any) -> Any:
             if event == "line":
-                self.mark(name, frame.f_lineno)
+                self.mark(path, frame.f_lineno)
             return line
 
         return line
@@ -70,9 +80,9 @@ class Lines:
             return
 
         def line(code: Any, number: int) -> Any:
-            name = self.name(code.co_filename)
-            if name:
-                self.mark(name, number)
+            path = self.path(code.co_filename)
+            if path:
+                self.mark(path, number)
             return monitoring.DISABLE
 
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, line)
@@ -80,7 +90,7 @@ class Lines:
 
     # ------------------------------------------------------------------------------------------------ at the end
     def stop(self) -> None:
-        """What is compiled by torch.compile from here on is not looked at, and must not be disturbed."""
+        """Before torch.compile, which must not be disturbed: what runs from here on is not seen, so that nothing is said of this run's lines."""
         self.stopped = True
         if sys.version_info < (3, 12):
             sys.settrace(None)
@@ -90,19 +100,28 @@ class Lines:
         """File -> lines that hold code, and those of them that ran; nothing where not all was seen."""
         if self.stopped:
             return {}
+        ran = self.seen | self.reported()
         result = {}
-        for file, name in list(self.files.items()):
-            if not name or not os.path.isfile(file):
-                continue
+        for path in sorted({path for path, _ in ran}):
             try:
-                with open(file, "rb") as opened:
-                    code = compile(opened.read(), file, "exec", dont_inherit=True)
+                with open(path, "rb") as opened:
+                    code = compile(opened.read(), path, "exec", dont_inherit=True)
             except (SyntaxError, ValueError, OSError):
                 continue
             numbers = sorted(executable(code))
-            ran = [n for n in numbers if self.marks[zlib.crc32(f"{name}:{n}".encode()) % SIZE]]
-            result[name] = {"code": numbers, "ran": ran}
+            name = os.path.relpath(path, self.start)
+            result[name] = {"code": numbers, "ran": [n for n in numbers if (path, n) in ran]}
         return result
+
+    def reported(self) -> set[tuple[str, int]]:
+        """What workers wrote."""
+        try:
+            with open(self.journal, "rb") as file:
+                entries = [line.decode(errors="surrogateescape").split(" ", 1) for line in file]
+            os.remove(self.journal)
+        except OSError:
+            return set()
+        return {(path.rstrip("\n"), int(line)) for line, path in entries}
 
 
 def executable(code: Any) -> set[int]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 import zlib
@@ -17,6 +18,7 @@ from torch.utils.data import dataloader
 
 from .core import Probe
 from .training import opaque
+from .walk import walk
 
 MOST_ITEMS = 20_000  # numbers of single items that are kept
 MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
@@ -43,15 +45,7 @@ def first_size(batch: Any, depth: int = 0) -> int:
 
 
 def leaves(batch: Any) -> list[Any]:
-    if isinstance(batch, (list, tuple)):
-        return [leaf for value in batch for leaf in leaves(value)]
-    if hasattr(batch, "items"):
-        return [
-            leaf
-            for _, value in sorted(batch.items(), key=lambda item: str(item[0]))
-            for leaf in leaves(value)
-        ]
-    return [batch]
+    return [leaf for _, leaf in walk(batch)]
 
 
 def weights(count: int) -> Any:
@@ -83,10 +77,19 @@ def value(leaf: Any) -> float:
     return 0.0
 
 
-def checksums(batch: Any) -> tuple[float, list[float]]:
+def readable(leaf: Any, probe: Probe) -> float | None:
+    """``value``; None, and a note, for a tensor that cannot be read: a meta tensor, one inside of ``torch.func.vmap``."""
+    try:
+        with torch.no_grad():
+            return value(leaf)
+    except Exception as error:
+        probe.note(f"tensors that cannot be read were not compared ({type(error).__name__})")
+        return None
+
+
+def checksums(batch: Any, probe: Probe) -> tuple[float, list[float]]:
     """Of the whole and of each leaf: see record.Pass. In double precision whatever the default is; reads the batch only."""
-    with torch.no_grad():
-        values = [value(leaf) for leaf in leaves(batch)]
+    values = [readable(leaf, probe) or 0.0 for leaf in leaves(batch)]
     return float(sum(one * (1 + place / 8) for place, one in enumerate(values))), values if len(
         values
     ) <= MOST_LEAVES else []
@@ -188,7 +191,7 @@ class Loaders:
                 )
             )
             if sums:
-                whole, single = checksums(batch)
+                whole, single = checksums(batch, probe)
                 self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)
                 self.leaves.setdefault(iterator.__dict__.get(PASS, -1), []).append(single)
                 if drawn and self.kept < MOST_ITEMS:
@@ -199,7 +202,9 @@ class Loaders:
 
     def single(self, number: int, drawn: list[Any], batch: Any) -> None:
         """Each item of a batch by itself, in three numbers for each tensor of floats: weighted sum, sum of squares, sum."""
-        if not all(isinstance(index, int) or hasattr(index, "__index__") for index in drawn):
+        try:
+            indices = [operator.index(index) for index in drawn]
+        except Exception:  # pairs, names: no numbers of items
             return
         rows: list[list[float]] = []
         with torch.no_grad():
@@ -217,7 +222,7 @@ class Loaders:
                     rows.append(flat.sum(1).tolist())
         if rows:
             self.kept += len(drawn) * len(rows)
-            self.items.setdefault(number, []).append(([int(i) for i in drawn], rows))
+            self.items.setdefault(number, []).append((indices, rows))
 
     def wrap_index(self, base: Any) -> None:
         original, mapped = base._next_index, dataloader._DatasetKind.Map

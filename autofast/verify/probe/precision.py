@@ -11,22 +11,21 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 
+from .surroundings import cudnn_tf32, tf32
+from .walk import walk
+
 
 def short(dtype: Any) -> str:
     return str(dtype).replace("torch.", "")
 
 
-def tensors(value: Any, depth: int = 0) -> list[Any]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)) and depth < 4:
-        return [tensor for entry in value for tensor in tensors(entry, depth + 1)]
-    return []
+def tensors(value: Any) -> list[Any]:
+    return [leaf for _, leaf in walk(value) if isinstance(leaf, torch.Tensor)]
 
 
 def channels_last(tensor: Any) -> bool:
+    if tensor.layout != torch.strided or tensor.is_contiguous():
+        return False
     if tensor.dim() == 4:
         return bool(tensor.is_contiguous(memory_format=torch.channels_last))
     return tensor.dim() == 5 and bool(tensor.is_contiguous(memory_format=torch.channels_last_3d))
@@ -47,7 +46,7 @@ class Precision:
             for tensor in tensors(output):
                 if tensor.is_floating_point() or tensor.is_complex():
                     self.seen.add(f"forward {short(tensor.dtype)}")
-                if not tensor.is_contiguous() and channels_last(tensor):
+                if channels_last(tensor):
                     self.seen.add("channels_last")
 
         modules.register_module_forward_hook(after)
@@ -75,9 +74,9 @@ class Precision:
         """TF32 counts where CUDA was used: cuDNN has it on by default, for what it computes."""
         cuda: Any = torch.cuda
         if cuda.is_available() and cuda.is_initialized():
-            if torch.backends.cuda.matmul.allow_tf32:
+            if tf32(torch.backends.cuda.matmul):
                 self.seen.add("TF32 matmul")
             own = any("Conv" in k or k in ("LSTM", "GRU", "RNN") for k in self.kinds)
-            if torch.backends.cudnn.allow_tf32 and own:
+            if own and cudnn_tf32(torch.backends):
                 self.seen.add("TF32 cudnn")
         return sorted(self.seen)

@@ -13,11 +13,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import lines, packages, seeds, settings, surroundings
+from . import lines, packages, scalars, seeds, settings, surroundings
 from .arrival import Arrival
 from .core import Probe, StopRun, leave
 from .saves import Saves
-from .writing import Writer, described
+from .writing import Writer, described, plain
 
 KEPT: list[Any] = []  # what must outlive its name
 
@@ -57,13 +57,23 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
     catch_exit(probe)
     folder = os.path.dirname(os.path.realpath(script))
     probe.folder = folder + os.sep
-    if wanted.state and not wanted.double and not wanted.perturb and not wanted.shift:
-        probe.lines = ran = lines.Lines((wanted.scratch, folder), folder)
+    if (
+        wanted.state
+        and not wanted.double
+        and not wanted.perturb
+        and not wanted.shift
+        and wanted.out
+    ):
+        probe.lines = ran = lines.Lines((wanted.scratch, folder), folder, wanted.out + ".lines")
         writer.parts.append(lambda: {"lines": ran.found()})
     arrivals = {
         "numpy": seeding.numpy,
         "torch": lambda: torch_arrived(probe, writer, saves, seeding, script),
     }
+    if wanted.state:
+        logged = scalars.Scalars(probe)
+        writer.parts.append(lambda: {"scalars": plain(logged.found)})
+        arrivals.update((name, functools.partial(logged.arrived, name)) for name in scalars.MODULES)
     KEPT.append(Arrival(arrivals))
     return probe
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .core import Probe
+from .walk import walk
 from .writing import described
 
 MOST = 100  # names that are kept
@@ -22,7 +23,9 @@ DEPTH = 8
 
 def keys(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Nested keys joined by ``/``, each with type, dtype and shape."""
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    if isinstance(value, type):
+        yield name, "type"
+    elif hasattr(value, "dtype") and hasattr(value, "shape"):
         yield (
             name,
             f"{type(value).__name__} {str(value.dtype).replace('torch.', '')} {list(value.shape)}",
@@ -43,23 +46,18 @@ def keys(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]
         yield name, type(value).__name__
 
 
-def flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Entries with their keys joined by ``/``; of objects, what their state_dict says."""
-    if depth < DEPTH:
-        if not isinstance(value, dict) and callable(getattr(value, "state_dict", None)):
-            value = value.state_dict()
-        parts = (
-            value.items()
-            if isinstance(value, dict)
-            else enumerate(value)
-            if isinstance(value, (list, tuple)) and len(value) <= MOST
-            else None
-        )
-        if parts is not None:
-            for key, entry in parts:
-                yield from flat(entry, f"{name}/{key}" if name else str(key), depth + 1)
-            return
-    yield name, value
+def shown(value: Any) -> Any:
+    """Of an object, what its state_dict says; of a long list, its length."""
+    if isinstance(value, (type, dict)):
+        return value
+    if isinstance(value, (list, tuple)) and len(value) > MOST:
+        return f"{len(value)} entries"
+    return value.state_dict() if callable(getattr(value, "state_dict", None)) else value
+
+
+def flat(value: Any) -> Iterator[tuple[str, Any]]:
+    """Entries with their keys joined by ``/``."""
+    return (("/".join(path), entry) for path, entry in walk(value, shown))
 
 
 class Saves:
@@ -190,7 +188,10 @@ class Saves:
             elif not isinstance(path, (str, os.PathLike)):
                 return
             if self.probe.settings.state and self.probe.ours:
-                self.checkpoint(obj, f, os.fspath(path))
+                try:
+                    self.checkpoint(obj, f, os.fspath(path))
+                except Exception as error:  # what holds entries in a way of its own
+                    self.probe.note(f"checkpoints not recorded: {described(error)}")
 
         torch.save = torch.serialization.save = save
 
@@ -203,12 +204,16 @@ class Saves:
         self.printer = self.printer or Printer()
         tensors, plain = {}, {}
         for name, entry in flat(obj):
-            if isinstance(entry, torch.Tensor) and not entry.is_sparse:
+            if isinstance(entry, torch.Tensor):
                 self.printed += entry.numel()
                 if self.printed > MOST_VALUES:
                     self.probe.note("checkpoints are large: not all were compared by value")
                     break
-                tensors[name] = self.printer(entry)
+                try:
+                    tensors[name] = self.printer(entry)
+                except Exception as error:  # of layouts and devices without numbers to read
+                    kind = type(error).__name__
+                    self.probe.note(f"tensors that cannot be read were not compared ({kind})")
             elif entry is None or isinstance(entry, (bool, int, float, str)):
                 plain[name] = repr(entry)
         return {"tensors": tensors, "plain": plain}

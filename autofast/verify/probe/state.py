@@ -15,6 +15,7 @@ from .core import Probe
 from .gradients import parameters
 from .prints import Printer
 
+ASKING = "_forward_pre_hooks_with_kwargs"
 # Wrappers that call what they hold, as anybody else would.
 CALLING = ("DistributedDataParallel", "FullyShardedDataParallel")
 
@@ -61,23 +62,35 @@ class State:
         self.perturbed: dict[int, Any] = {}
         self.inputs: Any = None  # inputs.Inputs
         self.outermost: dict[int, int] = {}
-        modules.register_module_forward_pre_hook(self.hook())
+        self.install()
 
-    def hook(self) -> Any:
+    def install(self) -> None:
+        """Two hooks of all modules. Those are called without keyword arguments, but for a module that lists the hook's number among those
+        of its own that want them: the first hook enters the second there, for this one call, so that nothing of it is copied or saved.
+        """
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         thread = torch.is_grad_enabled
 
-        def before(module: Any, arguments: Any) -> None:
+        def ask(module: Any, arguments: Any) -> None:
             # torch.compile traces this as well, as it stands: it must fold to nothing there.
-            if compiling():
+            if compiling() or id(module) in self.inner:
                 return
-            self.seen(module, thread(), arguments)
+            asking = module.__dict__.get(ASKING)  # since torch 2.0
+            if asking is not None:
+                asking[handle.id] = True
 
-        return before
+        def before(module: Any, arguments: Any, keywords: Any = None) -> None:
+            if compiling() or id(module) in self.inner:
+                return
+            module.__dict__.get(ASKING, {}).pop(handle.id, None)
+            self.seen(module, thread(), arguments, keywords)
 
-    def seen(self, module: Any, gradients: bool, arguments: Any = ()) -> None:
+        modules.register_module_forward_pre_hook(ask)
+        handle = modules.register_module_forward_pre_hook(before)
+
+    def seen(self, module: Any, gradients: bool, arguments: Any = (), keywords: Any = None) -> None:
         # A copy that DataParallel makes at every call.
-        if id(module) in self.inner or getattr(module, "_is_replica", False):
+        if getattr(module, "_is_replica", False):
             return
         # An evaluation may call the model itself: that is the same model.
         if type(module).__name__ in CALLING:
@@ -100,7 +113,7 @@ class State:
                 model = bare(module)
                 number = next(i for i, known in enumerate(self.models) if known is model)
                 self.outermost[id(module)] = number
-            self.inputs.called(number, arguments, None)
+            self.inputs.called(number, arguments, keywords)
         flags = [inside.training for inside in bare(module).modules()]
         self.shares[gradients][0] += len(flags)
         self.shares[gradients][1] += sum(flags)
@@ -143,7 +156,10 @@ class State:
 
     # -------------------------------------------------------------------------------------------------------------- prints
     def first_backward(self) -> None:
-        self.start = self.prints()
+        try:
+            self.start = self.prints()
+        except Exception as error:
+            self.probe.note(f"the state at the first backward was not recorded: {error}")
 
     def prints(self) -> dict[str, Any]:
         """Parameters and buffers of all models, then what optimizers hold besides: ``o0/0.2`` is the third of the first group."""

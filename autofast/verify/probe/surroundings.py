@@ -10,6 +10,7 @@ import re
 import resource
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 UNIT = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes there, KiB on Linux
@@ -98,6 +99,20 @@ def random_digest() -> str:
     return hashlib.sha256(repr(random_state()).encode()).hexdigest()[:12]
 
 
+def asked(function: Callable[[], Any]) -> Any:
+    """None where this version of torch has no answer, or refuses to give one."""
+    try:
+        return function()
+    except Exception:
+        return None
+
+
+def tf32(place: Any) -> bool:
+    """Whether a backend (``torch.backends.cuda.matmul``, ...) may compute float32 in TF32. There are two interfaces, and the older one
+    raises when asked after the newer one was used."""
+    return asked(lambda: place.fp32_precision) == "tf32" or bool(asked(lambda: place.allow_tf32))
+
+
 def environment() -> dict[str, str]:
     """At the end of the run, as scripts set flags."""
     found: dict[str, object] = {
@@ -111,18 +126,22 @@ def environment() -> dict[str, str]:
         found.update(
             torch=torch.__version__, cuda=torch.version.cuda, threads=torch.get_num_threads()
         )
-        found["float32 matmul"] = torch.get_float32_matmul_precision()
-        found["deterministic"] = torch.are_deterministic_algorithms_enabled()
-        found["cudnn.benchmark"] = torch.backends.cudnn.benchmark
+        backends: Any = torch.backends
+        found["float32 matmul"] = asked(torch.get_float32_matmul_precision) or asked(
+            lambda: backends.cuda.matmul.fp32_precision
+        )
+        found["deterministic"] = asked(torch.are_deterministic_algorithms_enabled)
+        found["cudnn.benchmark"] = asked(lambda: backends.cudnn.benchmark)
         if torch.cuda.is_initialized():
-            found.update(
-                {
-                    "gpu": torch.cuda.get_device_name(),
-                    "cudnn tf32": torch.backends.cudnn.allow_tf32,
-                    "driver": driver(),
-                }
-            )
+            found["gpu"] = asked(torch.cuda.get_device_name)
+            found["cudnn tf32"] = cudnn_tf32(backends)
+            found["driver"] = driver()
     return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def cudnn_tf32(backends: Any) -> bool:
+    cudnn = backends.cudnn
+    return any(tf32(getattr(cudnn, name, None)) for name in ("conv", "rnn")) or tf32(cudnn)
 
 
 def gpu_possible() -> bool:

@@ -74,7 +74,7 @@ class Writer:
             [kind, round(start - probe.born, 7), round(end - probe.born, 7), *plain(rest)]
             for kind, start, end, *rest in events
         ]
-        record["environment"] = surroundings.environment()
+        record["environment"] = surroundings.asked(surroundings.environment) or {}
         if not probe.backwards and not probe.steps and record["peak_memory_children"]:
             probe.note(
                 "no step was seen here, and there were child processes: what trains in processes that the script starts itself is not seen, but for mp.spawn"
