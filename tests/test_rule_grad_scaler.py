@@ -332,30 +332,31 @@ def show(optimizer):
 report = dict(optimizer=optimizer.state_dict())
 show(**report)
 """
+FOLDER = "import tempfile\nfolder = tempfile.mkdtemp()\n"
 NAMES = """
-torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "a.pt")
-saved = torch.load("a.pt")
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, folder + "/a.pt")
+saved = torch.load(folder + "/a.pt")
 optimizer.load_state_dict(saved["optimizer"])
 for key, value in saved.items():
     assert key in ("model", "optimizer")
 """
 LISTED = """
-torch.save(optimizer.state_dict(), "o.pt")
-saved = [None, torch.load("o.pt")]
+torch.save(optimizer.state_dict(), folder + "/o.pt")
+saved = [None, torch.load(folder + "/o.pt")]
 optimizer.load_state_dict(saved[1])
-torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "a.pt")
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, folder + "/a.pt")
 """
 
 
 @pytest.mark.parametrize("rest", [PARTS, REPORT, NAMES])
 def test_states_that_are_not_saved_or_whose_keys_are_counted(rest: str):
-    done = amp(script(LOOP + rest), target="cpu", precision="fp16")
+    done = amp(script(FOLDER + LOOP + rest), target="cpu", precision="fp16")
     assert "scaler.step(optimizer)" in done.text and "scaler.state_dict()" not in done.text
     assert trained(done.text)["losses"]
 
 
 def test_states_in_a_list():
-    done = amp(script(LOOP + LISTED), target="cpu", precision="fp16")
+    done = amp(script(FOLDER + LOOP + LISTED), target="cpu", precision="fp16")
     assert "saved.get(" not in done.text and trained(done.text)["losses"]
 
 
@@ -367,12 +368,12 @@ def keep(state, best, path):
 
 
 state = {"epoch": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-keep(state, True, path="a.pt")
+keep(state, True, path=folder + "/a.pt")
 """
 
 
 def test_a_state_that_a_function_saves():
-    done = amp(script(LOOP + STATES_BY_FUNCTIONS), target="cpu", precision="fp16")
+    done = amp(script(FOLDER + LOOP + STATES_BY_FUNCTIONS), target="cpu", precision="fp16")
     assert '"scaler": scaler.state_dict()' in done.text and trained(done.text)["losses"]
 
 
