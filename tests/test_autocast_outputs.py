@@ -216,3 +216,25 @@ def test_what_is_off_by_default_stays_as_it_is_where_it_is_on(
 def test_what_the_default_of_one_option_does_not_decide_is_refused(text: str):
     done = amp(text, rules="autocast", target="cpu")
     assert not done.fixes and "binary_cross_entropy" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "returns",
+    ["return self.b(h), y[x[:, 0].sort()[1]]", "return {'out': self.b(h), 'y': y[idx]}"],
+)
+def test_what_a_model_hands_through_is_never_cast(returns: str):
+    """Labels that come back in another order are still integers, which the loss asks for."""
+    head = HEAD.replace("def forward(self, x)", "def forward(self, x, y)").replace(
+        RETURN, f"h = torch.relu(self.a(x))\n        idx = x[:, 0].sort()[1]\n        {returns}"
+    )
+    use = (
+        "out, y = model(x, y)"
+        if "'out'" not in returns
+        else "found = model(x, y)\n    out, y = found['out'], found['y']"
+    )
+    loss = f"{use}\n    out, y = out.view(-1, 4), y.view(-1)\n    loss = criterion(out * 2, y + 0) + out.mean()"
+    text = head + LOOP.replace(LOSS, loss)
+    for target in ("cuda", "cpu"):
+        done = amp(text, rules="autocast", target=target)
+        assert "y = y.float()" not in done.text and "part.float()" not in done.text
+        assert len(trained(done.text)["losses"]) == 6

@@ -7,6 +7,7 @@ import ast
 from autofast.edit.edits import After, Edit
 from autofast.edit.order import Rank
 from autofast.facts.precision.half_values import Half
+from autofast.facts.precision.handed_through import may_be_integers
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
@@ -22,6 +23,8 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     With ``maybe``, parts may be None.
     """
     found = script.values(call)
+    if may_be_integers(script, call):
+        return ""
     if not maybe and any(NONE in p for t in found for p in _parts(t) or ()):
         return ""
     return _form(found, "{}")
@@ -37,6 +40,8 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
         return []
     target, found = stmt.targets[0], script.values(call)
     if isinstance(target, ast.Name):
+        if may_be_integers(script, call):
+            return []
         cast = "" if _form(found, "{}") else _statement(target.id, found)
         return [After(stmt, cast, rank=Rank.AUTOCAST)] if cast else []
     tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
@@ -50,7 +55,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
             return []
         if half.misuse_of_part(call, n, name):
             cast = _statement(name.id, frozenset().union(*(t[n] for t in tuples)))
-            if not cast:
+            if not cast or may_be_integers(script, call, n):
                 return []
             edits.append(After(stmt, cast, rank=Rank.AUTOCAST))
     return edits
