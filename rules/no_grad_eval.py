@@ -9,6 +9,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import source_of
@@ -68,12 +69,11 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         return
     message = "evaluates under no_grad, which still counts versions of tensors and follows views"
     node: ast.AST = evaluation.node if evaluation.kind == "with" else context
+    why = trained_replicas(script, evaluation)
     if evaluation.escapes:
-        yield Finding(
-            node,
-            message,
-            refusal=f"under inference_mode, what it makes could not be used later: {evaluation.escapes}",
-        )
+        why = f"under inference_mode, what it makes could not be used later: {evaluation.escapes}"
+    if why:
+        yield Finding(node, message, refusal=why)
         return
     name, imports = inference_mode(script, called)
     edit: Edit = Rewrite(context, name)
@@ -96,7 +96,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     ):
         return
     torch, imports = torch_in(source_of(node))
-    mode = f"{torch}.no_grad()" if evaluation.escapes else f"{torch}.inference_mode()"
+    only = bool(evaluation.escapes or trained_replicas(script, evaluation))
+    mode = f"{torch}.no_grad()" if only else f"{torch}.inference_mode()"
     whole = whole_function(script, node)
     if whole is not None:
         edit: Edit = Decorator(whole, mode, rank=Rank.GRAD_MODE)

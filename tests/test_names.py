@@ -229,7 +229,7 @@ def test_a_cell_keeps_its_last_expression(write: Write) -> None:
         "test = DataLoader(make(), batch_size=4)\nlen(test)",
         "model.eval()\nmodel(next(iter(test))[0].to(device))",
     )
-    done = write({"n.ipynb": notebook(*cells)}, "n.ipynb")
+    done = write({"n.ipynb": notebook(*cells)}, "n.ipynb", exhaustive=True)
     (source,) = done.texts
     new = ["".join(c["source"]) for c in json.loads(done.bytes_of(source))["cells"]]
     lasts = [cell.splitlines()[-1] for cell in new]

@@ -38,7 +38,7 @@ def test_requirements_are_few() -> None:
         for line in requires("autofast") or []
         if "extra ==" not in line
     }
-    assert names == {"black", "click", "libcst", "pathspec", "rich", "tomli"}
+    assert names == {"black", "click", "libcst", "pathspec", "pyyaml", "rich", "tomli"}
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ class Viewed(Net):
 
 
 import sys
-model = Net() if len(sys.argv) > 99 else eval("Viewed")()
+model = Net() if len(sys.argv) > 99 else eval("".join(["View", "ed"]))()
 model = model.to(device)
 """,
 )

@@ -925,3 +925,94 @@ def test_an_evaluation_that_skips_what_does_not_fit() -> None:
         "            try:\n                out = model(x.to(device))\n            except RuntimeError:\n                continue\n",
     )
     check(HEAD + evaluate + TRAIN + CALL, "torch.inference_mode()")
+
+
+POLICY = """
+import torch
+import torch.nn as nn
+from torch.distributions.categorical import Categorical
+from torch.optim import Adam
+
+
+def train(epochs=3):
+    net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2))
+
+    def get_policy(obs):
+        logits = net(obs)
+        return Categorical(logits=logits)
+
+    def get_action(obs):
+        return get_policy(obs).sample().item()
+
+    def compute_loss(obs, act, weights):
+        logp = get_policy(obs).log_prob(act)
+        return -(logp * weights).mean()
+
+    optimizer = Adam(net.parameters(), lr=1e-2)
+
+    def one_epoch():
+        seen, acts = [], []
+        for _ in range(20):
+            obs = torch.randn(4)
+            seen.append(obs)
+            acts.append(get_action(obs))
+        optimizer.zero_grad()
+        batch_loss = compute_loss(torch.stack(seen), torch.as_tensor(acts), torch.ones(20))
+        batch_loss.backward()
+        optimizer.step()
+        return batch_loss.item()
+
+    return [one_epoch() for _ in range(epochs)]
+
+
+losses = train()
+"""
+
+
+def test_a_helper_that_an_unknown_loss_may_go_through():
+    """The loss is a distribution's: the reader does not follow it, and the helper is called for actions as well as for the loss."""
+    done = apply("no-grad-eval", POLICY)
+    assert not done.fixes and run(done.text)["losses"]
+
+
+REPLICAS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(data, batch_size=8)
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+if torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+
+
+def measure(model, loader):
+    {mode}
+    total = 0.0
+    {no_grad}
+        for x, y in loader:
+            total += (model(x) - y).abs().mean().item()
+    return total
+
+
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    measure(model, loader)
+"""
+
+
+@pytest.mark.parametrize("no_grad", ["with torch.no_grad():", "if True:"])
+@pytest.mark.parametrize("mode", ["model.eval()", "pass"])
+def test_replicas_in_training_mode_get_no_inference_mode(mode: str, no_grad: str):
+    """Threads of DataParallel are outside of it, and BatchNorm would change a buffer that was copied inside."""
+    done = apply("no-grad-eval", REPLICAS.format(mode=mode, no_grad=no_grad))
+    assert ("inference_mode" in done.text) == (mode == "model.eval()")
+    assert "torch.no_grad()" in done.text or mode == "model.eval()"

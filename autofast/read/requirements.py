@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -27,6 +28,8 @@ SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 def rules_out(script: Script, version: tuple[int, int], package: str = "torch") -> str:
     """Where the project says that its torch (or ``package``) is older than ``version``; empty where it does not."""
+    if package == "torch" and (place := _imports_removed(script, version)):
+        return place
     found = _limits(_folders(script), package)
     return next(
         (
@@ -36,6 +39,28 @@ def rules_out(script: Script, version: tuple[int, int], package: str = "torch") 
         ),
         "",
     )
+
+
+# Modules of torch that are gone, and the version without them.
+REMOVED = {"torch._six": (2, 0)}
+
+
+def _imports_removed(script: Script, version: tuple[int, int]) -> str:
+    """Where a file imports, whatever happens, what torch no longer has in ``version``: the project runs on older ones."""
+    for source in script.sources:
+        for node in source.tree.body:
+            match node:
+                case ast.ImportFrom(module=str(name), level=0):
+                    names = [name]
+                case ast.Import(names=aliases):
+                    names = [alias.name for alias in aliases]
+                case _:
+                    continue
+            for name in names:
+                if REMOVED.get(name, (10**6, 0)) <= version:
+                    last = ".".join(map(str, REMOVED[name]))
+                    return f"{source.rel}:{node.lineno} imports {name}, which torch {last} no longer has"
+    return ""
 
 
 def at_least(script: Script, version: tuple[int, int], package: str = "torch") -> bool:

@@ -18,7 +18,10 @@ from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.read.requirements import rules_out
 from autofast.write.spelling import VISIBLE, torch_in
 
-SINCE = (2, 4)  # torch.cuda.is_bf16_supported(including_emulation)
+SINCE = (
+    2,
+    5,
+)  # is_bf16_supported(including_emulation) is of 2.4, which raises where there is no GPU
 STARTS_PROCESSES = frozenset({"multiprocessing", "torch.multiprocessing"})
 FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
 

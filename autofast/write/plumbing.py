@@ -44,14 +44,16 @@ class Way:
         parameter: str = "",
         plain: Plain | str = "",
         made: Iterable[ast.AST] = (),
+        alone: bool = False,
     ):
         """``known`` names the value in functions (by the id of their node) that have it already, as a parameter; ``parameter`` is the name
         of new ones, where it is another than that of the value. ``plain`` is the default of a new parameter, with which the function does
         what it did before: an expression, or what gives one for a file, with the edits that it needs there; empty where there is none. ``made`` is where the
-        value is made: where that is below the main guard, its name means nothing to those who import a function that reads it."""
+        value is made: where that is below the main guard, its name means nothing to those who import a function that reads it. ``alone``: a
+        function that someone else calls, too, is not given the value, as its default would not do for them."""
         self.script, self.origin = script, origin
         self.parameter = parameter or origin.name
-        self.plain = plain
+        self.plain, self.alone = plain, alone
         places = list(made)
         self._guarded = bool(places) and all(map(in_main_guard, places))
         self.graph = script.analysis(CallGraph)
@@ -166,7 +168,9 @@ class Way:
         other = next((c for c in self.graph.sites(scope) if self.graph.may_run_others(c)), None)
         if other is not None:
             return f"line {other.lineno} may call something else than {where}"
-        user = None if self.plain else self.script.analysis(Importers).user(scope)
+        user = (
+            None if self.plain and not self.alone else self.script.analysis(Importers).user(scope)
+        )
         return f"{user} calls {where}, too" if user is not None else ""
 
 

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from autofast.facts.cost import machine
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
+from autofast.facts.switches import in_every_iteration
 from autofast.flow.cfg import Frequency, loops_around
 from autofast.flow.program import Flow
+from autofast.model.events import inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import line_of
 from autofast.model.values import Ext, Inst
@@ -139,6 +141,8 @@ def reads(
     if gain := _code_once(script, finding):
         return gain
     loop = next(loops_around(finding.node), None)
+    if line := _waits_in_calls(script, loop, beside):
+        return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
     for other in beside:
         if not other.edits and loop is not None and next(loops_around(other.node), None) is loop:
             graph = script.analysis(Flow).graph(loop)
@@ -148,6 +152,23 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
+
+
+def _waits_in_calls(script: Script, loop: ast.AST | None, beside: Sequence[Finding]) -> int:
+    """The line of a read that stays, in a function that every iteration of a loop calls; 0 where there is none."""
+    stays = {
+        id(node)
+        for f in beside
+        if not f.edits and next(loops_around(f.node), None) is not loop
+        for node in ast.walk(f.node)
+    }
+    if loop is None or not stays:
+        return 0
+    for _, site in script.log.each():
+        if id(site.node) in stays and in_every_iteration(script, site):
+            if any(inside(o.stack, loop) for o in site):
+                return line_of(site.node)
+    return 0
 
 
 def in_steps(

@@ -8,7 +8,7 @@ from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS, steps_of
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.values import Arg, Ext, Inst, Ref, Seq, Tensor, Thing, Values, const, one
+from autofast.model.values import Arg, Ext, Given, Inst, Ref, Seq, Tensor, Thing, Values, const, one
 
 # torchvision's sets of equal images: channels and sides, and the images of their training sets
 NATIVE = {
@@ -39,12 +39,23 @@ def number(values: Values) -> int | None:
 
 
 def batch_size(loader: Loader) -> int | None:
-    """The items in a batch; None where that is not known."""
-    given = loader.args.get(1, "batch_size")
+    """The items in a batch, at the most (``8 // world_size``); None where that is not known."""
+    given, written = loader.args.get(1, "batch_size"), loader.args.given(1, "batch_size")
     for sampler in loader.args.get(3, "sampler") | loader.args.get(4, "batch_sampler"):
         if isinstance(sampler, Ext) and sampler.name.endswith(".BatchSampler"):
             given = sampler.args.get(1, "batch_size")
+            written = sampler.args.given(1, "batch_size")
+    if (most := _most(written)) is not None:
+        return most
     return number(given) if given or loader.args.open else 1
+
+
+def _most(given: Given | None) -> int | None:
+    """What ``8 // world_size`` is at the most."""
+    match given.expr if given is not None else None:
+        case ast.BinOp(left=ast.Constant(value=int(most)), op=ast.FloorDiv()):
+            return most
+    return None
 
 
 def item(script: Script, dataset: Dataset) -> Shape | None:

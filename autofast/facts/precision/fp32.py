@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from autofast.facts.parts import trained_models
-from autofast.facts.precision.algebra import FACTORING, LINALG
+from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING
 from autofast.facts.precision.quantised import quantised
 from autofast.facts.switches import branches
 from autofast.model.script import Script
-from autofast.model.source import source_of
+from autofast.model.source import line_of, source_of
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Ref, Tensor, const
 
@@ -62,6 +62,8 @@ def needs_digits(script: Script) -> str:
                 isinstance(t, Tensor) and t.dtype in ("f64", "complex") for t in backward.tensors
             ):
                 return f"the loss is float64 (line {backward.node.lineno}): this script wants its digits"
+    if positions := script.calls(*SAMPLING):
+        return f"positions are computed for line {line_of(positions[0].node)} (grid_sample): with TF32 they are off by up to a pixel"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
         if kind.startswith((*SCIENCE, *FACTORING)) or (root in ("torch", "") and short in ALGEBRA):

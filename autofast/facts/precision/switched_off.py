@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.by_default import behind_option
-from autofast.facts.setting_files import set_to
+from autofast.facts.setting_files import place, set_to, setting
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
@@ -27,16 +27,16 @@ def switched_off(script: Script) -> tuple[ast.AST, str] | None:
         ]
         if not around:
             continue
-        place = step.forwards[0].node if step.forwards else around[0][1].node
+        forward = step.forwards[0].node if step.forwards else around[0][1].node
         blocks = {id(frame.node): Site("with", frame.node) for _, frame, _ in around}
         for occurrence, frame, _ in around:
             blocks[id(frame.node)].occurrences.append(occurrence)
         if (off := behind_option(script, blocks.values())) is not None:
-            return place, _where(f"`--{off.option.name}`", off.option.node)
+            return forward, _where(f"`--{off.option.name}`", off.option.node)
         contexts = {id(context): (context, o.stack) for o, _, context in around}
         where = {_enabled(script, context, stack) for context, stack in contexts.values()}
         if len(where) == 1 and (words := where.pop()):
-            return place, words
+            return forward, words
     return None
 
 
@@ -57,9 +57,11 @@ def _enabled(script: Script, context: Ext, stack: Stack) -> str:
         is_off = const(option.default) in (False, None)
         return _where(f"`--{option.name}`", option.node) if is_off else ""
     if name := _name(given.expr):
+        if (said := setting(given.values)) is not None:
+            return f"`{name}` ({place(said)})" if said.value in (False, None) else ""
         if all(isinstance(t, Unknown) for t in given.values):
-            place = set_to(script, name, "false|no|off|0")
-            return f"`{name}` ({place})" if place else ""
+            where = set_to(script, name, "false|no|off|0")
+            return f"`{name}` ({where})" if where else ""
     found = Trail(script).of(given, [stack])
     if isinstance(found, str) or len(found) != 1:
         return ""

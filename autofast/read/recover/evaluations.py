@@ -123,6 +123,8 @@ class _Training:
         self.passes: set[ast.AST] = set()
         self.blind: list[Stack] = []
         self.all: list[Stack] = []
+        # Functions that switch a model to evaluation: what they call is none of a training's.
+        self.measuring = {function_of(site.node) for site in script.methods("eval")}
         for site in script.log.of(*BACKWARDS):
             for occurrence in site:
                 self.all.append(occurrence.stack)
@@ -223,9 +225,9 @@ def _plain(
                 break
             if best is None and isinstance(frame.func.node, ast.FunctionDef):
                 best = (frame.func.node, "function", None)
-    if best is None and not _blind(occurrence.stack, training.blind):
-        best = (statement_of(site.node), "statement", None)
-    return best
+    if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
+        return None
+    return best or (statement_of(site.node), "statement", None)
 
 
 def is_hook(frame: CallFrame) -> bool:

@@ -89,7 +89,9 @@ class _Builder:
             raise Refusal(f"the optimizer is set through `global` ({at(home.stores[0])})")
         places, early = makes(home, self.backwards, self.updates)
         made = Scaling(_free_name(self.script), home, places, early)
-        self.way = Way(self.script, home.beside(made.name), plain=_disabled, made=home.stores)
+        self.way = Way(
+            self.script, home.beside(made.name), plain=_disabled, made=home.stores, alone=True
+        )
         for backward in self.backwards:
             receiver = backward.node.func
             assert isinstance(receiver, ast.Attribute)
