@@ -1215,16 +1215,16 @@ def test_two_constants_where_the_files_import_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "enabled"),
+    ("other", "asked"),
     [
-        ("", 'device.type == "cuda"'),
-        (
+        ("", 'dtype=amp_dtype, enabled=device.type == "cuda"'),
+        (  # it would train in fp16 without a scaler: bf16 alone
             "from engine import train_one\ntrain_one(None, None, None, None, 'cpu')\n",
-            "torch.cuda.is_available()",
+            "dtype=torch.bfloat16, enabled=has_bf16",
         ),
     ],
 )
-def test_a_device_that_another_script_may_pass_as_a_string(other: str, enabled: str) -> None:
+def test_a_function_that_another_script_calls_and_its_device(other: str, asked: str) -> None:
     engine = ENGINE.replace("x, y)", "x, y, device)", 1).replace(
         "(x), y)", "(x.to(device)), y.to(device))"
     )
@@ -1233,7 +1233,8 @@ def test_a_device_that_another_script_may_pass_as_a_string(other: str, enabled: 
         "from torch import nn", "from torch import nn\nfrom engine import train_one"
     )
     done = amp(script(loop, head), files={"engine.py": engine, "other.py": other})
-    assert f"dtype=amp_dtype, enabled={enabled}):" in done.texts["engine.py"]
+    assert f"{asked}):" in done.texts["engine.py"]
+    assert ("scaler" in done.texts["engine.py"]) == (not other)
 
 
 # ------------------------------------------------------------------------------------------------ there, and off

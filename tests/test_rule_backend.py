@@ -411,6 +411,11 @@ def test_items_that_change_their_size() -> None:
         ("torch.set_default_dtype(torch.double)", "float64"),
         ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2)))", "cdist"),
         ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=2.0))", "cdist"),
+        (
+            "grid = torch.nn.functional.affine_grid(torch.ones(1, 2, 3), (1, 3, 8, 8))\n"
+            "print(torch.nn.functional.grid_sample(torch.ones(1, 3, 8, 8), grid))",
+            "grid_sample",
+        ),
     ],
 )
 def test_tf32_and_what_needs_digits(line: str, reason: str) -> None:

@@ -208,6 +208,23 @@ def test_pins(files: dict[str, str], refused: bool) -> None:
     assert ("fused=True is safe since 2.4" in done.refusals) is refused
 
 
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("from torch._six import inf\n", True),
+        (
+            "try:\n    from torch._six import inf\nexcept ImportError:\n    from torch import inf\n",
+            False,
+        ),
+    ],
+)
+def test_what_an_import_says_of_torchs_age(line: str, refused: bool) -> None:
+    """Only a torch before 2.0 has the module: what autofast would write is newer than any torch that runs the script."""
+    done = apply(RULE, line + script())
+    assert bool(done.fixes) is not refused
+    assert ("torch._six, which torch 2.0 no longer has" in done.refusals) is refused
+
+
 def test_subclasses_are_not_ours() -> None:
     own = "class Mine(optim.Adam):\n    def step(self, closure=None):\n        return super().step(closure)"
     assert made("Mine(model.parameters())", before=own).findings == ()
