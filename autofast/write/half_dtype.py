@@ -1,6 +1,6 @@
 """The 16-bit dtype that a script chooses when it runs: one constant, and where it stands.
 
-Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count; torch knows that question since 2.4.
+Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count; torch answers that question, also without a GPU, since 2.5.
 """
 
 from __future__ import annotations
