@@ -7,13 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.flow.frequency import is_rare
-from autofast.flow.positions import block, depth_of, index, nodes_of, shared, statement_at
+from autofast.flow.positions import (
+    block,
+    depth_of,
+    in_common,
+    index,
+    nodes_of,
+    statement_at,
+)
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
+from autofast.read.recover.eval_mode import switched_above
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
@@ -155,11 +163,7 @@ def _before_backward(
     mine_too = {id(b.node) for b in step.backwards}
     for backward in (b for s in script.steps for b in s.backwards):
         for other in backward.site:
-            depth = shared(occurrence.stack, other.stack)
-            mine, theirs = (
-                statement_at(occurrence.stack, node, depth),
-                statement_at(other.stack, backward.node, depth),
-            )
+            mine, theirs, depth = in_common(occurrence, node, other, backward.node)
             here = block(theirs)
             distance = index(here, theirs) - index(here, mine)
             if index(here, mine) < 0 or distance < 0:
@@ -307,19 +311,13 @@ def is_measured(script: Script, evaluation: Evaluation) -> bool:
     statement = evaluation.node
     if not isinstance(statement, ast.Assign):
         return False
-    here = block(statement)
-    n = index(here, statement)
-    models = {id(o.this) for site in evaluation.forwards for o in site}
-    above = nodes_of(here[:n])
-    if any(
-        id(site.node) in above and any(id(o.this) in models for o in site)
-        for site in script.methods("eval")
-    ):
+    if switched_above(script, evaluation):
         return True
+    here = block(statement)
     passes = {p for t in tensors_in(script.values(statement.value)) for p in t.passes}
     return any(
         passes & t.passes
-        for below in here[n + 1 :]
+        for below in here[index(here, statement) + 1 :]
         for call in ast.walk(below)
         if isinstance(call, ast.Call)
         for t in _measured_by(script, call)

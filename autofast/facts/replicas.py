@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import function_of, line_of
+from autofast.read.recover.eval_mode import switching_functions
 
 
 def trained_replicas(script: Script, evaluation: Evaluation) -> str:
@@ -13,8 +14,7 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
     training mode, raise there ("Inplace update to inference tensor outside InferenceMode"). In evaluation mode they change none.
     """
     sites = script.calls("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
-    homes = (evaluation.node, function_of(evaluation.node))
-    measured = any(function_of(site.node) in homes for site in script.methods("eval"))
-    if not sites or measured:
+    homes = {evaluation.node, function_of(evaluation.node)}
+    if not sites or homes & switching_functions(script):
         return ""
     return f"threads of DataParallel (line {line_of(sites[0].node)}) may change buffers of models that are not in evaluation mode"

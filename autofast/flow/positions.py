@@ -68,13 +68,23 @@ def block(stmt: ast.stmt) -> list[ast.stmt]:
         return []
 
 
+def in_common(
+    first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
+) -> tuple[ast.stmt, ast.stmt, int]:
+    """The statements of two places in the block that both happen in, on the same way to it, and the depth of that block."""
+    depth = shared(first.stack, second.stack)
+    return (
+        statement_at(first.stack, first_node, depth),
+        statement_at(second.stack, second_node, depth),
+        depth,
+    )
+
+
 def comes_before(
     first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
 ) -> bool:
     """Whether one place comes before another in the block that both happen in, on the same way to it."""
-    depth = shared(first.stack, second.stack)
-    a = statement_at(first.stack, first_node, depth)
-    b = statement_at(second.stack, second_node, depth)
+    a, b, _ = in_common(first, first_node, second, second_node)
     here = block(a)
     return 0 <= index(here, a) < index(here, b)
 

@@ -15,6 +15,7 @@ from autofast.model.tensors import tensors_in
 from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
 from autofast.read.library import torch_library as torchlib
 from autofast.read.recover.escapes import YIELDS, carries, leak, root_of
+from autofast.read.recover.eval_mode import switching_functions
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.trials import memory_trial
@@ -123,8 +124,7 @@ class _Training:
         self.passes: set[ast.AST] = set()
         self.blind: list[Stack] = []
         self.all: list[Stack] = []
-        # Functions that switch a model to evaluation: what they call is none of a training's.
-        self.measuring = {function_of(site.node) for site in script.methods("eval")}
+        self.measuring = switching_functions(script)  # what they call is none of a training's
         for site in script.log.of(*BACKWARDS):
             for occurrence in site:
                 self.all.append(occurrence.stack)

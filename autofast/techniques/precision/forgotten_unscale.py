@@ -9,7 +9,13 @@ from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.scaler import Event, Ledger
-from autofast.flow.positions import block, comes_before, index, is_sure, shared, statement_at
+from autofast.flow.positions import (
+    block,
+    comes_before,
+    in_common,
+    index,
+    is_sure,
+)
 from autofast.model.events import Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
@@ -118,11 +124,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
         for theirs in update.site:
             if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):
                 continue
-            depth = shared(mine.stack, theirs.stack)
-            statement, end = (
-                statement_at(mine.stack, site.node, depth),
-                statement_at(theirs.stack, update.node, depth),
-            )
+            statement, end, depth = in_common(mine, site.node, theirs, update.node)
             here = block(end)
             if not 0 <= index(here, statement) < index(here, end):
                 continue

@@ -47,17 +47,8 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
     """The clips, with the optimizers whose gradients they read; only those of parameters may be, where this is ``strict``."""
     found = []
     for site in (*script.calls(*CLIPS), *script.methods("clip_grad_norm_", "clip_grad_value_")):
-        things: frozenset[int] | None = None
         given = clipped(site)
-        if given is not None and (owners := parameter_owners(script, given)) is not None:
-            models = set(map(id, owners))
-            mine = [
-                o
-                for o in script.optimizers
-                if any(id(m) in models for p in o.params for m in unwrapped(p))
-            ]
-            if all(o.params for o in script.optimizers):  # else any may have them
-                things = frozenset(id(t) for o in mine for t in o.things) or None
+        things = optimizers_of(script, given) or None if given is not None else None
         if strict and given is not None:
             if any(_raises_on_overflow(o) for o in site):
                 raise Refusal(
@@ -69,6 +60,18 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
                 )
         found.append(Event("read", site.node, things))
     return found
+
+
+def optimizers_of(script: Script, parameters: ast.expr) -> frozenset[int] | None:
+    """The optimizers (ids) that update what an expression gives, of which there may be none; None where it may be any."""
+    owners = parameter_owners(script, parameters)
+    if owners is None or not all(o.params for o in script.optimizers):
+        return None
+    models = set(map(id, owners))
+    mine = [
+        o for o in script.optimizers if any(id(m) in models for p in o.params for m in unwrapped(p))
+    ]
+    return frozenset(id(t) for o in mine for t in o.things)
 
 
 def clipped(site: Site) -> ast.expr | None:

@@ -13,7 +13,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
 from autofast.model.events import Site
 from autofast.model.script import Script, Update
-from autofast.model.source import function_of, live, parent_of, statement_of
+from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.values import Ref, Seq
 from autofast.write.plumbing import Way
 
@@ -66,13 +66,8 @@ def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
 def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
     """The reads of what a variable or attribute holds at ``place``."""
     if isinstance(place, ast.Name):
-        flow = script.analysis(Flow)
-        return [
-            use
-            for d in flow.reaching(place)
-            for use in flow.definitions(place).uses(d)
-            if isinstance(use.ctx, ast.Load)
-        ]
+        made = script.analysis(Flow).reaching(place)
+        return [use for d in made for use in _loads(script, place, d)]
     assert isinstance(place, ast.Attribute)
     return [
         n
@@ -163,9 +158,7 @@ def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
                 for callee, names in given
             )
         case ast.Assign(targets=[ast.Name() as name]):
-            flow = script.analysis(Flow)
-            uses = flow.definitions(name).uses(Definition(name.id, name))
-            return _all_saved(script, [u for u in uses if isinstance(u.ctx, ast.Load)], deep)
+            return _all_saved(script, _loads(script, name, Definition(name.id, name)), deep)
         case ast.Return():
             sites = script.analysis(CallGraph).sites(function_of(expr))  # type: ignore[arg-type]
             return bool(sites) and all(_is_saved(script, s, deep - 1) for s in sites)
@@ -173,12 +166,14 @@ def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
 
 
 def _saves_parameter(script: Script, callee: Callee, name: str, deep: int) -> bool:
-    loads = [
-        n
-        for n in live(callee.function)
-        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-    ]
-    return _all_saved(script, loads, deep)
+    given = next(p for p in parameters(callee.function) if p.arg == name)
+    return _all_saved(script, _loads(script, given, Definition(name, given)), deep)
+
+
+def _loads(script: Script, place: ast.AST, definition: Definition) -> list[ast.expr]:
+    """The reads that a definition reaches."""
+    uses = script.analysis(Flow).definitions(place).uses(definition)
+    return [use for use in uses if isinstance(use.ctx, ast.Load)]
 
 
 def _all_saved(script: Script, uses: Sequence[ast.expr], deep: int) -> bool:

@@ -13,17 +13,17 @@ from autofast.facts.scaler import Event
 from autofast.flow.positions import (
     block,
     comes_before,
+    in_common,
     index,
     is_sure,
     nodes_of,
-    shared,
     statement_at,
 )
 from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import function_of, source_of
 from autofast.rule import Refusal, at
-from autofast.techniques.precision.gradient_events import clipped, parameter_owners
+from autofast.techniques.precision.gradient_events import clipped, optimizers_of
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
 
@@ -98,11 +98,7 @@ def _updates_after(
         for other in update.site:
             if not inside(other.stack, step.loop):
                 continue
-            depth = shared(occurrence.stack, other.stack)
-            mine, theirs = (
-                statement_at(occurrence.stack, site.node, depth),
-                statement_at(other.stack, update.node, depth),
-            )
+            mine, theirs, depth = in_common(occurrence, site.node, other, update.node)
             here = block(theirs)
             distance = index(here, theirs) - index(here, mine)
             if mine is theirs or index(here, mine) < 0 or not _reads_of(script, site, update):
@@ -129,16 +125,10 @@ def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
 
 
 def _reads_of(script: Script, site: Site, update: Update) -> bool:
-    """Whether the gradients of a clip may be those of an update; True where the parameters of either are not known."""
+    """Whether the gradients of a clip may be those of an update; True where that is not known."""
     given = clipped(site) if isinstance(site.node, ast.Call) else None
-    owners = parameter_owners(script, given) if given is not None else None
-    theirs = [
-        p
-        for o in script.optimizers
-        if any(t is u for t in o.things for u in update.things)
-        for p in o.params
-    ]
-    return not owners or not theirs or any(a is b for a in owners for b in theirs)
+    things = optimizers_of(script, given) if given is not None else None
+    return things is None or any(id(t) in things for t in update.things)
 
 
 def _in_arm(occurrence: Occurrence, node: ast.AST, statement: ast.stmt) -> ast.stmt:

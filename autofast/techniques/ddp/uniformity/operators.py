@@ -78,14 +78,20 @@ class Operators(LibraryCalls):
                 self.settle(expr)
         return NEAR if any(k.name == "near" for k in kinds) else EQUAL
 
-    def _truth(self, expr: ast.expr, kind: Kind) -> Kind:
-        """``not x``, or x as a condition."""
-        whole = kind.whole
+    def _agreed(self, expr: ast.expr, whole: Kind) -> Kind | None:
+        """What a value is on the host where all processes have the same, or come to the same together; None where each has its own."""
         if whole.same:
             return replace(whole, zero=False, none=False)
         if whole.name in ("mean", "sum", "per"):
             self.settle(expr)
             return EQUAL
+        return None
+
+    def _truth(self, expr: ast.expr, kind: Kind) -> Kind:
+        """``not x``, or x as a condition."""
+        whole = kind.whole
+        if (same := self._agreed(expr, whole)) is not None:
+            return same
         if whole.name == "loader":
             return EQUAL
         return (

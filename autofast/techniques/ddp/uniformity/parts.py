@@ -188,11 +188,8 @@ class Parts(Operators):
                 EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True))
             )
         whole = kind.whole
-        if whole.same:
-            return replace(whole, zero=False, none=False)
-        if whole.name in ("mean", "sum", "per"):
-            self.settle(expr)
-            return EQUAL
+        if (same := self._agreed(expr, whole)) is not None:
+            return same
         return other("single samples of this process's part") if whole.name == "batch" else whole
 
     def _comprehension(

@@ -1,0 +1,26 @@
+"""Where a script switches its models to evaluation, by ``eval()``."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.flow.positions import block, index, nodes_of
+from autofast.model.script import Evaluation, Script
+from autofast.model.source import function_of
+
+
+def switching_functions(script: Script) -> frozenset[ast.AST]:
+    """The functions (and modules) in which something is switched to evaluation."""
+    return frozenset(function_of(site.node) for site in script.methods("eval"))
+
+
+def switched_above(script: Script, evaluation: Evaluation) -> bool:
+    """Whether a model of an evaluation that is one statement is switched above it, in the same block."""
+    assert isinstance(evaluation.node, ast.stmt)
+    here = block(evaluation.node)
+    above = nodes_of(here[: index(here, evaluation.node)])
+    models = {id(o.this) for site in evaluation.forwards for o in site}
+    return any(
+        id(site.node) in above and any(id(o.this) in models for o in site)
+        for site in script.methods("eval")
+    )
