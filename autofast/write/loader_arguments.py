@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.facts.setting_files import beside
+from autofast.facts.settings import beside
 from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Need
 from autofast.write.arguments import Home, room

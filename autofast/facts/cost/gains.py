@@ -141,34 +141,29 @@ def reads(
     if gain := _code_once(script, finding):
         return gain
     loop = next(loops_around(finding.node), None)
-    if line := _waits_in_calls(script, loop, beside):
+    stays = [f.node for f in beside if not f.edits]
+    if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
+        line = line_of(node)
         return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
-    for other in beside:
-        if not other.edits and loop is not None and next(loops_around(other.node), None) is loop:
-            graph = script.analysis(Flow).graph(loop)
-            if graph.frequency(other.node, loop) is Frequency.EVERY:
-                line = line_of(other.node)
-                return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
 
 
-def _waits_in_calls(script: Script, loop: ast.AST | None, beside: Sequence[Finding]) -> int:
-    """The line of a read that stays, in a function that every iteration of a loop calls; 0 where there is none."""
-    stays = {
-        id(node)
-        for f in beside
-        if not f.edits and next(loops_around(f.node), None) is not loop
-        for node in ast.walk(f.node)
-    }
-    if loop is None or not stays:
-        return 0
+def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
+    """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a function that it calls."""
+    graph = script.analysis(Flow).graph(loop)
+    called = set()
+    for node in nodes:
+        if next(loops_around(node), None) is not loop:
+            called |= {id(n) for n in ast.walk(node)}
+        elif graph.frequency(node, loop) is Frequency.EVERY:
+            return node
     for _, site in script.log.each():
-        if id(site.node) in stays and in_every_iteration(script, site):
+        if id(site.node) in called and in_every_iteration(script, site):
             if any(inside(o.stack, loop) for o in site):
-                return line_of(site.node)
-    return 0
+                return site.node
+    return None
 
 
 def in_steps(

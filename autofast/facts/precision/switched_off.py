@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.by_default import behind_option
-from autofast.facts.setting_files import place, set_to, setting
+from autofast.facts.settings import place, set_to, setting
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast

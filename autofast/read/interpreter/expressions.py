@@ -32,7 +32,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.interpreter.state import TooDeep, join, merge, values
-from autofast.read.library import setting_files
+from autofast.read.library import loaded_settings
 from autofast.read.library import torch_library as torchlib
 
 
@@ -274,7 +274,7 @@ class Expressions(Binding):
             torchlib.revive(made, past)
             return values(made)
         if isinstance(node.op, ast.Div) and isinstance(b, str):
-            if path := setting_files.divided(left, right):
+            if path := loaded_settings.divided(left, right):
                 return path
         return torchlib.binary(left, right, type(node.op).__name__)
 

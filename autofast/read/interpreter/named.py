@@ -20,7 +20,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.library import setting_files
+from autofast.read.library import loaded_settings
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
@@ -115,7 +115,7 @@ def _named(interp: Core, key: Thing, env: Env, node: ast.expr) -> Values:
     if isinstance(key, Const) and isinstance(key.value, str):
         return _lookup(interp, key.value, env)
     if isinstance(key, (Arg, Setting)) and module is not None:
-        return setting_files.member(interp, module, key, node)
+        return loaded_settings.member(interp, module, key, node)
     return values(COMPUTED)
 
 
@@ -132,5 +132,5 @@ def _member(interp: Core, thing: Thing, key: Thing, node: ast.expr) -> Values:
     if isinstance(key, Const) and isinstance(key.value, str):
         return interp.attribute(thing, key.value, node)
     if isinstance(thing, Module) and isinstance(key, (Arg, Setting)):
-        return setting_files.member(interp, thing, key, node)
+        return loaded_settings.member(interp, thing, key, node)
     return values(Ref(f"{thing.name}.*") if isinstance(thing, Ref) else COMPUTED)

@@ -43,7 +43,7 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
-from autofast.read.library import module_parts, setting_files
+from autofast.read.library import loaded_settings, module_parts
 from autofast.read.search_paths import folder
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     from autofast.read.library import torch_library as torchlib
 
     first = args.positional[0].values if args.positional else NOTHING
-    if name in setting_files.NAMES and (done := setting_files.call(interp, name, args, node)):
+    if name in loaded_settings.NAMES and (done := loaded_settings.call(interp, name, args, node)):
         return done
     if name == "collections.namedtuple":
         return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
@@ -349,7 +349,7 @@ def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
-                found |= setting_files.member(interp, thing, key, node)
+                found |= loaded_settings.member(interp, thing, key, node)
             elif parts := module_parts.by_prefix(thing, given.expr if given else None):
                 found |= parts
             else:
@@ -406,7 +406,7 @@ def method(
                 if isinstance(thing, Tensor):
                     interp.emit("format", node, thing, args)
         return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
-    if isinstance(this, Located) and name in setting_files.KEPT:
+    if isinstance(this, Located) and name in loaded_settings.KEPT:
         return values(this)
     if isinstance(this, (Num, Const, Arg)):
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):

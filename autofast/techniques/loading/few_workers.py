@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import Rewrite
 from autofast.facts.loaders import POSITION, counts, given
-from autofast.facts.setting_files import place, setting
+from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.script import Loader, Script

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.optimizers import FUSED, SINCE, sparse
-from autofast.facts.setting_files import beside, place
+from autofast.facts.settings import beside, place
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.values import Ref, Setting

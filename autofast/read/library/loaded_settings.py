@@ -1,4 +1,4 @@
-"""Files with settings (JSON, YAML, TOML) that a script loads: which file of the project a path means, and what it holds.
+"""Settings that a script loads (JSON, YAML, TOML): which file of the project a path means, and what it holds.
 
 What stands there is a default: the values are :class:`Setting`, and dicts may hold other keys.
 """
@@ -38,6 +38,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.containers import SETTINGS
+from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,11 +48,7 @@ else:
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
-FOLDERS = (".", "conf*", "conf*/*", "cfg*", "options", "experiments", "hparams", "params")
-LARGEST = 50_000  # bytes: settings, no data
 MOST_NODES = 2_000
-YAML, JSON, TOML = (".yaml", ".yml"), (".json", ".json5", ".jsonc"), (".toml",)
-SUFFIXES = (*YAML, *JSON, *TOML)
 LOADERS = {
     **dict.fromkeys(("json.load", "json.loads", "commentjson.load", "json5.load"), JSON),
     **dict.fromkeys(
@@ -71,11 +68,6 @@ WRAPPERS = frozenset(
 )
 NAMES = frozenset({*OPENED, *PATHS, *LOADERS, *WRAPPERS})
 KEPT = frozenset({"open", "read", "read_text", "read_bytes", "resolve", "absolute", "expanduser"})
-# Files of other tools that lie beside scripts.
-OTHERS = frozenset(
-    "package.json package-lock.json tsconfig.json pyproject.toml environment.yml environment.yaml docker-compose.yml "
-    "docker-compose.yaml mkdocs.yml setup.json poetry.toml readthedocs.yml codecov.yml cog.yaml meta.yaml Pipfile.toml".split()
-)
 
 
 def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
@@ -155,12 +147,6 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
     return named[0] if len(named) == 1 else None
 
 
-def candidates(folder: Path, kinds: tuple[str, ...]) -> list[Path]:
-    """The files with settings in a folder and the usual ones below it."""
-    paths = {p for f in FOLDERS for kind in kinds for p in folder.glob(f"{f}/*{kind}")}
-    return sorted(p for p in paths if p.name not in OTHERS and not p.name.startswith("."))
-
-
 def _is_named(interp: Core, path: Path) -> bool:
     """Whether the code has the file's name as a constant of its own: then it is read for something else."""
     quoted = re.compile(rf"""[/"']{re.escape(path.name)}["']""")
@@ -176,12 +162,12 @@ class _Scalar:
 
 def _parsed(path: Path) -> Any:
     """Dicts, lists and :class:`_Scalar`; None where the file is too large or cannot be read."""
+    text = text_of(path)
     try:
-        if path.stat().st_size > LARGEST:
+        if text is None:
             return None
-        text = path.read_text("utf-8-sig")
         return _toml(text) if path.suffix in TOML else _yaml(text, path.suffix in JSON)
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return None
 
 

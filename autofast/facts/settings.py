@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from autofast.model.script import Script
 from autofast.model.values import Arguments, Dict, Setting, Values
-
-KINDS = ("*.yaml", "*.yml", "*.json", "*.toml")
-FOLDERS = (".", "conf*", "conf*/*", "cfg*", "options", "experiments", "hparams", "params")
-LARGEST = 100_000  # bytes: settings, no data
+from autofast.read.setting_files import candidates, text_of
 
 
 def set_to(script: Script, name: str, words: str) -> str:
@@ -56,17 +52,8 @@ def beside(args: Arguments) -> str:
 def _files(script: Script) -> Iterator[tuple[str, str]]:
     """The files with settings near the entry, by their path from there, with their text: those that the code names, else all."""
     folder = script.entry.path.parent
-    paths = {p for f in FOLDERS for kind in KINDS for p in folder.glob(f"{f}/{kind}")}
-    named = {p for p in paths if any(p.name in source.text for source in script.sources)}
-    for path in sorted(named or paths):
-        if (text := _text(path)) is not None:
+    paths = candidates(folder)
+    named = [p for p in paths if any(p.name in source.text for source in script.sources)]
+    for path in named or paths:
+        if (text := text_of(path)) is not None:
             yield path.relative_to(folder).as_posix(), text
-
-
-def _text(path: Path) -> str | None:
-    try:
-        if path.stat().st_size <= LARGEST:
-            return path.read_text("utf-8", "replace")
-    except OSError:
-        pass
-    return None
