@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from autofast.facts.cost import gains
 from autofast.facts.loaders import again, counts, given
-from autofast.facts.setting_files import beside
+from autofast.facts.settings import beside
 from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.persistent import (

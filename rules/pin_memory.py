@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit
 from autofast.facts.cost import gains
 from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_out, managed, unpinned
-from autofast.facts.setting_files import place, setting
+from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
 from autofast.model.values import Tensor

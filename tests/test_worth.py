@@ -266,6 +266,20 @@ def test_a_read_beside_one_that_stays_is_left() -> None:
     assert apply("loss-item-sync", seldom, min_gain=0.01).fixes
 
 
+@pytest.mark.parametrize("turn", ["", "    if epoch % 5 < 4:\n        return\n"])
+def test_a_read_that_stays_may_be_in_a_function_that_every_turn_calls(turn: str) -> None:
+    text = ROWS.replace("total += loss.item()", "total += loss.item()\n        report(epoch, loss)")
+    calls = f"def report(epoch, loss):\n{turn}    print(loss)\n\n\n"
+    first = text.index("model = ")
+    done = apply("loss-item-sync", text[:first] + calls + text[first:], min_gain=0.01)
+    said = [f.gain.reason for f in done.findings if f.gain]
+    if turn:
+        assert done.fixes, said
+    else:
+        assert not done.fixes
+        assert said and "waits for the device in the same step, and stays" in said[0]
+
+
 def test_tensors_made_once_an_epoch_are_left() -> None:
     text = ROWS.replace(
         "    total = 0.0\n", "    total = 0.0\n    weight = torch.ones(1).to(device)\n"

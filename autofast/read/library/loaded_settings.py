@@ -120,7 +120,7 @@ def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | 
     path = _file(interp, place.by, kinds or SUFFIXES) if place is not None and place.by else None
     if path is None:
         return NOTHING
-    known: dict[Path, Any] = interp.__dict__.setdefault("_setting_files", {})
+    known: dict[Path, Any] = interp.__dict__.setdefault("_loaded_settings", {})
     if path not in known:
         known[path] = _parsed(path)
     if known[path] is None:
