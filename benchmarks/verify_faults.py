@@ -1,9 +1,9 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
 
-    python -m benchmarks.verify_faults [--second | --last] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | --fourth] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
-made when verify was done and run once.
+made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify.md, with today's date and the version of torch.
 """
@@ -22,8 +22,18 @@ from autofast.verify.result import Parity, Sameness
 from benchmarks.pages import put
 from benchmarks.verify_faults_2 import FIRST, LAST
 from benchmarks.verify_faults_2 import HERE as SECOND
+from benchmarks.verify_faults_3 import FOURTH, THIRD
+from benchmarks.verify_faults_3 import HERE as THIRD_FOLDER
 from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
+
+SETS = {
+    "": (CASES, HERE),
+    "second": (FIRST, SECOND),
+    "last": (LAST, SECOND),
+    "third": (THIRD, THIRD_FOLDER),
+    "fourth": (FOURTH, THIRD_FOLDER),
+}
 
 
 def _key(case: Case) -> str:
@@ -53,13 +63,16 @@ def main() -> int:
     sets = parser.add_mutually_exclusive_group()
     sets.add_argument("--second", action="store_true", help="the second set, first half")
     sets.add_argument("--last", action="store_true", help="the second set, last half")
+    sets.add_argument("--third", action="store_true", help="the third set, first half")
+    sets.add_argument("--fourth", action="store_true", help="the third set, last half")
     args = parser.parse_args()
-    cases = FIRST if args.second else LAST if args.last else CASES
+    which = next((name for name in SETS if name and getattr(args, name)), "")
+    cases, here = SETS[which]
     before = _printed(args.before) if args.before else {}
-    place = "faults-second" if args.second else "faults-last" if args.last else "faults"
+    place = f"faults-{which}" if which else "faults"
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), HERE if cases is CASES else SECOND)
+        bench = Bench(Path(folder), here)
         earlier = _printed(args.printed) if args.printed else {}
         for case in (case for case in cases if args.only in f"{case.base}: {case.name}"):
             found = earlier[_key(case)] if args.printed else bench.judge(case)

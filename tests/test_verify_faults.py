@@ -30,7 +30,7 @@ class Bench:
         while wishes := parity.wanted(case.effect, runs, rules=case.rules, seeds=seeds):
             for wish in wishes:
                 original = wish.arm == "original"
-                overlay = {} if original else {case.path: case.text().encode()}
+                overlay = {} if original else {case.changed: case.text().encode()}
                 again = sum(
                     1
                     for run in runs

@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 @dataclass(frozen=True)
 class Case:
     """``edits`` are (old text, new text), each of which must occur exactly once in the base script. ``rules``: as if these had been
-    applied; they tell which precision to expect. ``steps``: of a run, 0 to its end."""
+    applied; they tell which precision to expect. ``steps``: of a run, 0 to its end. ``file``: the file of a package that is changed, the
+    script itself where it is empty."""
 
     name: str
     base: str
@@ -25,17 +26,22 @@ class Case:
     rules: tuple[str, ...] = ()
     folder: Path = HERE
     steps: int = 0
+    file: str = ""
 
     @property
     def path(self) -> Path:
         return self.folder / f"{self.base}.py"
 
+    @property
+    def changed(self) -> Path:
+        return self.folder / self.file if self.file else self.path
+
     def text(self) -> str:
-        text = self.path.read_text()
+        text = self.changed.read_text()
         for old, new in self.edits:
             if text.count(old) != 1:
                 raise ValueError(
-                    f"{self.name}: {old!r} occurs {text.count(old)} times in {self.path.name}"
+                    f"{self.name}: {old!r} occurs {text.count(old)} times in {self.changed.name}"
                 )
             text = text.replace(old, new)
         return text
