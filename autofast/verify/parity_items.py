@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from autofast.verify import parity_together
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.record import Run
@@ -249,4 +250,13 @@ def drawn(ev: Evidence) -> Check | None:
         text = _different(key, before, after)
         if text:
             return Check(name, False, text + _named(key))
+    for leaf in range(parity_together.leaves([run for some in runs for run in some])):
+        looked += 1
+        one, two = (parity_together.together(some, leaf) for some in runs)
+        if _correlated(*one, *two, 3.0):
+            text = (
+                f"items that meet again are alike or unlike together (by {two[0]:.2f}, by {one[0]:.2f} in the original): "
+                "one draw for the batch in place of one for each item, or the other way round"
+            )
+            return Check(name, False, f"{text} (item {leaf + 1} of a batch)")
     return Check(name, True, f"as in the original, in {looked} ways of looking") if looked else None

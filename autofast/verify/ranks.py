@@ -96,6 +96,7 @@ def _pass(ranks: Sequence[Pass]) -> Pass:
         samples=sum(one.samples for one in ranks),
         complete=all(one.complete for one in ranks),
         items=(),
+        sketches=(),
         checksums=_sums(one.checksums for one in ranks),
         leaves=tuple(_sums(parts) for parts in zip(*(one.leaves for one in ranks), strict=False)),
     )

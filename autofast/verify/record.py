@@ -98,6 +98,7 @@ class Pass:
             tell of the order where images are random. Empty where batches differ in their structure.
         items: for each batch the indices of its samples, and for every tensor of floats three rows of numbers, one for each sample
             (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
+        sketches: for the same batches and tensors a random projection of each sample.
     """
 
     loader: int
@@ -109,6 +110,7 @@ class Pass:
     checksums: tuple[float, ...] = ()
     leaves: tuple[tuple[float, ...], ...] = ()
     items: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
+    sketches: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
 
 
 @dataclass(frozen=True)

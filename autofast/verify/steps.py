@@ -103,7 +103,11 @@ def record(raw: Mapping[str, Any]) -> Record:
                 columns(leaves.get(str(number), ())),
                 tuple(
                     (tuple(drawn), tuple(map(tuple, rows)))
-                    for drawn, rows in items.get(str(number), ())
+                    for drawn, rows, _ in items.get(str(number), ())
+                ),
+                tuple(
+                    tuple(tuple(map(tuple, one)) for one in shown)
+                    for _, _, shown in items.get(str(number), ())
                 ),
             )
             for number, one in iterations.items()

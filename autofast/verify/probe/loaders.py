@@ -17,10 +17,13 @@ import torch
 from torch.utils.data import dataloader
 
 from .core import Probe
+from .prints import signs
 from .training import opaque
 from .walk import walk
 
-MOST_ITEMS = 20_000  # numbers of single items that are kept
+MOST_ITEMS = 100_000  # numbers of single items that are kept
+PROJECTIONS = 12  # of an item, from which its distance to itself in another batch is estimated
+LONGEST = 1 << 17  # values of an item that are projected
 MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
 PASS, SIZES = "_autofast_pass", "_autofast_sizes"
 
@@ -123,7 +126,8 @@ class Loaders:
         self.passes = 0
         self.checksums: dict[int, list[float]] = {}
         self.leaves: dict[int, list[list[float]]] = {}
-        self.items: dict[int, list[tuple[list[int], list[list[float]]]]] = {}
+        self.items: dict[int, list[tuple[list[int], list[list[float]], list[Any]]]] = {}
+        self.projections: dict[int, Any] = {}
         self.kept = 0
         base: Any = dataloader._BaseDataLoaderIter
         self.wrap_iter(dataloader.DataLoader)
@@ -201,12 +205,13 @@ class Loaders:
         base.__next__ = opaque(fetch)
 
     def single(self, number: int, drawn: list[Any], batch: Any) -> None:
-        """Each item of a batch by itself, in three numbers for each tensor of floats: weighted sum, sum of squares, sum."""
+        """Each item of a batch by itself, in three numbers for each tensor of floats (weighted sum, sum of squares, sum) and a projection."""
         try:
             indices = [operator.index(index) for index in drawn]
         except Exception:  # pairs, names: no numbers of items
             return
         rows: list[list[float]] = []
+        shown: list[list[list[float]]] = []
         with torch.no_grad():
             for leaf in leaves(batch)[:4]:
                 if (
@@ -220,9 +225,20 @@ class Loaders:
                     rows.append((flat * weights(flat.shape[1])).sum(1).tolist())
                     rows.append((flat * flat).sum(1).tolist())
                     rows.append(flat.sum(1).tolist())
+                    shown.append(self.projected(flat))
         if rows:
-            self.kept += len(drawn) * len(rows)
-            self.items.setdefault(number, []).append((indices, rows))
+            self.kept += len(drawn) * (len(rows) + len(shown) * PROJECTIONS)
+            self.items.setdefault(number, []).append((indices, rows, shown))
+
+    def projected(self, flat: Any) -> list[list[float]]:
+        """To six digits: 0 and 1 are all that matters of a distance."""
+        flat = flat[:, :: flat.shape[1] // LONGEST + 1]
+        size = flat.shape[1]
+        if size not in self.projections:
+            self.projections[size] = signs(size, PROJECTIONS, 20_023)
+        return [
+            [float(f"{x:.6g}") for x in row] for row in (flat @ self.projections[size]).tolist()
+        ]
 
     def wrap_index(self, base: Any) -> None:
         original, mapped = base._next_index, dataloader._DatasetKind.Map

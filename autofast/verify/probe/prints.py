@@ -18,21 +18,20 @@ WIDTH = 16
 COLUMNS = 4096
 
 
+def signs(count: int, width: int, seed: int) -> Any:
+    """The first numbers do not depend on how many are asked for: one row of ``width`` for each element, drawn in order."""
+    generator = torch.Generator()
+    # Not by the method, which a shift of seeds may have replaced.
+    torch._C.Generator.manual_seed(generator, seed)
+    return (
+        torch.randint(0, 2, (count, width), generator=generator, dtype=torch.int64).double() * 2 - 1
+    )
+
+
 class Printer:
     def __init__(self) -> None:
-        self.columns = self.signs(COLUMNS, 20_011)
-        self.rows = self.signs(1, 20_021)
-
-    @staticmethod
-    def signs(count: int, seed: int) -> Any:
-        """The first numbers do not depend on how many are asked for: one row of WIDTH for each element, drawn in order."""
-        generator = torch.Generator()
-        # Not by the method, which a shift of seeds may have replaced.
-        torch._C.Generator.manual_seed(generator, seed)
-        return (
-            torch.randint(0, 2, (count, WIDTH), generator=generator, dtype=torch.int64).double() * 2
-            - 1
-        )
+        self.columns = signs(COLUMNS, WIDTH, 20_011)
+        self.rows = signs(1, WIDTH, 20_021)
 
     def sketch(self, values: Any) -> list[float]:
         count = values.numel()
@@ -40,7 +39,7 @@ class Printer:
         padded = torch.zeros(full * COLUMNS, dtype=torch.float64)
         padded[:count] = values
         if full > len(self.rows):
-            self.rows = self.signs(2 * full, 20_021)
+            self.rows = signs(2 * full, WIDTH, 20_021)
         by_column = padded.reshape(full, COLUMNS) @ self.columns
         result: list[float] = ((by_column * self.rows[:full]).sum(0) / math.sqrt(WIDTH)).tolist()
         return result
