@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,14 +18,16 @@ from autofast.verify import (
     parity_exact,
     parity_inputs,
     parity_items,
+    parity_rounding,
     parity_saves,
     parity_seeds,
     parity_stdout,
+    parity_together,
 )
 from autofast.verify.estimates import gap
 from autofast.verify.evidence import DOUBLE, Evidence, gather
 from autofast.verify.parity import judge
-from autofast.verify.parity_rounding import first_step, single
+from autofast.verify.parity_rounding import first_step, parting_step, single
 from autofast.verify.record import FULL, Call, Detail, Lines, Pass, Run, Saved, Step, TensorPrint
 from autofast.verify.result import Sameness
 from tests.verify_runs import record, run
@@ -121,6 +124,33 @@ def test_updates_count_as_far_as_draws_agree() -> None:
     assert first_step(against("unknown", later)).passed
     same = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2))
     assert first_step(against("unknown", same)).passed is False
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"losses": (1.0, 0.9, 0.802, 0.7)}, "loss differs by 0.25 %"),
+        ({"updates": (0.1, 0.1, 0.11, 0.1)}, "update differs by 9.1 %"),
+        ({"losses": (1.0, 0.9, 0.80000001, 0.71)}, ""),
+        ({"losses": (1.0, 0.9, 0.802, 0.7), "states": tuple("abyz")}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_acts_later_meets_equal_weights(other: dict[str, Any], words: str) -> None:
+    """Rounding has not grown where all steps before are the same bits, however wild the training is afterwards."""
+    wild = made(losses=(1.0, 0.9, 0.6, 0.4), detail=MOVED)
+    ev = against("unknown", made("rewritten", **other), wild)
+    check = parting_step(ev)
+    assert bool(words) == (check is not None and check.passed is False)
+    if check is not None and words:
+        assert words in check.text and "before 3 are equal" in check.text
+        assert check in parity_rounding.judge(ev)
+
+
+def test_16_bits_may_part_by_as_much_as_they_round() -> None:
+    low = made("rewritten", (1.0, 0.9, 0.805, 0.7), precision=("forward bfloat16",))
+    check = parting_step(against("unknown", low))
+    assert check is None or check.passed
 
 
 def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
@@ -357,7 +387,70 @@ def test_items_of_the_same_kind_pass_under_many_seeds() -> None:
         assert check is not None and check.passed, check.text
 
 
+def waves(seed: int, shift: str, again: bool = False) -> tuple[Pass, ...]:
+    """Items that are turned round, by an amount that is drawn for every item or for the batch, with noise; ``again``: rows with replacement."""
+    draw, fixed = random.Random(seed), random.Random(3)
+    signs = [[fixed.choice((-1, 1)) for _ in range(12)] for _ in range(12)]
+    rows = [[fixed.gauss(0, 1) for _ in range(12)] for _ in range(64)]
+    found = []
+    for _ in range(5):
+        order = draw.choices(range(64), k=64) if again else draw.sample(range(64), 64)
+        items, sketches = [], []
+        for chosen in (tuple(order[i : i + 16]) for i in range(0, 64, 16)):
+            common, shown = draw.randrange(12), []
+            for index in chosen:
+                by = common if shift == "batch" else draw.randrange(12)
+                row = [x + 0.2 * draw.uniform(-1, 1) for x in rows[index][by:] + rows[index][:by]]
+                shown.append(tuple(sum(map(operator.mul, row, one)) for one in signs))
+            items.append((chosen, ()))
+            sketches.append((tuple(shown),))
+        found.append(Pass(0, True, 4, 64, True, items=tuple(items), sketches=tuple(sketches)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("shift", ["item", "batch"])
+def test_one_draw_of_many_values_for_the_whole_batch(shift: str, again: bool) -> None:
+    for base in (0, 40):
+        runs = [made(seed=s, passes=waves(base + s, "item", again)) for s in range(4)]
+        runs += [made("rewritten", seed=s, passes=waves(base + 20 + s, shift, again)) for s in range(4)]  # fmt: skip
+        check = parity_items.drawn(gather("unknown", runs))
+        assert check is not None and check.passed is (shift == "item"), check.text
+        turned = [replace(run, arm="rewritten" if run.arm == "original" else "original") for run in runs]  # fmt: skip
+        check = parity_items.drawn(gather("unknown", turned))
+        assert check is not None and check.passed is (shift == "item"), check.text
+
+
+def test_items_that_never_change_do_not_go_together() -> None:
+    still = [Pass(0, True, 1, 2, True, items=(((0, 1), ()),), sketches=((((1.0,), (2.0,)),),))] * 3
+    assert parity_together.together([made(passes=tuple(still))], 0) == (0.0, 0)
+    assert parity_together.leaves([made(passes=tuple(still)), made()]) == 0
+
+
 # ---------------------------------------------------------------------------------------------- inputs of the models
+def uneven(seed: int, how: str) -> tuple[Call, ...]:
+    """Rows in memory, two models by turns, a last batch of half the size, and as many batches in a pass as the seed has it."""
+    draw = random.Random(seed)
+    rows = [draw.gauss(5, 1) for _ in range(84 if seed % 2 else 76)]
+    once, found = draw.sample(rows, len(rows)), []
+    for _ in range(6):
+        order = once if how == "once" else draw.sample(rows, len(rows))
+        for i in range(0, len(rows), 8):
+            found += [Call(0, 8, {"0": sum(order[i : i + 8])}, 0)]
+            found += [Call(0, 8, {"0": 4 * sum(order[i : i + 8]) + draw.gauss(0, 1)}, 0)]
+    return tuple(found)
+
+
+@pytest.mark.parametrize("how", ["shuffled", "once"])
+def test_an_order_drawn_once_where_passes_are_uneven(how: str) -> None:
+    for base in (0, 20):
+        runs = [made(seed=s, calls=uneven(base + s, "shuffled")) for s in range(4)]
+        runs += [made("rewritten", seed=s, calls=uneven(base + s, how)) for s in range(4)]
+        runs.append(made(detail=MOVED, calls=uneven(base, "shuffled")))
+        check = parity_inputs.given(gather("unknown", runs))
+        assert check is not None and check.passed is (how == "shuffled"), check.text
+
+
 def table(seed: int, how: str) -> tuple[Call, ...]:
     """Sums over batches of rows that are indexed in memory."""
     draw, fixed = random.Random(seed), random.Random(5)
