@@ -6,6 +6,7 @@ import operator
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +24,9 @@ from autofast.verify import (
     parity_seeds,
     parity_stdout,
     parity_together,
+    runs,
 )
-from autofast.verify.estimates import gap
+from autofast.verify.estimates import fmean, gap
 from autofast.verify.evidence import DOUBLE, Evidence, gather
 from autofast.verify.parity import judge
 from autofast.verify.parity_rounding import first_step, parting_step, single
@@ -315,6 +317,39 @@ def test_a_table_that_is_none() -> None:
     assert "a.csv: 3,4" in outputs.written(made(files=files))
 
 
+@pytest.mark.parametrize(("value", "passed"), [(1.05, False), (1.0000001, None)])
+def test_an_average_beside_a_training_that_is_the_same_to_the_bit(
+    value: float, passed: bool | None
+) -> None:
+    """However far rounding carries the training, nothing of it is in what follows the same weights."""
+
+    def script(
+        arm: str, average: float, losses: tuple[float, ...] = LOSSES, detail: Detail = FULL
+    ) -> Run:
+        state = {"0/w": tensor(1.0), "1/average": tensor(average)}
+        return made(arm, losses, detail=detail, model=state, **saved(average, 2.0))
+
+    plain, wild = script("original", 1.0), script("original", 1.4, (1.0, 0.9, 0.5, 0.6), MOVED)
+    check = parity_saves.values(gather("unknown", [plain, plain, script("rewritten", value), wild]))
+    assert check is not None and check.passed is passed, check.text
+
+
+def test_a_checkpoint_that_is_written_beside_and_put_in_place() -> None:
+    beside = [Saved(path, 4, {"w": tensor(2.0)}, {}) for path in ("best.pt.new", "best.pt")]
+    plain = made(**saved(2.0, steps=(4,)))
+    check = parity_saves.values(
+        gather("exact", [plain, plain, made("rewritten", saves=tuple(beside))])
+    )
+    assert check is not None and check.passed is True and "1 save," in check.text
+
+
+def test_of_a_progress_bar_the_last_state_is_kept(tmp_path: Path) -> None:
+    """Which of the others are shown is a matter of time."""
+    file = tmp_path / "stderr"
+    file.write_bytes(b"\r 0%| 0/9 loss=3\r 50%| 4/9 loss=2\r100%| 9/9 loss=1\nepoch 1\n")
+    assert outputs.log(runs._log(file)).splitlines() == ["100%| 9/9 loss=1", "epoch 1"]
+
+
 def test_a_file_that_is_not_written_any_more() -> None:
     plain = made(files={"log.csv": "1,2\n"})
     assert judge("exact", [plain, plain, made("rewritten")]).verdict is Sameness.BROKEN
@@ -374,6 +409,23 @@ def test_random_changes_of_single_items(how: dict[str, str], words: str) -> None
     runs += [made("rewritten", seed=s, passes=images(50 + s, **{**base, **how})) for s in range(4)]
     check = parity_items.drawn(gather("unknown", runs))
     assert check is not None and check.passed is (not words) and words in check.text
+
+
+@pytest.mark.parametrize(("share", "seen"), [(0.7, True), (1.0, False)])
+def test_noise_of_another_size_shows_over_many_runs_that_overlap(share: float, seen: bool) -> None:
+    """Of twelve runs each, one of either kind lies among the others."""
+    draw = random.Random(1)
+    usual = [1 + 0.01 * place for place in range(-5, 6)]
+    runs = [
+        [
+            parity_items.Items(scale=1.0, squares=[level * draw.uniform(0.5, 1.5) for _ in range(160)])
+            for level in levels
+        ]
+        for levels in ([*usual, 0.8], [*(share * level for level in usual), 0.9])
+    ]  # fmt: skip
+    one, two = ([fmean(x.squares) for x in some] for some in runs)
+    assert max(two) > min(one)
+    assert bool(parity_items._amount(*runs)) == seen
 
 
 def test_items_of_the_same_kind_pass_under_many_seeds() -> None:
@@ -464,6 +516,25 @@ def table(seed: int, how: str) -> tuple[Call, ...]:
     return tuple(found)
 
 
+@pytest.mark.parametrize("often", [1, 3])
+def test_one_draw_for_several_calls(often: int) -> None:
+    def noise(seed: int, same: int) -> tuple[Call, ...]:
+        draw = random.Random(seed)
+        found: list[Call] = []
+        for _ in range(12):
+            values = [draw.gauss(0, 1) for _ in range(4)]
+            values[:same] = values[:1] * same
+            found += [Call(0, 8, {"0": value}, 0) for value in values]
+        return tuple(found)
+
+    runs = [made(seed=s, calls=noise(s, 1)) for s in range(4)]
+    runs += [made("rewritten", seed=s, calls=noise(90 + s, often)) for s in range(4)]
+    runs.append(made(detail=MOVED, calls=noise(0, 1)))
+    check = parity_inputs.given(gather("unknown", runs))
+    assert check is not None and check.passed is (often == 1)
+    assert often == 1 or "51 % of the calls" in check.text
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -532,6 +603,20 @@ def test_a_nan_in_a_checkpoint_or_in_the_final_model() -> None:
     assert parity_exact.state_apart(one, two) == INF and parity_exact.state_apart(two, two) == 0
     found = judge("sampling", [one, one, two])
     assert found.verdict is Sameness.BROKEN and "0/w of the final model" in found.summary
+
+
+def test_a_buffer_that_never_changes_may_be_kept_in_the_model() -> None:
+    """A table of places made once; one that training changes is another matter, and so is one that gets another value."""
+    table, moved = (replace(tensor(value), buffer=True, shape=(9,)) for value in (3.0, 4.0))
+    plain = made(model={"0/w": tensor(1.0)})
+    for end, verdict in ((table, Sameness.IDENTICAL), (moved, Sameness.DIFFERENT)):
+        start = {"0/w": tensor(1.0), "0/places": table}
+        other = made("rewritten", model={"0/w": tensor(1.0), "0/places": end}, start=start)
+        assert judge("exact", [plain, plain, other]).verdict is verdict
+        turned = [replace(other, arm="original")] * 2 + [replace(plain, arm="rewritten")]
+        assert judge("exact", turned).verdict is verdict
+    a, b = (made(arm, model={"0/m": t}, start={"0/m": t}) for arm, t in (("original", table), ("rewritten", moved)))  # fmt: skip
+    assert not parity_exact.equal(a, b)
 
 
 def test_sums_of_batches_that_are_no_numbers() -> None:

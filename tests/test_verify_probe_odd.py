@@ -196,6 +196,11 @@ class Strange:
 torch.save({"cls": nn.Linear, "step": 3}, "kinds.pt")
 torch.save({"strange": Strange()}, "strange.pt")
 torch.save(named.state_dict(), "last.pt")
+import os, shutil
+os.makedirs("kept")
+os.replace("last.pt", "kept/last.pt")
+os.rename("kept", "final")
+shutil.copyfile("final/last.pt", "best.pt")
 assert not named._forward_pre_hooks_with_kwargs, "nothing of the probe's is left in the module"
 """
 
@@ -204,14 +209,24 @@ def test_pairs_of_indices_keyword_arguments_and_classes_that_are_saved(tmp_path:
     record = ran(tmp_path, ODD).record
     assert [one.items for one in record.passes][0] == ()
     assert [chosen for chosen, _ in record.passes[1].items] == [(0, 1), (2, 3)]
+    shown = [one for batch in record.passes[1].sketches for one in batch[0]]
+    assert len(shown) == 4 and {len(one) for one in shown} == {loaders.PROJECTIONS}
+    assert all(
+        x == pytest.approx(k * y)
+        for k, one in enumerate(shown)
+        for x, y in zip(one, shown[1], strict=True)
+    )
     assert [(sorted(call.sums), call.samples) for call in record.calls] == [
         (["mask", "rows"], 2),
         (["mask", "rows"], 2),
         (["0", "mask"], 2),
         (["0", "mask"], 2),
     ]
-    assert [one.path for one in record.saves] == ["kinds.pt", "last.pt"]
-    assert record.saves[0].plain == {"step": "3"} and len(record.checkpoints) == 3
+    names = ["kinds.pt", "last.pt", "kept/last.pt", "final/last.pt", "best.pt"]
+    assert [one.path for one in record.saves] == names
+    assert record.saves[1].tensors == record.saves[4].tensors
+    assert record.saves[0].plain == {"step": "3"}
+    assert {one.path for one in record.checkpoints} == {*names, "strange.pt"}
     assert [note for note in record.notes if "checkpoints" in note] == [
         "checkpoints not recorded: RuntimeError: not ready"
     ]

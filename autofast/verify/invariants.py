@@ -410,10 +410,31 @@ def _matched(
     return {k: (v, other[plain(k)]) for k, v in a.items() if plain(k) in other}
 
 
+def constants(record: Record) -> set[str]:
+    """Buffers that are the same at the end as at the start: a table of places, a mask. Whether a script keeps them in the model or makes them
+    anew is its own matter; what is saved of them is asked for with the checkpoints."""
+    ends = {plain(key): print_ for key, print_ in record.model.items() if print_.buffer}
+    return {
+        plain(key)
+        for key, print_ in record.start.items()
+        if plain(key) in ends and ends[plain(key)].sha == print_.sha
+    }
+
+
+def without_constants(a: Record, b: Record) -> tuple[dict[str, TensorPrint], ...]:
+    """The models' tensors without constant buffers that the other has not."""
+    names = [{plain(key) for key in record.model} for record in (a, b)]
+    alone = (constants(a) - names[1], constants(b) - names[0])
+    return tuple(
+        {key: value for key, value in record.model.items() if plain(key) not in mine}
+        for record, mine in zip((a, b), alone, strict=True)
+    )
+
+
 def tensors(ev: Evidence) -> Check | None:
     """The model has the same tensors: number, shapes, types."""
     name = "tensors of the model"
-    a, b = ev.a.record.model, ev.b.record.model
+    a, b = without_constants(ev.a.record, ev.b.record)
     if not a or not b:
         return None
     one, two = Counter(t.shape for t in a.values()), Counter(t.shape for t in b.values())

@@ -21,6 +21,7 @@ from autofast.verify.result import Check, Sameness
 MOST_CALLS = 4000  # that the probe keeps
 MOST = 600  # calls that are looked at
 CRITICAL = 6.0
+AGAIN = 8  # calls, within which the same input is looked for
 Key = tuple[int, str]
 
 
@@ -89,6 +90,19 @@ def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
             return f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original): an order lost or drawn once"
         if one > limit and two < 0.5:
             return f"in the original the same comes again every {lag} calls (correlation {one:.2f}, now {two:.2f})"
+    return ""
+
+
+def _again(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    """Some calls are given just what a call shortly before was given: one draw of noise for several of them."""
+
+    def share(some: Sequence[list[float]], lag: int) -> float:
+        return fmean([x == y for s in some for x, y in zip(s, s[lag:], strict=False)] or [0.0])
+
+    for lag in range(1, AGAIN + 1):
+        one, two = share(before, lag), share(after, lag)
+        if min(one, two) < 0.05 and max(one, two) > 0.2:
+            return f"{100 * two:.0f} % of the calls get what the {'one' if lag == 1 else f'{lag}th'} before got, {100 * one:.0f} % in the original"
     return ""
 
 
@@ -169,7 +183,7 @@ def given(ev: Evidence) -> Check | None:
         if not all(math.isfinite(x) for s in after for x in s):
             text = "it holds what is no number; in the original it does not"
             return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
-        for test in (_seeds, _period, _scatter, _level):
+        for test in (_seeds, _period, _again, _scatter, _level):
             text = test(before, after)
             if text:
                 return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")

@@ -8,12 +8,13 @@ what is no number.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from autofast.report.style import count
 from autofast.verify import alike
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import moved_by
-from autofast.verify.parity_exact import equal, reproducible, state_apart
+from autofast.verify.parity_exact import equal, reproducible, state_apart, trained_alike
 from autofast.verify.parity_rounding import FAR, SEEN, single, yardsticks
 from autofast.verify.record import Record, Saved, TensorPrint
 from autofast.verify.result import Check
@@ -28,6 +29,16 @@ def _last(record: Record) -> dict[str, Saved]:
 
 def _times(record: Record) -> list[tuple[str, int]]:
     return [(one.path, one.step) for one in record.saves]
+
+
+def _common(a: Record, b: Record) -> tuple[Record, Record]:
+    """Without saves under names that the other does not use: written beside and put in place, or a second copy."""
+    paths = [{one.path for one in record.saves} for record in (a, b)]
+    one, two = (
+        replace(record, saves=tuple(s for s in record.saves if s.path in other))
+        for record, other in zip((a, b), reversed(paths), strict=True)
+    )
+    return one, two
 
 
 def _kind(print_: TensorPrint) -> str:
@@ -56,6 +67,8 @@ def _exact(ev: Evidence, pairs: list[Pair]) -> str:
 def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
     own = max((state_apart(ev.a, run) for run in yardsticks(ev)), default=0.0)
     others = [run.record.saves for run in yardsticks(ev) if run.records]
+    # What follows a training that is the same to the bit, an average of its weights, has no rounding of many steps in it.
+    followed = trained_alike(ev)
     for x, y in pairs:
         if x.step != y.step:
             continue
@@ -71,15 +84,15 @@ def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
             if not here:
                 continue
             far = moved_by(print_, y.tensors[key])
-            if far > max(FAR * max(here), FAR * own, 10 * SEEN):
+            if far > (10 * SEEN if followed else max(FAR * max(here), FAR * own, 10 * SEEN)):
                 return f"{x.path}, step {x.step}: {key} is {far:.2g} away from the original's"
     return ""
 
 
 def _otherwise(ev: Evidence) -> str:
     """Saved at other times than in all runs of the original."""
-    a, b = (_times(run.record) for run in (ev.a, ev.b))
-    if a == b or any(_times(o.record) != a for o in ev.originals if o.records):
+    a, b = map(_times, _common(ev.a.record, ev.b.record))
+    if a == b or any(_times(o.record) != _times(ev.a.record) for o in ev.originals if o.records):
         return ""
     place = next(
         (i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b))
@@ -97,6 +110,7 @@ def values(ev: Evidence) -> Check | None:
     a, b = ev.a.record, ev.b.record
     if ev.effect == "recipe" or not a.saves or not b.saves:
         return None
+    a, b = _common(a, b)
     one, two = _last(a), _last(b)
     pairs = [(x, two[path]) for path, x in one.items() if path in two]
     if _times(a) == _times(b):
@@ -122,7 +136,7 @@ def values(ev: Evidence) -> Check | None:
     if not exactly and alike.throughout(ev) and ev.perturbed is not None and single(ev):
         if text := _rounded(ev, pairs):
             return Check(name, False, text)
-        steady = all(_times(run.record) == _times(a) for run in yardsticks(ev))
+        steady = all(_times(run.record) == _times(ev.a.record) for run in yardsticks(ev))
         if steady and (text := _otherwise(ev)):
             return Check(name, False, text)
     return Check(

@@ -96,7 +96,7 @@ class Pass:
             unless asked for.
         leaves: the same for every tensor of the batch's structure by itself, in its order: a tuple over batches for each. So that labels
             tell of the order where images are random. Empty where batches differ in their structure.
-        items: for each batch the indices of its samples, and for every tensor of floats three rows of numbers, one for each sample
+        items: for each batch the indices of its samples, and for every tensor of more than one dimension three rows of numbers, one for each sample
             (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
         sketches: for the same batches and tensors a random projection of each sample.
     """

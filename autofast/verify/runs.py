@@ -352,7 +352,11 @@ def _files(records: Sequence[Record], cwd: Path) -> dict[str, str]:
 
 
 def _log(path: Path) -> str:
-    return _text(path) if path.stat().st_size <= LOG_LIMIT else ""
+    if path.stat().st_size > LOG_LIMIT:
+        return ""
+    # A carriage return stays one: what a progress bar shows after it replaces what stood before.
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        return file.read()
 
 
 def _text(path: Path) -> str:

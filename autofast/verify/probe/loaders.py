@@ -205,7 +205,8 @@ class Loaders:
         base.__next__ = opaque(fetch)
 
     def single(self, number: int, drawn: list[Any], batch: Any) -> None:
-        """Each item of a batch by itself, in three numbers for each tensor of floats (weighted sum, sum of squares, sum) and a projection."""
+        """Each item of a batch by itself, in three numbers for each tensor (weighted sum, sum of squares, sum) and a projection. Tokens and
+        masks too; labels tell of nothing that is drawn."""
         try:
             indices = [operator.index(index) for index in drawn]
         except Exception:  # pairs, names: no numbers of items
@@ -216,7 +217,7 @@ class Loaders:
             for leaf in leaves(batch)[:4]:
                 if (
                     isinstance(leaf, torch.Tensor)
-                    and leaf.is_floating_point()
+                    and not leaf.is_complex()
                     and leaf.layout == torch.strided
                     and leaf.dim() > 1
                     and len(leaf) == len(drawn)

@@ -68,6 +68,7 @@ class Saves:
         self.outside: dict[str, None] = {}
         self.inside: dict[str, None] = {}  # written in the working folder
         self.saves: list[dict[str, Any]] = []
+        self.kept = 0  # of them, calls of torch.save
         self.printer: Any = None
         self.printed = 0
         self.checkpoints: dict[str, dict[str, Any]] = {}
@@ -96,6 +97,9 @@ class Saves:
         elif event == "os.rename":
             self.removed(arguments[0], arguments[2])
             self.opened(arguments[1])
+            self.copied(arguments[0], arguments[1])
+        elif event == "shutil.copyfile":
+            self.copied(arguments[0], arguments[1])
         elif event in ("os.remove", "shutil.rmtree"):
             self.removed(arguments[0], arguments[1] if len(arguments) > 1 else None)
         elif event == "os.truncate" and not isinstance(arguments[0], int):
@@ -218,18 +222,32 @@ class Saves:
                 plain[name] = repr(entry)
         return {"tensors": tensors, "plain": plain}
 
+    def named(self, path: Any) -> str:
+        return os.path.relpath(os.path.realpath(os.fsdecode(path)), os.path.realpath(self.folder))
+
+    def copied(self, source: Any, target: Any) -> None:
+        """A checkpoint gets another name, or its folder does: what was saved there last is saved under the new name as well."""
+        try:
+            old, new = self.named(source), self.named(target)
+        except (TypeError, ValueError, OSError):
+            return
+        last = {one["path"]: one for one in self.saves}
+        for name, entry in list(self.checkpoints.items()):
+            if name == old or name.startswith(old + os.sep):
+                path = new + name[len(old) :]
+                self.checkpoints[path] = {**entry, "path": path}
+                if name in last:
+                    self.saves.append({**last[name], "path": path})
+
     def checkpoint(self, obj: Any, file: Any, path: str) -> None:
         import torch
 
         buffer = io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else None
-        name = (
-            path
-            if buffer
-            else os.path.relpath(os.path.realpath(path), os.path.realpath(self.folder))
-        )
+        name = path if buffer else self.named(path)
         entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
         self.checkpoints[name] = entry  # the last one under this name
-        if len(self.saves) < MOST:
+        if self.kept < MOST:
+            self.kept += 1
             self.saves.append({"path": name, "step": self.probe.steps, **self.values(obj)})
         try:
             if hasattr(file, "flush"):
