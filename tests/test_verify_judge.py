@@ -25,6 +25,7 @@ from autofast.verify import (
     parity_stdout,
     parity_together,
     runs,
+    series,
 )
 from autofast.verify.estimates import fmean, gap
 from autofast.verify.evidence import DOUBLE, Evidence, gather
@@ -32,6 +33,7 @@ from autofast.verify.parity import judge
 from autofast.verify.parity_rounding import first_step, parting_step, single
 from autofast.verify.record import FULL, Call, Detail, Lines, Pass, Run, Saved, Step, TensorPrint
 from autofast.verify.result import Sameness
+from autofast.verify.runs import Program
 from tests.verify_runs import record, run
 
 MOVED = replace(FULL, perturb=2.0**-23)
@@ -741,3 +743,20 @@ def test_other_batches_of_the_same_evaluation_are_no_fault() -> None:
     )
     found = judge("unknown", [one, one, two])
     assert found.verdict is Sameness.IDENTICAL
+
+
+# ---------------------------------------------------------------------------------------------- progress
+@pytest.mark.parametrize(
+    ("spent", "words"),
+    [(0.0, "about 60 s to go"), (59.5, "about 30 s to go"), (200.0, "about 0 s to go")],
+)
+def test_what_is_still_to_go_is_no_less_than_the_run_that_is_being_made(
+    monkeypatch: pytest.MonkeyPatch, spent: float, words: str
+) -> None:
+    """A budget of a minute; a run takes 47 seconds, and is ended after half a minute more."""
+    monkeypatch.setattr(series.time, "monotonic", lambda: 1000.0 + spent)
+    plain = Program("original", Path("train.py"))
+    wanted = series.Wanted("exact", budget=60.0)
+    made_so_far = [replace(made(), seconds=47.0)]
+    slow = series.Series(Any, plain, plain, wanted, runs=made_so_far, began=1000.0)  # type: ignore[arg-type]
+    assert words in slow._left(3)

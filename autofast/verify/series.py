@@ -165,7 +165,12 @@ class Series:
         seconds = runs * median(times)
         budget = self.wanted.budget
         if budget:
-            seconds = min(seconds, max(0.0, budget - (time.monotonic() - self.began)))
+            # The run that is being made goes on beyond the budget, up to its deadline.
+            now = time.monotonic()
+            seconds = min(
+                seconds,
+                max(budget - (now - self.began), min(median(times), self._deadline() - now), 0.0),
+            )
         return f", about {seconds:.0f} s to go"
 
     def _limit(self, pilot: Run) -> None:
