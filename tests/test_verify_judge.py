@@ -133,7 +133,7 @@ def test_updates_count_as_far_as_draws_agree() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"losses": (1.0, 0.9, 0.802, 0.7)}, "loss differs by 0.25 %"),
+        ({"losses": (1.0, 0.9, 0.802, 0.7)}, "loss differs by 0.24 %"),
         ({"updates": (0.1, 0.1, 0.11, 0.1)}, "update differs by 9.1 %"),
         ({"losses": (1.0, 0.9, 0.80000001, 0.71)}, ""),
         ({"losses": (1.0, 0.9, 0.802, 0.7), "states": tuple("abyz")}, ""),
@@ -149,6 +149,16 @@ def test_what_acts_later_meets_equal_weights(other: dict[str, Any], words: str) 
     if check is not None and words:
         assert words in check.text and "before 3 are equal" in check.text
         assert check in parity_rounding.judge(ev)
+
+
+def test_a_loss_that_crosses_zero_may_part_by_a_rounding_of_its_usual_size() -> None:
+    one, two = ((1.0, -0.9, near, -0.7) for near in (1e-8, 3e-8))
+    plain, other = made(losses=one), made("rewritten", two)
+    check = parting_step(gather("unknown", [plain, plain, other]))
+    assert check is not None and check.passed
+    holed = made("rewritten", (1.0, -0.9, 1e-8, NAN))
+    check = parting_step(gather("unknown", [plain, plain, holed]))
+    assert check is not None and check.passed is False
 
 
 def test_16_bits_may_part_by_as_much_as_they_round() -> None:

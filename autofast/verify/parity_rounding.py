@@ -26,6 +26,7 @@ rounding though nothing is wrong, and (i) cannot say; where the first loss agree
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autofast.verify import alike
@@ -105,6 +106,13 @@ def _told(step: Step) -> tuple[object, ...]:
     return step.losses, step.grad_norm, step.update_norm, step.skipped
 
 
+def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
+    """The difference as a share of the larger one, or of what is usual: a loss may cross zero in any step but the first."""
+    known = [abs(u) for u in usual if u is not None and math.isfinite(u)]
+    far = gap(x, y)
+    return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
+
+
 def parting(ev: Evidence) -> int:
     """The first step in which the two differ in a bit; 0 where none does."""
     both = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
@@ -121,14 +129,19 @@ def parting_step(ev: Evidence) -> Check | None:
     x, y = ev.a.record.steps[place], ev.b.record.steps[place]
     if x.skipped or y.skipped or x.optimizer != y.optimizer:
         return None
-    losses = [_relative(p, q) for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)]
-    found = [("loss", max(losses, default=0.0), known.loss)]
-    for what, p, q, most in (
-        ("gradient norm", x.grad_norm, y.grad_norm, known.gradient),
-        ("update", x.update_norm, y.update_norm, known.update),
+    usual = [step for step in ev.a.record.steps if step.optimizer == x.optimizer]
+    losses = [loss for step in usual for loss in step.losses]
+    far = [
+        _share(p, q, losses) for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)
+    ]
+    found = [("loss", max(far, default=0.0), known.loss)]
+    for what, name, most in (
+        ("gradient norm", "grad_norm", known.gradient),
+        ("update", "update_norm", known.update),
     ):
+        p, q = getattr(x, name), getattr(y, name)
         if p is not None and q is not None:
-            found.append((what, _relative(p, q), most))
+            found.append((what, _share(p, q, [getattr(step, name) for step in usual]), most))
     words = "; ".join(
         f"{w} differs by {100 * v:.2g} % (allowed {100 * m:g} %)" for w, v, m in found
     )
