@@ -346,6 +346,31 @@ def test_an_average_beside_a_training_that_is_the_same_to_the_bit(
     assert check is not None and check.passed is passed, check.text
 
 
+@pytest.mark.parametrize(
+    ("best", "shown", "verdict"),
+    [
+        ("1.8892396", "0.5123456", Sameness.IDENTICAL),
+        ("1.8892398", "0.5123456", Sameness.EQUIVALENT),
+        ("1.8892396", "0.5123457", Sameness.EQUIVALENT),
+        ("1.8892896", "0.5123456", Sameness.DIFFERENT),
+        ("1.8892396", "0.5124", Sameness.DIFFERENT),
+    ],
+)
+def test_an_evaluation_in_other_batches_is_summed_in_another_order(
+    best: str, shown: str, verdict: Sameness
+) -> None:
+    """The training is the same to the bit; what is saved and printed of the evaluation is so up to rounding, and no longer IDENTICAL."""
+
+    def script(arm: str, best: str, shown: str) -> Run:
+        return made(arm, stdout=f"valid {shown}\n", **saved(1.0, 2.0, best=best))
+
+    plain = script("original", "1.8892396", "0.5123456")
+    found = judge("unknown", [plain, plain, script("rewritten", best, shown)])
+    assert found.verdict is verdict, found.summary
+    strict = judge("exact", [plain, plain, script("rewritten", "1.8892396", shown)])
+    assert (strict.verdict is Sameness.IDENTICAL) == (shown == "0.5123456")
+
+
 def test_a_checkpoint_that_is_written_beside_and_put_in_place() -> None:
     beside = [Saved(path, 4, {"w": tensor(2.0)}, {}) for path in ("best.pt.new", "best.pt")]
     plain = made(**saved(2.0, steps=(4,)))

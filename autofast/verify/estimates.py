@@ -20,6 +20,7 @@ __all__ = [
     "hodges_lehmann",
     "median",
     "pstdev",
+    "rounded_alike",
     "spread",
     "stdev",
     "t_quantile",
@@ -34,6 +35,16 @@ def gap(x: float, y: float) -> float:
     if x == y or (x != x and y != y):
         return 0.0
     return abs(x - y) if math.isfinite(x) and math.isfinite(y) else math.inf
+
+
+def rounded_alike(x: str, y: str) -> bool:
+    """Two numbers as texts, neither of them an integer, that differ by no more than sums of single precision in another order."""
+    try:
+        one, two = float(x), float(y)
+    except ValueError:
+        return False
+    whole = all(text.lstrip("+-").isdigit() for text in (x, y))
+    return not whole and gap(one, two) <= 2e-6 * max(abs(one), abs(two)) < math.inf
 
 
 def distance(x: Sequence[float], y: Sequence[float]) -> float:

@@ -239,6 +239,17 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
     return _over_seeds(ev)
 
 
+def _bit_for_bit(checks: Sequence[Check]) -> bool:
+    return any(c.identical and c.name == "bit for bit" for c in checks)
+
+
+def _rounded_beside(checks: Sequence[Check]) -> bool:
+    """The training is the same to the bit, and what is printed or saved beside it is not."""
+    return any(
+        c.passed is None and c.name in (parity_saves.NAME, parity_stdout.NAME) for c in checks
+    )
+
+
 def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
     found = {Sameness.EQUIVALENT} if decided else {Sameness.UNCLEAR}
     for check in checks:
@@ -246,9 +257,7 @@ def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
             found.add(check.verdict)
         elif check.passed is None and check.verdict is Sameness.UNCLEAR:
             found.add(Sameness.UNCLEAR)
-    if found == {Sameness.EQUIVALENT} and any(
-        c.identical and c.name == "bit for bit" for c in checks
-    ):
+    if found == {Sameness.EQUIVALENT} and _bit_for_bit(checks) and not _rounded_beside(checks):
         return Sameness.IDENTICAL
     return min(found, key=WORST.index)
 
@@ -278,6 +287,8 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         )
         words = f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two"
         return f"{ask} ({words})" if ask and open_ else ask or words
+    if _bit_for_bit(checks):
+        return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
     if ev.effect == "exact":
         return f"as close to the original as the original to itself ({seen})"
     pairs = f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}"

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from autofast.report.style import count
 from autofast.verify import alike
+from autofast.verify.estimates import rounded_alike
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import moved_by
 from autofast.verify.parity_exact import equal, reproducible, state_apart, trained_alike
@@ -59,7 +60,9 @@ def _exact(ev: Evidence, pairs: list[Pair]) -> str:
                 return f"{x.path}, saved after step {y.step}: {key} is another tensor than in the original's of step {x.step}"
         for key, text in x.plain.items():
             if all(s.plain.get(key) == text for s in again) and y.plain.get(key, text) != text:
-                if "param_groups" not in key:  # ``fused`` and the like
+                if "param_groups" not in key and not rounded_alike(
+                    text, y.plain[key]
+                ):  # ``fused`` and the like
                     return f"{x.path}: {key} is {y.plain[key]}, {text} in the original"
     return ""
 
@@ -139,9 +142,9 @@ def values(ev: Evidence) -> Check | None:
         steady = all(_times(run.record) == _times(ev.a.record) for run in yardsticks(ev))
         if steady and (text := _otherwise(ev)):
             return Check(name, False, text)
-    return Check(
-        name,
-        True if exactly else None,
-        f"{count(len(pairs), 'save')}"
-        + (", equal bit for bit" if exactly else ", as far as they can be compared"),
-    )
+    saves = count(len(pairs), "save")
+    if not exactly:
+        return Check(name, None, f"{saves}, as far as they can be compared")
+    if any(rounded_alike(t, y.plain.get(k, t)) and y.plain.get(k, t) != t for x, y in pairs for k, t in x.plain.items()):  # fmt: skip
+        return Check(name, None, f"{saves}, tensors equal bit for bit, numbers up to rounding")
+    return Check(name, True, f"{saves}, equal bit for bit")
