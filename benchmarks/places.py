@@ -3,7 +3,7 @@
     python -m benchmarks.places --mirror DIR [--set places-2] [--only NAME ...] [--json OUT.json] [--against OLD.json] [--list]
 
 DIR holds the repositories as DIR/OWNER+NAME/repo. For each entry: ``autofast check -v --root REPO ENTRY --output-format json --effect recipe --exit-zero``.
-A place is fixed, refused or advised where a finding of its technique says so in the same file within three lines (in the same file for what is decided
+A place is fixed, refused or advised where a finding of its technique says so on its line, else in the same file within three lines (in the same file for what is decided
 once for a model, anywhere for what is set once for a script or is answered where the dataset is made), otherwise silent. Whether a reason is true is
 judged from the source, by hand, and kept in places-judged.toml (places-2-judged.toml); a judgement counts only as long as the reason is the one that was
 judged. The CPU seconds of each entry are told on stderr.
@@ -31,6 +31,7 @@ KEPT = (".py", ".ipynb", ".toml", ".cfg", ".yaml", ".yml", ".json", ".txt")
 NEAR = 3  # lines between a place and a finding about it
 IN_FILE = {"autocast", "channels-last", "legacy-amp-api"}
 IN_SCRIPT = {"batched-dataset", "cudnn-benchmark", "tf32"}
+AROUND = {"no-grad-eval"}  # what is written around the place counts, too
 ORDER = ("fix", "refused", "advice")  # the better answer where there are two
 SHOWN = {"fix": "fixed", "refused": "refused", "advice": "advised", "": "silent"}
 Row = dict[str, Any]
@@ -88,7 +89,9 @@ def answers(entry: Row, mirror: Path) -> list[Row]:
     rows = []
     for (path, line, technique, reason), number in zip(entry["places"], at, strict=True):
         found = [f for f in findings if f["rule"] == technique and near(f, path, number, technique)]
-        found.sort(key=lambda f: (ORDER.index(f["status"]), abs(f["line"] - number)))
+        found.sort(
+            key=lambda f: (f["line"] != number, ORDER.index(f["status"]), abs(f["line"] - number))
+        )
         rows.append(
             {
                 "repo": entry["repo"],
@@ -110,6 +113,8 @@ def near(finding: Row, path: str, line: int, technique: str) -> bool:
     if technique in IN_SCRIPT:
         return True
     close = technique in IN_FILE or abs(int(finding["line"]) - line) <= NEAR
+    if technique in AROUND:
+        close = close or finding["line"] <= line <= finding["end_line"]
     return finding["path"] == path and close
 
 
