@@ -812,6 +812,50 @@ def test_numbers_that_fp16_cannot_hold(value: str):
 
 
 @pytest.mark.parametrize(
+    ("inner", "fits"),
+    [
+        ("h / (h.pow(2).sum(1, keepdim=True).sqrt() + 1e-10)", True),
+        ("h / ((h**2).sum(1, keepdim=True) + 1e-10).sqrt()", True),
+        ("h * (torch.softmax(h, 1) + 1e-12)", True),
+        ("h / (h.var(1, keepdim=True).sqrt() + 1e-10)", False),  # computed in 16 bits
+        ("h / (h + h.abs().mean(1, keepdim=True) + 1e-10)", False),
+    ],
+)
+def test_numbers_that_are_added_to_what_autocast_computes_in_fp32(inner: str, fits: bool):
+    text = changed(
+        "return self.b(torch.relu(self.a(x)))",
+        f"h = torch.relu(self.a(x)) + 0.1\n        return self.b({inner})",
+    )
+    done = amp(text)
+    assert (AUTO in done.lines) == fits, done.refusals
+    if fits:
+        same(text)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("h.new_zeros(16, 32)", ""),
+        ("torch.zeros_like(h)", ""),
+        ("torch.zeros(16, 32, device=x.device)", "writes 16-bit values"),
+        ("h.new_zeros(16, 32, dtype=torch.float32)", "writes 16-bit values"),
+        ("x.new_zeros(16, 32)", "writes 16-bit values"),
+    ],
+)
+def test_sums_in_a_tensor_made_with_the_dtype_of_what_is_added(made: str, why: str):
+    text = changed(
+        "return self.b(torch.relu(self.a(x)))",
+        f"h = self.a(x)\n        total = {made}\n"
+        "        total.index_add_(0, torch.arange(16, device=x.device), h.view(16, 32))\n"
+        "        return self.b(torch.relu(total))",
+    )
+    done = amp(text)
+    assert bool(done.fixes) == (not why) and why in done.refusals, done.refusals
+    if not why:
+        same(text)
+
+
+@pytest.mark.parametrize(
     ("weight", "why"),
     [
         ("torch.randn(8, 32) + 1j * torch.randn(8, 32)", "is complex"),
