@@ -799,6 +799,35 @@ def test_an_activation_that_is_chosen_by_its_name_is_not_recurrent():
     assert AUTO in amp(text.replace("X = ", 'name = input() or "GELU"\nX = ', 1)).lines
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        "nn.Sequential(*list(vgg16().features)[:31])",
+        "vgg16().features[:9]",
+        "nn.Sequential(*[layer for layer in vgg16().features])",
+    ],
+)
+def test_layers_taken_out_of_a_model_of_torchvision(layers: str):
+    text = "from torchvision.models import vgg16\n" + script()
+    text = text.replace(
+        "model = Net()",
+        f"""class Perceptual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = {layers}
+
+    def forward(self, x):
+        return self.net(x).flatten(1).mean(1)
+
+perceptual = Perceptual().to(device)
+model = Net()""",
+    ).replace(
+        "loss = criterion(model(x), y)", "loss = criterion(model(x), y) + perceptual(x).mean()"
+    )
+    done = amp(text)
+    assert AUTO in done.lines, done.refusals
+
+
 @pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
 def test_numbers_that_fp16_cannot_hold(value: str):
     done = amp(

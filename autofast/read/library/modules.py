@@ -248,12 +248,8 @@ def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:
 
 
 def _parts_of_library(thing: Inst | Ext) -> Values:
-    """The children of a library's model: each is taken for the whole, as that says what it is made of."""
-    return (
-        values(thing)
-        if isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
-        else values(Unknown("a submodule"))
-    )
+    """The children of a library's model."""
+    return values(thing) if module_parts.is_of_library(thing) else values(Unknown("a submodule"))
 
 
 def module_method(
