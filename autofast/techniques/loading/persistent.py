@@ -97,8 +97,12 @@ def is_never_used(script: Script, call: ast.Call) -> bool:
     if script.unread or not mine or any(x.uses or x.framework for x in mine):
         return False
     things = {t for x in mine for t in x.things}
-    handed_out = (o.args for s in script.log.of("call_unknown") for o in s if o.args is not None)
-    return not any(things & set(given) for args in handed_out for given in args.all())
+    for (kind, _), site in script.log.each():
+        known = kind.startswith(("torch.", "builtins."))
+        for o in site if not known else ():
+            if o.args is not None and any(things & set(given) for given in o.args.all()):
+                return False  # whoever gets it may go through it
+    return True
 
 
 def workers_of(
