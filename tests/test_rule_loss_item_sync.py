@@ -1774,3 +1774,49 @@ def test_a_statement_does_not_move_past_a_change_in_place(change: str) -> None:
     done = apply("loss-item-sync", HEAD + training(step, start))
     assert not any(line.startswith("shown = ") for line in done.lines), done.lines
     same(HEAD + training(step.replace(change, "F.relu(state)"), start), "shown = ")
+
+
+EITHER = """
+class Counted(nn.Module):
+    def forward(self, out, y):
+        return F.cross_entropy(out, y), 3
+
+
+def fit(loss_fn):
+    losses, total = [], 0
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        outputs = model(x)
+        {pack}
+        found = loss_fn(*outputs, y)
+        {pick}
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+    return losses
+
+
+print(fit(nn.CrossEntropyLoss()), fit(Counted()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pack", "pick"),
+    [
+        (
+            "outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)",
+            "loss = found[0] if type(found) in (tuple, list) else found",
+        ),
+        (
+            "if type(outputs) not in (tuple, list):\n            outputs = (outputs,)",
+            "if isinstance(found, tuple):\n            loss = found[0]\n        else:\n            loss = found",
+        ),
+        (
+            "if torch.is_tensor(outputs):\n            outputs = [outputs]",
+            "loss = found if not isinstance(found, tuple) else found[0]",
+        ),
+    ],
+)
+def test_what_is_a_tensor_or_a_tuple_of_tensors(pack: str, pick: str) -> None:
+    same(HEAD + EITHER.format(pack=pack, pick=pick), "loss_tensors.append(loss.detach().clone())")
