@@ -1126,3 +1126,26 @@ def test_a_loop_that_shares_a_helper_with_the_training() -> None:
 def test_what_training_goes_on_with_keeps_its_graph(text: str) -> None:
     done = apply("no-grad-eval", HEAD + textwrap.dedent(text))  # a loss without a graph raises
     assert run(HEAD + textwrap.dedent(text))["losses"] == run(done.text)["losses"]
+
+
+NESTED = REPLICAS.replace(
+    "    {mode}\n    total = 0.0\n    {no_grad}\n        for x, y in loader:\n            total += (model(x) - y).abs().mean().item()\n    return total\n",
+    """    def run():
+        total = 0.0
+        with torch.no_grad():
+            for x, y in loader:
+                total += (model(x) - y).abs().mean().item()
+        return total
+
+    model.{mode}
+    return run()
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "inference"), [("eval()", True), ("train(False)", True), ("train()", False)]
+)
+def test_replicas_are_in_the_mode_that_was_set_last(mode: str, inference: bool):
+    done = apply("no-grad-eval", NESTED.format(mode=mode))
+    assert ("inference_mode" in done.text) == inference

@@ -247,11 +247,6 @@ def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:
     )
 
 
-def _parts_of_library(thing: Inst | Ext) -> Values:
-    """The children of a library's model."""
-    return values(thing) if module_parts.is_of_library(thing) else values(Unknown("a submodule"))
-
-
 def module_method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
@@ -297,7 +292,7 @@ def module_method(
         inner: Values = (
             values(Tensor(param="param", grad=True))
             if "param" in name
-            else module_parts.any_part(this) or _parts_of_library(this)
+            else module_parts.any_part(this) or values(Unknown("a submodule"))
         )
         if name == "children" and (each := module_parts.children(interp, this, node)):
             return each
