@@ -473,11 +473,20 @@ model, slow = made(), made(average=True)
 
 
 def test_an_average_of_the_weights_that_is_made_at_the_same_place():
-    text = TEXT.replace("model = Net().to(device)\n", AVERAGED).replace(
+    measure = """def measure(net):
+    net.eval()
+    with torch.no_grad():
+        return sum(net(x.to(device)).mean().item() for x, y in loader)
+
+
+def made"""
+    text = TEXT.replace("model = Net().to(device)\n", AVERAGED).replace("def made", measure)
+    text = text.replace(
         "        losses.append(loss.item())\n",
         "        for p, q in zip(slow.parameters(), model.parameters()):\n"
         "            p.data.mul_(0.9).add_(q.data, alpha=0.1)\n"
-        "        losses.append(slow(x).mean().item())\n",
+        "        losses.append(loss.item())\n"
+        "    losses.append(measure(slow))\n",
     )
     done = same(text)
     assert "    net = Net().to(device, memory_format=torch.channels_last)" in done.text
