@@ -473,3 +473,12 @@ def test_a_batch_sampler_says_nothing_about_sizes() -> None:
     )
     files = HEAD + files.replace("DataLoader(data, batch_size=4)", batches)
     assert "its own batch_sampler" in apply("cudnn-benchmark", files).advice
+
+
+@pytest.mark.parametrize("kind", ["threading.Thread", "multiprocessing.Process"])
+def test_what_loads_data_beside_the_training_is_no_matter(kind: str) -> None:
+    fill = (
+        "import multiprocessing, threading\n\ndef fill(queue):\n    queue.append(1)\n\n"
+        f"worker = {kind}(target=fill, args=([],))\nworker.start()\nworker.join()\n"
+    )
+    assert apply("tf32", HEAD + fill + BODY).lines == TF32
