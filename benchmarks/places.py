@@ -90,7 +90,11 @@ def answers(entry: Row, mirror: Path) -> list[Row]:
     for (path, line, technique, reason), number in zip(entry["places"], at, strict=True):
         found = [f for f in findings if f["rule"] == technique and near(f, path, number, technique)]
         found.sort(
-            key=lambda f: (f["line"] != number, ORDER.index(f["status"]), abs(f["line"] - number))
+            key=lambda f: (
+                not f["line"] <= number <= f["end_line"],
+                ORDER.index(f["status"]),
+                abs(f["line"] - number),
+            )
         )
         rows.append(
             {
