@@ -1,17 +1,19 @@
-"""What autofast answers at the places of places.toml, at which an expert would change a public training script.
+"""What autofast answers at the places of places.toml (or places-2.toml), at which an expert would change a public training script.
 
-    python -m benchmarks.places --mirror DIR [--only NAME ...] [--json OUT.json] [--against OLD.json] [--list]
+    python -m benchmarks.places --mirror DIR [--set places-2] [--only NAME ...] [--json OUT.json] [--against OLD.json] [--list]
 
 DIR holds the repositories as DIR/OWNER+NAME/repo. For each entry: ``autofast check -v --root REPO ENTRY --output-format json --effect recipe --exit-zero``.
-A place is fixed, refused or advised where a finding of its technique says so in the same file within three lines (in the same file for what is decided
-once for a model, anywhere for what is set once for a script or is answered where the dataset is made), otherwise silent. Whether a reason is true is
-judged from the source, by hand, and kept in places-judged.toml; a judgement counts only as long as the reason is the one that was judged.
+A place is fixed, refused or advised where a finding of its technique says so on its line, else in the same file within three lines (in the same file for
+what is decided once for a model, anywhere for what is set once for a script or is answered where the dataset is made), otherwise silent. Whether a reason is
+true is judged from the source, by hand, and kept in places-judged.toml (places-2-judged.toml); a judgement counts only as long as the reason is that
+one. The CPU seconds of each entry are told on stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,7 @@ KEPT = (".py", ".ipynb", ".toml", ".cfg", ".yaml", ".yml", ".json", ".txt")
 NEAR = 3  # lines between a place and a finding about it
 IN_FILE = {"autocast", "channels-last", "legacy-amp-api"}
 IN_SCRIPT = {"batched-dataset", "cudnn-benchmark", "tf32"}
+AROUND = {"loss-item-sync", "no-grad-eval"}  # statements: all their lines count
 ORDER = ("fix", "refused", "advice")  # the better answer where there are two
 SHOWN = {"fix": "fixed", "refused": "refused", "advice": "advised", "": "silent"}
 Row = dict[str, Any]
@@ -39,6 +42,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--mirror", type=Path, required=True)
+    parser.add_argument("--set", default="places", help="which list: places, places-2")
     parser.add_argument("--only", nargs="*", default=[""], help="parts of repositories' names")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--against", type=Path, help="an earlier --json: what has changed")
@@ -46,11 +50,11 @@ def main() -> int:
     options = parser.parse_args()
     rows = [
         row
-        for entry in tomllib.loads((HERE / "places.toml").read_text())["entry"]
+        for entry in tomllib.loads((HERE / f"{options.set}.toml").read_text())["entry"]
         if any(part in entry["repo"] for part in options.only)
         for row in answers(entry, options.mirror)
     ]
-    judge(rows)
+    judge(rows, HERE / f"{options.set}-judged.toml")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     for row in rows if options.list else []:
@@ -74,16 +78,24 @@ def answers(entry: Row, mirror: Path) -> list[Row]:
         lay_out(mirror / entry["repo"].replace("/", "+") / "repo", entry["commit"], Path(folder))
         command = [sys.executable, "-m", "autofast", "check", "-v", "--root", ".", entry["entry"]]
         command += ["--output-format", "json", "--effect", "recipe", "--exit-zero"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        print(f"{entry['repo']} {entry['entry']}: {seconds:.1f} s", file=sys.stderr)
+        at = [in_file(Path(folder) / path, str(line)) for path, line, *_ in entry["places"]]
     if done.returncode:
         print(f"{entry['repo']} {entry['entry']}: {done.stderr.strip()[-300:]}", file=sys.stderr)
     findings = json.loads(done.stdout)["findings"] if not done.returncode else []
     rows = []
-    for path, line, technique, reason in entry["places"]:
-        found = [
-            f for f in findings if f["rule"] == technique and near(f, path, str(line), technique)
-        ]
-        found.sort(key=lambda f: (ORDER.index(f["status"]), distance(f, str(line))))
+    for (path, line, technique, reason), number in zip(entry["places"], at, strict=True):
+        found = [f for f in findings if f["rule"] == technique and near(f, path, number, technique)]
+        found.sort(
+            key=lambda f: (
+                not f["line"] <= number <= f["end_line"],
+                ORDER.index(f["status"]),
+                abs(f["line"] - number),
+            )
+        )
         rows.append(
             {
                 "repo": entry["repo"],
@@ -100,19 +112,24 @@ def answers(entry: Row, mirror: Path) -> list[Row]:
     return rows
 
 
-def near(finding: Row, path: str, line: str, technique: str) -> bool:
+def near(finding: Row, path: str, line: int, technique: str) -> bool:
     """Whether the finding is about the place."""
     if technique in IN_SCRIPT:
         return True
-    return finding["path"] == path and (technique in IN_FILE or distance(finding, line) <= NEAR)
+    close = technique in IN_FILE or abs(int(finding["line"]) - line) <= NEAR
+    if technique in AROUND:
+        close = close or finding["line"] <= line <= finding["end_line"]
+    return finding["path"] == path and close
 
 
-def distance(finding: Row, line: str) -> int:
-    """Lines between the finding and the place; many where they are in different cells."""
+def in_file(file: Path, line: str) -> int:
+    """The line in the file; "cell:line" of a notebook is counted in its JSON, as findings are."""
     cell, _, number = line.rpartition(":")
-    if cell and str(finding.get("cell")) != cell:
-        return 10**6
-    return abs(int(finding["line"]) - int(number))
+    if not cell:
+        return int(line)
+    lines = file.read_text().split("\n")
+    sources = [at for at, text in enumerate(lines, 1) if text.strip().startswith('"source": [')]
+    return sources[int(cell)] + int(number)
 
 
 def lay_out(git: Path, commit: str, into: Path) -> None:
@@ -132,9 +149,8 @@ def lay_out(git: Path, commit: str, into: Path) -> None:
             (into / name).write_bytes(blob.stdout)
 
 
-def judge(rows: list[Row]) -> None:
+def judge(rows: list[Row], kept: Path) -> None:
     """Put into each row what was judged of its answer, where that is still the answer."""
-    kept = HERE / "places-judged.toml"
     known = tomllib.loads(kept.read_text())["judged"] if kept.exists() else []
     by_place = {(j["place"], j["text"]): j["verdict"] for j in known}
     for row in rows:

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.script import Model, Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.layout.conversions import conversions, images, is_there, place_of, trained
+from autofast.techniques.layout.conversions import (
+    averages,
+    conversions,
+    images,
+    is_there,
+    place_of,
+    trained,
+)
 from autofast.write.spelling import uses_gpu
 
 
@@ -31,6 +38,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if place is not None:
             places.setdefault(id(place), (place, []))[1].append(model)
     for place, models in places.values():
+        models += averages(script, place, models)
         for finding, converted in conversions(script, place, models):
             yield finding
             if finding.edits:

@@ -11,6 +11,7 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.creations import against, from_numpy, loops_of_steps, moved
 from autofast.techniques.transfers.fixed import fixed, single_numbers
 from autofast.techniques.transfers.handed import handed
+from autofast.techniques.transfers.indices import indices
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -34,6 +35,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(call, MESSAGE, edits=(edit,))
         return
     creations = [*moved(script, hot), *handed(script, hot), *from_numpy(script, hot)]
+    creations += indices(script, hot)
     known = {id(n) for creation in creations for n in ast.walk(creation.call)}
     for node in fixed(script, hot):
         if id(node) not in known:

@@ -799,6 +799,35 @@ def test_an_activation_that_is_chosen_by_its_name_is_not_recurrent():
     assert AUTO in amp(text.replace("X = ", 'name = input() or "GELU"\nX = ', 1)).lines
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        "nn.Sequential(*list(vgg16().features)[:31])",
+        "vgg16().features[:9]",
+        "nn.Sequential(*[layer for layer in vgg16().features])",
+    ],
+)
+def test_layers_taken_out_of_a_model_of_torchvision(layers: str):
+    text = "from torchvision.models import vgg16\n" + script()
+    text = text.replace(
+        "model = Net()",
+        f"""class Perceptual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = {layers}
+
+    def forward(self, x):
+        return self.net(x).flatten(1).mean(1)
+
+perceptual = Perceptual().to(device)
+model = Net()""",
+    ).replace(
+        "loss = criterion(model(x), y)", "loss = criterion(model(x), y) + perceptual(x).mean()"
+    )
+    done = amp(text)
+    assert AUTO in done.lines, done.refusals
+
+
 @pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
 def test_numbers_that_fp16_cannot_hold(value: str):
     done = amp(
@@ -809,6 +838,50 @@ def test_numbers_that_fp16_cannot_hold(value: str):
     assert (NATIVE in done.lines) == (value in ("-1e9", "1e-12"))
     if value in ("-1e9", "1e-12"):
         assert "fp16 cannot hold" in done.refusals
+
+
+@pytest.mark.parametrize(
+    ("inner", "fits"),
+    [
+        ("h / (h.pow(2).sum(1, keepdim=True).sqrt() + 1e-10)", True),
+        ("h / ((h**2).sum(1, keepdim=True) + 1e-10).sqrt()", True),
+        ("h * (torch.softmax(h, 1) + 1e-12)", True),
+        ("h / (h.var(1, keepdim=True).sqrt() + 1e-10)", False),  # computed in 16 bits
+        ("h / (h + h.abs().mean(1, keepdim=True) + 1e-10)", False),
+    ],
+)
+def test_numbers_that_are_added_to_what_autocast_computes_in_fp32(inner: str, fits: bool):
+    text = changed(
+        "return self.b(torch.relu(self.a(x)))",
+        f"h = torch.relu(self.a(x)) + 0.1\n        return self.b({inner})",
+    )
+    done = amp(text)
+    assert (AUTO in done.lines) == fits, done.refusals
+    if fits:
+        same(text)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("h.new_zeros(16, 32)", ""),
+        ("torch.zeros_like(h)", ""),
+        ("torch.zeros(16, 32, device=x.device)", "writes 16-bit values"),
+        ("h.new_zeros(16, 32, dtype=torch.float32)", "writes 16-bit values"),
+        ("x.new_zeros(16, 32)", "writes 16-bit values"),
+    ],
+)
+def test_sums_in_a_tensor_made_with_the_dtype_of_what_is_added(made: str, why: str):
+    text = changed(
+        "return self.b(torch.relu(self.a(x)))",
+        f"h = self.a(x)\n        total = {made}\n"
+        "        total.index_add_(0, torch.arange(16, device=x.device), h.view(16, 32))\n"
+        "        return self.b(torch.relu(total))",
+    )
+    done = amp(text)
+    assert bool(done.fixes) == (not why) and why in done.refusals, done.refusals
+    if not why:
+        same(text)
 
 
 @pytest.mark.parametrize(

@@ -459,3 +459,26 @@ def test_another_memory_format_is_no_move_to_a_gpu() -> None:
         "tf32",
         text.replace("net = Net()", "net = Net().to('cuda', memory_format=torch.channels_last)"),
     ).fixes
+
+
+def test_a_batch_sampler_says_nothing_about_sizes() -> None:
+    """Rows of one tensor are alike whichever of them a batch holds; images of files may be grouped by their size."""
+    batches = "DataLoader(data, batch_sampler=[[0, 1], [5, 3]])"
+    rows = HEAD + BODY.replace("DataLoader(data, batch_size=4)", batches)
+    assert "torch.backends.cudnn.benchmark = True" in apply("cudnn-benchmark", rows).lines
+    files = BODY.replace("TensorDataset(", "Files(").replace(
+        "data = ",
+        "class Files(TensorDataset):\n    def __getitem__(self, i):\n"
+        "        x, y = super().__getitem__(i)\n        return x[:, : 5 + i % 2], y\n\ndata = ",
+    )
+    files = HEAD + files.replace("DataLoader(data, batch_size=4)", batches)
+    assert "its own batch_sampler" in apply("cudnn-benchmark", files).advice
+
+
+@pytest.mark.parametrize("kind", ["threading.Thread", "multiprocessing.Process"])
+def test_what_loads_data_beside_the_training_is_no_matter(kind: str) -> None:
+    fill = (
+        "import multiprocessing, threading\n\ndef fill(queue):\n    queue.append(1)\n\n"
+        f"worker = {kind}(target=fill, args=([],))\nworker.start()\nworker.join()\n"
+    )
+    assert apply("tf32", HEAD + fill + BODY).lines == TF32

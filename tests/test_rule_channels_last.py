@@ -457,3 +457,41 @@ def test_images_into_a_network_that_is_made_of_a_list_of_layers():
     assert same(text).lines == [MODEL, IMAGES]
     flat = text.replace("layers = [", "layers = [nn.Flatten(), nn.Unflatten(1, (3, 8, 8)), ")
     assert same(flat).lines == [MODEL]
+
+
+AVERAGED = """
+def made(average=False):
+    net = Net().to(device)
+    if average:
+        for p in net.parameters():
+            p.detach_()
+    return net
+
+
+model, slow = made(), made(average=True)
+"""
+
+
+def test_an_average_of_the_weights_that_is_made_at_the_same_place():
+    measure = """def measure(net):
+    net.eval()
+    with torch.no_grad():
+        return sum(net(x.to(device)).mean().item() for x, y in loader)
+
+
+def made"""
+    text = TEXT.replace("model = Net().to(device)\n", AVERAGED).replace("def made", measure)
+    text = text.replace(
+        "        losses.append(loss.item())\n",
+        "        for p, q in zip(slow.parameters(), model.parameters()):\n"
+        "            p.data.mul_(0.9).add_(q.data, alpha=0.1)\n"
+        "        losses.append(loss.item())\n"
+        "    losses.append(measure(slow))\n",
+    )
+    done = same(text)
+    assert "    net = Net().to(device, memory_format=torch.channels_last)" in done.text
+    odd = text.replace(
+        "    net = Net().to(device)\n",
+        "    net = (Odd() if average else Net()).to(device)\n",
+    ).replace("def made", "class Odd(Net):\n    extra = 1\n\n\ndef made")
+    assert "may be Odd" in apply(RULE, odd).refusals

@@ -432,3 +432,49 @@ def test_one_number_where_new_tensors_are_on_the_gpu(
     done = made(f"z = {make}", f"if cuda:\n    {default}")
     assert done.lines == ([f"z = {expected}"] if expected else [])
     assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+# ------------------------------------------------------------------------------------------------ indices
+@pytest.mark.parametrize(
+    ("make", "expected", "effect"),
+    [
+        (
+            "i = [0, 1, 2]\nz = x[torch.arange(x.size(0)), i].unsqueeze(1)",
+            "z = x[torch.arange(x.size(0), device=x.device), i].unsqueeze(1)",
+            Effect.EXACT,
+        ),
+        (
+            "out = model(x)\nz = out[torch.arange(3).long(), 0].unsqueeze(1)",
+            "z = out[torch.arange(3, device=out.device).long(), 0].unsqueeze(1)",
+            Effect.EXACT,
+        ),
+        (
+            "order = torch.arange(x.size(0))\nz = x[order] + x[order, 0:1]",
+            "order = torch.arange(x.size(0), device=x.device)",
+            Effect.EXACT,
+        ),
+        (
+            "order = torch.randperm(x.size(0))\nz = x[order]",
+            "order = torch.randperm(x.size(0), device=x.device)",
+            Effect.SAMPLING,
+        ),
+    ],
+)
+def test_indices_are_made_where_the_tensor_is(make: str, expected: str, effect: Effect) -> None:
+    done = made(make)
+    assert done.lines == [expected] and done.fixes[0].effect is effect
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "rows = np.ones((3, 4))\nz = torch.as_tensor(rows[torch.arange(3)]).float()",  # of NumPy
+        "order = torch.arange(x.size(0))\nz = x[order] + order.numpy().sum()",  # used on the host
+        "order = torch.arange(x.size(0))\nx = torch.ones(3, 4)\nz = x[order]",  # another tensor
+        "order = torch.arange(x.size(0))\nkept.append(order)\nz = x[order]",
+        "y = torch.ones(3, 4, device='cpu')\nz = y[torch.arange(3)]",  # stays on the host
+    ],
+)
+def test_indices_that_stay_on_the_host(make: str) -> None:
+    assert not made(make, "kept = []").fixes

@@ -888,3 +888,22 @@ def test_a_scaler_where_gradients_are_unscaled_once(text: str):
     done = amp(text)
     assert "scaler.update()" in done.text, refused(text)
     assert not faked(done), faked(done)
+
+
+def test_a_function_without_a_backward_is_no_reason():
+    plain = """class Detect(torch.autograd.Function):
+    def forward(self, x):
+        return x > 0
+
+model = Net()"""
+    same(script().replace("model = Net()", plain))
+    extended = plain.replace(
+        "model = Net()",
+        """class Clamp(Detect):
+    @staticmethod
+    def backward(ctx, g):
+        return g.clamp(-1e-3, 1e-3)
+
+model = Net()""",
+    )
+    assert "has a backward of its own" in refused(script().replace("model = Net()", extended))

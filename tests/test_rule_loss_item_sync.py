@@ -1269,6 +1269,36 @@ def test_sums_that_are_shown_in_every_step_are_read_at_once(step: str, read: str
     assert done.text.count(".tolist()") == 1 and ".item()" not in done.text
 
 
+SUMS = 'sums = {"n": 0, "loss": 0, "hits": 0}'
+
+
+def test_sums_in_a_dict_that_are_shown_in_every_step_are_read_at_once() -> None:
+    step = f"{HITS}\nsums['n'] += len(x)\nsums['loss'] += loss.item() * len(x)\nsums['hits'] += hits.sum().item()\n"
+    shown = "print(sums['loss'] / sums['n'], sums['hits'])"
+    done = same(
+        HEAD + training(step + shown, SUMS), "torch.hstack((loss, hits.sum().double())).tolist()"
+    )
+    assert "sums['loss'] += loss_value * len(x)" in done.text
+
+
+def test_a_sum_in_a_dict_waits_while_another_element_is_used() -> None:
+    step = "sums['n'] += len(x)\nsums['loss'] += loss.item()\nprint(sums['n'])"
+    done = same(HEAD + training(step, SUMS), "for value in")
+    assert "losses.append(loss.detach())" in done.text
+    refused(
+        HEAD + training("sums['loss'] += loss.item()\nprint(sums['loss'])", SUMS),
+        "(line ",
+    )
+
+
+def test_a_sum_in_a_dict_that_is_looked_at_in_between_by_another_name() -> None:
+    step = (
+        f"log = sums\n{HITS}\nsums['loss'] += loss.item()\nseen = log['loss']\n"
+        "sums['hits'] += hits.sum().item()\nprint(seen, sums['hits'])"
+    )
+    assert "hstack" not in apply("loss-item-sync", HEAD + training(step, SUMS)).text
+
+
 def test_meters_that_are_shown_in_every_step_are_read_at_once() -> None:
     step = "losses.update(loss.item(), x.size(0))\nhits = (out.argmax(1) == y).float()\nacc.update(hits.mean().item())\nprint(losses, acc)"
     done = same(
@@ -1744,3 +1774,49 @@ def test_a_statement_does_not_move_past_a_change_in_place(change: str) -> None:
     done = apply("loss-item-sync", HEAD + training(step, start))
     assert not any(line.startswith("shown = ") for line in done.lines), done.lines
     same(HEAD + training(step.replace(change, "F.relu(state)"), start), "shown = ")
+
+
+EITHER = """
+class Counted(nn.Module):
+    def forward(self, out, y):
+        return F.cross_entropy(out, y), 3
+
+
+def fit(loss_fn):
+    losses, total = [], 0
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        outputs = model(x)
+        {pack}
+        found = loss_fn(*outputs, y)
+        {pick}
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+    return losses
+
+
+print(fit(nn.CrossEntropyLoss()), fit(Counted()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pack", "pick"),
+    [
+        (
+            "outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)",
+            "loss = found[0] if type(found) in (tuple, list) else found",
+        ),
+        (
+            "if type(outputs) not in (tuple, list):\n            outputs = (outputs,)",
+            "if isinstance(found, tuple):\n            loss = found[0]\n        else:\n            loss = found",
+        ),
+        (
+            "if torch.is_tensor(outputs):\n            outputs = [outputs]",
+            "loss = found if not isinstance(found, tuple) else found[0]",
+        ),
+    ],
+)
+def test_what_is_a_tensor_or_a_tuple_of_tensors(pack: str, pick: str) -> None:
+    same(HEAD + EITHER.format(pack=pack, pick=pick), "loss_tensors.append(loss.detach().clone())")

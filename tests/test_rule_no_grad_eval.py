@@ -1018,6 +1018,116 @@ def test_replicas_in_training_mode_get_no_inference_mode(mode: str, no_grad: str
     assert "torch.no_grad()" in done.text or mode == "model.eval()"
 
 
+# ------------------------------------------------------------------------------------------------ code that training shares
+SHARED_EPOCH = """\
+def run_epoch(loader, train=True):
+    total = 0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+    return total
+
+losses = []
+for epoch in range(2):
+    model.train()
+    losses.append(run_epoch(loader))
+    model.eval()
+    valid = run_epoch(test_loader, train=False)
+    losses.append(valid)
+"""
+SHARED_HELPER = """\
+def scores(x):
+    return model(x.to(device))
+
+losses = []
+for epoch in range(2):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(scores(x), y.to(device))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    model.eval()
+    for x, y in test_loader:
+        found = scores(x).topk(2)[1]
+        losses.append((found[:, 0].cpu() == y).sum().item())
+"""
+
+
+def test_a_pass_that_shares_its_function_with_the_training() -> None:
+    done = check(HEAD + SHARED_EPOCH, "with torch.inference_mode():")
+    assert done.text.count("inference_mode") == 1
+    assert "        valid = run_epoch(test_loader, train=False)" in done.text
+
+
+def test_a_loop_that_shares_a_helper_with_the_training() -> None:
+    done = check(HEAD + SHARED_HELPER, "with torch.inference_mode():")
+    assert done.text.count("inference_mode") == 1
+    assert "        for x, y in test_loader:" in done.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a fresh tensor of what a helper gives is the loss
+        SHARED_HELPER.replace(
+            "F.cross_entropy(scores(x), y.to(device))", "scores(x).square().mean()"
+        ),
+        # each turn of the second loop gives a part of the loss of the next one
+        """\
+        def scores(x):
+            return model(x.to(device))
+
+        losses, kept = [], []
+        for epoch in range(2):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(scores(x), y) + sum(k.mean() for k in kept)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                kept = []
+            for x, y in list(test_loader)[:1]:
+                kept.append(scores(x))
+        """,
+        # the loss is kept by an object, and differentiated elsewhere
+        """\
+        class Keeper:
+            loss = 0
+            def add(self, x):
+                self.loss = self.loss + model(x.to(device)).mean()
+
+        keeper, losses = Keeper(), []
+        for epoch in range(2):
+            for x, y in loader:
+                keeper.add(x)
+            for x, y in test_loader:
+                keeper.add(x)
+            optimizer.zero_grad()
+            keeper.loss.backward()
+            optimizer.step()
+            losses.append(keeper.loss.item())
+            keeper.loss = 0
+        """,
+        # what the function returns is trained with outside
+        SHARED_EPOCH.replace("total += loss.item()", "total = total + loss").replace(
+            "    losses.append(valid)",
+            "    optimizer.zero_grad()\n    valid.backward()\n    losses.append(valid.item())",
+        ),
+    ],
+)
+def test_what_training_goes_on_with_keeps_its_graph(text: str) -> None:
+    done = apply("no-grad-eval", HEAD + textwrap.dedent(text))  # a loss without a graph raises
+    assert run(HEAD + textwrap.dedent(text))["losses"] == run(done.text)["losses"]
+
+
 NESTED = REPLICAS.replace(
     "    {mode}\n    total = 0.0\n    {no_grad}\n        for x, y in loader:\n            total += (model(x) - y).abs().mean().item()\n    return total\n",
     """    def run():

@@ -355,6 +355,41 @@ def test_a_dict_that_also_feeds_a_loader_used_once() -> None:
     assert "which is not to keep its workers" in apply(RULE, text).refusals
 
 
+def test_a_dict_that_also_feeds_a_loader_that_nothing_goes_through() -> None:
+    more = "options = {'num_workers': 2}\ntest = DataLoader(Files(8), **options)"
+    text = script("DataLoader(Files(), **options)", more=more)
+    assert '"persistent_workers": True' in apply(RULE, text).text
+    handed_out = text.replace(
+        "    model = nn", "    from elsewhere import show\n    show(test)\n    model = nn"
+    )
+    assert "which is not to keep its workers" in apply(RULE, handed_out).refusals
+
+
+OWN_LOADER = """
+class Loader(DataLoader):
+    def __init__(self, *args, {more}**kwargs):
+        super().__init__(*args, {given}**kwargs)
+        self.shown = 0
+"""
+
+
+def test_a_class_of_loaders_that_hands_its_arguments_on() -> None:
+    text = script(
+        "Loader(Files(), batch_size=4, num_workers=2)",
+        dataset=FILES + OWN_LOADER.format(more="", given=""),
+    )
+    wanted = "loader = Loader(Files(), batch_size=4, num_workers=2, persistent_workers=True)"
+    assert apply(RULE, text).lines == [wanted]
+    other = script(  # the class decides about it
+        "Loader(Files(), batch_size=4, num_workers=2)",
+        dataset=FILES
+        + OWN_LOADER.format(
+            more="persistent_workers=False, ", given="persistent_workers=persistent_workers, "
+        ),
+    )
+    assert not apply(RULE, other).fixes
+
+
 @pytest.mark.parametrize(("made", "kept"), [("Files(8)", True), ("data", False)])
 def test_a_dict_that_also_feeds_the_loader_of_another_function(made: str, kept: bool) -> None:
     """Its workers end with that function; but where its items change between two calls, none may stay."""

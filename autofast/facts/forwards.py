@@ -240,7 +240,9 @@ def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
 
 # ------------------------------------------------------------------------------------------------ evaluation
 def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Region]:
-    """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is taken of)."""
+    """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is taken of); where training shares them, they are its own."""
+    if evaluation.shared:
+        return
     if evaluation.kind == "statement" and not is_worth(evaluation):
         return
     regions: dict[int, Region] = {}

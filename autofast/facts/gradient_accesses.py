@@ -93,6 +93,27 @@ HARMLESS = (
 )
 
 
+def _has_backward(script: Script, node: ast.ClassDef) -> bool:
+    """Whether a class, or one that extends it, may say how it is differentiated: a Function without that (an old ``Detect``) never is."""
+    own = {getattr(s, "name", "") for s in node.body}
+    own |= {
+        n.id
+        for s in node.body
+        if isinstance(s, ast.Assign)
+        for n in s.targets
+        if isinstance(n, ast.Name)
+    }
+    if own & {"backward", "vjp", "setup_context"} or node.decorator_list:
+        return True
+    others = (n for source in script.sources for n in source.nodes if isinstance(n, ast.ClassDef))
+    return any(
+        isinstance(t, Cls) and t.node is node
+        for other in others
+        for base in other.bases
+        for t in script.values(base)
+    )
+
+
 def against_scaler(script: Script) -> str:
     """A way in which gradients are computed, seen, changed or used that does not go with a scaler; empty where there is none."""
     if sites := script.calls("builtins.exec"):
@@ -108,7 +129,7 @@ def against_scaler(script: Script) -> str:
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in HOOKS:
             return f"{node.value}() on {at(node)} would get scaled gradients"
-        elif isinstance(node, ast.ClassDef):
+        elif isinstance(node, ast.ClassDef) and _has_backward(script, node):
             for base in node.bases:
                 if any(
                     isinstance(t, Ref) and t.name.startswith("torch.autograd.")

@@ -91,6 +91,8 @@ def varies(script: Script, loader: Loader) -> str:
                 and _collates(script, loader)
             ):
                 continue
+            if given == "batch_sampler" and loader.datasets and all(map(one_size, loader.datasets)):
+                continue  # it says which images a batch holds, and all have one size
             return f"the loader on line {loader.node.lineno} has its own {given}, which may pad batches to different sizes"
     if not loader.datasets:
         return f"the dataset of the loader on line {loader.node.lineno} is not known"

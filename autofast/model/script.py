@@ -202,6 +202,7 @@ class Evaluation:
         context: the existing ``no_grad`` expression (in a ``with`` item or decorator), if there is one.
         escapes: how a tensor made inside may come to autograd outside; empty where none can (see :mod:`autofast.read.recover.escapes`).
         unknown: where gradients are on: why they must not be switched off; empty where nothing needs them.
+        shared: the passes stand in code that training runs, too; only the way to them is one of an evaluation.
     """
 
     node: ast.AST
@@ -211,6 +212,7 @@ class Evaluation:
     context: ast.expr | None = None
     escapes: str = ""
     unknown: str = ""
+    shared: bool = False
 
 
 @dataclass(eq=False)

@@ -129,15 +129,13 @@ def reach(
     script: Script, home: ast.expr, name: str, calls: Collection[int]
 ) -> tuple[ast.Call, ...] | str:
     """The calls (ids in ``calls``) that get what is written at ``home``; or what else does."""
-    start = home.value if isinstance(home, ast.Subscript) else home
-    if isinstance(home, ast.Call) and not any(d.node is home for d in _dicts(script, home)):
-        if not (
-            isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault")
-        ):
+    todo = _dicts(script, home.value if isinstance(home, ast.Subscript) else home)
+    if isinstance(home, ast.Call) and not any(d.node is home for d in todo):
+        if isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault"):
+            todo = _dicts(script, home.func.value)
+        elif not (todo := _spread(script, home, name) or []):
             return f"it is passed on through `**` by the call of line {home.lineno}"
-        start = home.func.value
     found: dict[int, ast.Call] = {}
-    todo = _dicts(script, start)
     if not todo:
         return f"the dict of line {home.lineno} is not known"
     uses = script.analysis(_uses)

@@ -32,7 +32,7 @@ def setup_place(script: Script) -> ast.stmt | None:
     another process trains (``mp.spawn``), flags set in the parent would not reach it: then it is the first statement of the
     function it runs. Where the model comes from outside the file, it is where the file moves it or builds its optimizer.
     """
-    if script.processes:
+    if _trains_in_a_child(script):
         return _in_the_child(script)
     models = trained_models(script) or script.models
     made = [_leading_to(script, m) for m in models if _from_the_top(m)]
@@ -91,6 +91,12 @@ def _to_a_device(site: Site) -> bool:
 
 def _here(entry: Source, node: ast.AST) -> ast.stmt | None:
     return _outermost(statement_of(node), set()) if source_of(node) is entry else None
+
+
+def _trains_in_a_child(script: Script) -> bool:
+    """Not where processes and threads of the script only load data, and the training is its own."""
+    calls = {id(site.node) for site in script.processes}
+    return any(id(frame.node) in calls for step in script.steps for frame in step.stack)
 
 
 def _in_the_child(script: Script) -> ast.stmt | None:

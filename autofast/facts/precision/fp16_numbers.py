@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.precision.code import Code
+from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.model.source import source_of
 from autofast.model.values import Cls, Ext, Ref, Thing, const
 
@@ -29,7 +30,11 @@ def _constant(code: Code, node: ast.expr) -> float | None:
     if isinstance(call, ast.Call) and call.func is not node:
         if any(_keeps_fp32(t) for t in code.script.values(call.func)):
             return None
-    elif not isinstance(parent, (ast.BinOp, ast.arguments)):
+    elif isinstance(parent, ast.BinOp):
+        other = parent.right if parent.left is node else parent.left
+        if code.script.analysis(FullOutputs).is_full(other):
+            return None  # a sum of squares, a softmax: fp32 under autocast, too
+    elif not isinstance(parent, ast.arguments):
         return None
     if (
         isinstance(node, ast.UnaryOp)

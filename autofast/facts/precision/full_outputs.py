@@ -7,17 +7,20 @@ import ast
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.values import Const, Ext, Method, Ref, Seq, Tensor, Thing, Values, one
+from autofast.model.values import Arg, Const, Ext, Method, Num, Ref, Seq, Tensor, Thing, Values, one
 from autofast.read.recover.build import unwrapped
 
 # Computed in fp32 by every version of torch that has autocast, whatever is given to them.
-FULL = frozenset("softmax log_softmax softmin layer_norm group_norm exp softplus".split())
+FULL = frozenset(
+    """softmax log_softmax softmin layer_norm group_norm exp expm1 log log10 log1p log2 softplus
+    pow sum prod norm cumsum cumprod dist reciprocal rsqrt""".split()
+)
 FULL_LAYERS = frozenset(
     f"torch.nn.{n}" for n in "Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus".split()
 )
 KEEPS = frozenset(  # methods whose result has the dtype of the tensor
     """view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
-    clone detach cpu cuda""".split()
+    clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""".split()
 )
 DEPTH = 8  # calls of functions and variables that are followed
 
@@ -53,9 +56,20 @@ class FullOutputs:
                     and not any(isinstance(e, ast.Starred) for e in elts)
                     and self.is_full(elts[part], None, depth + 1)
                 )
+            case ast.BinOp(left=left, op=op, right=right):
+                if part is not None:
+                    return False
+                sides = [e for e in (left, right) if not self._is_number(e)]
+                return isinstance(op, ast.Pow) or all(
+                    self.is_full(e, None, depth + 1) for e in sides
+                )
             case ast.Call():
                 return self._call(expr, part, depth)
         return False
+
+    def _is_number(self, expr: ast.expr) -> bool:
+        found = self.script.values(expr)
+        return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
         found = [inner for t in self.script.values(call.func) for inner in unwrapped(t)]

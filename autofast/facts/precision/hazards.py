@@ -6,6 +6,7 @@ import ast
 
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.algebra import algebra
+from autofast.facts.precision.alike import made_alike
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
@@ -92,8 +93,10 @@ def ratio(code: Code) -> str:
 
 def _writes(code: Code) -> str:
     for site, occurrence in code.events(*SAME_DTYPE):
-        if occurrence.args is not None and any(
-            is_activation(g.values) for g in occurrence.args.positional[2:]
+        if (
+            occurrence.args is not None
+            and any(is_activation(g.values) for g in occurrence.args.positional[2:])
+            and not made_alike(code.script, site.node)
         ):
             return f"line {line_of(site.node)} writes 16-bit values into a tensor that is fp32"
     for site, occurrence in code.events("tensor_write"):

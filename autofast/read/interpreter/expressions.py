@@ -200,18 +200,19 @@ class Expressions(Binding):
         test = self.truth(self.expr(node.test, env), node.test, env)
         if test is not None:
             return self.expr(node.body if test else node.orelse, env)
-        found: Values = NOTHING
+        found, likely = NOTHING, NOTHING
         before = env.vars
         ends = []
         for arm, part in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
-            self.narrow(node.test, arm, env)
+            fits = self.narrow(node.test, arm, env)
             self.stack.append(BranchFrame(node, arm))
-            found = join(found, self.expr(part, env))
+            value = self.expr(part, env)
+            found, likely = join(found, value), join(likely, value if fits else NOTHING)
             self.stack.pop()
             ends.append(env.vars)
         env.vars = merge([before, *ends]) if _binds(node) else before
-        return found
+        return likely or found
 
     def expr_BoolOp(self, node: ast.BoolOp, env: Env) -> Values:
         found: Values = NOTHING

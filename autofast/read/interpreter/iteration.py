@@ -19,6 +19,7 @@ from autofast.model.values import (
     Ext,
     Given,
     Inst,
+    Method,
     Num,
     Ref,
     Seq,
@@ -165,6 +166,8 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         return values(thing)
     if isinstance(thing, Inst) and module_parts.is_container(thing):
         return module_parts.part(thing, index) or values(Unknown("a submodule"))
+    if isinstance(thing, Method) and module_parts.is_of_library(thing.this):
+        return values(thing.this)  # `vgg.features[3]`: taken for the whole, as its children are
     return values(Unknown("an element of something that is not known"))
 
 

@@ -263,7 +263,7 @@ class Core:
     def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
         raise NotImplementedError
 
-    def narrow(self, test: ast.expr, arm: bool, env: Env) -> None:
+    def narrow(self, test: ast.expr, arm: bool, env: Env) -> bool:
         raise NotImplementedError
 
     def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:

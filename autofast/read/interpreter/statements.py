@@ -34,6 +34,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.containers import field_names
 from autofast.read.interpreter.state import NoValue, join, merge, values
+from autofast.read.interpreter.type_tests import is_one_of, kinds, tested
 from autofast.read.library import torch_library as torchlib
 
 
@@ -274,20 +275,22 @@ class Statements(Binding):
             finally:
                 self.stack.pop()
         before = env.vars
-        ends = []
+        ends, likely = [], []
         for arm, body in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
-            self.narrow(node.test, arm, env)
+            fits = self.narrow(node.test, arm, env)
             self.stack.append(BranchFrame(node, arm))
             stopped = self.block(body, env)
             self.stack.pop()
             if not stopped:
                 ends.append(env.vars)
-        env.vars = merge(ends) if ends else before
+                likely += [env.vars] if fits else []
+        env.vars = merge(likely or ends) if ends else before
         return not ends
 
-    def narrow(self, test: ast.expr, arm: bool, env: Env) -> None:
-        """In ``if x is None`` / ``if x`` the variable is known better inside."""
+    def narrow(self, test: ast.expr, arm: bool, env: Env) -> bool:
+        """In ``if x is None`` / ``if x`` the variable is known better inside; False where its type says that it never comes here."""
+        fits = True
         negated = False
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, negated = test.operand, not negated
@@ -315,7 +318,9 @@ class Statements(Binding):
                 env.vars[test.left.id] = keep or have
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if truth else ast.Or):
             for part in test.values:
-                self.narrow(part, truth, env)
+                fits = self.narrow(part, truth, env) and fits
+        if (asked := tested(test)) is not None:
+            fits = self.narrow_type(*asked, truth, env)
         if (
             truth
             and isinstance(test, ast.Call)
@@ -324,6 +329,19 @@ class Statements(Binding):
             and len(test.args) == 2
         ):
             self.narrow_class(test.args[0], test.args[1], env)
+        return fits
+
+    def narrow_type(
+        self, name: ast.Name, types: ast.expr, positive: bool, truth: bool, env: Env
+    ) -> bool:
+        """Below ``if isinstance(name, types)``; False where nothing that the variable may hold fits."""
+        asked = kinds(self.at.get(id(types), NOTHING))
+        if asked is not None and name.id in env.vars:
+            have = env.vars[name.id]
+            keep = frozenset(t for t in have if is_one_of(t, asked) is not (positive is not truth))
+            env.vars[name.id] = keep or have
+            return bool(keep) or not have
+        return True
 
     def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:
         """Below ``if issubclass(name, parent)``."""

@@ -40,6 +40,11 @@ def is_container(thing: Thing, kinds: frozenset[str] = CONTAINERS) -> bool:
     return isinstance(thing, Ext) and thing.name in kinds
 
 
+def is_of_library(thing: Thing | None) -> bool:
+    """A model of torchvision: each of its parts is taken for the whole, as that says what it is made of."""
+    return isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
+
+
 def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
     """Those under names that are known, in order; and what may stand under any other, or at any place."""
     named: dict[str, Values] = {}
@@ -50,8 +55,7 @@ def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
         elif not thing.name.startswith("torch.nn."):
             # Attributes that the script sets are some of the parts of a library's model. Each part is taken for
             # the whole, as that says what it is made of.
-            known = thing.name.startswith("torchvision.models.")
-            rest = values(thing if known else Unknown(f"a part of {thing.name}"))
+            rest = values(thing if is_of_library(thing) else Unknown(f"a part of {thing.name}"))
     for name, found in list(thing.attrs.items()):
         if name == MORE:
             rest |= found

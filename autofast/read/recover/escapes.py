@@ -549,6 +549,17 @@ def root_of(node: ast.AST) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
+def ends_with_call(node: ast.AST, region: Region) -> bool:
+    """It goes into a variable of a function that the region calls, which can hand it on by its result only."""
+    root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
+    return (
+        root is not None
+        and not region.holds(node)
+        and not isinstance(function_of(root), ast.Module)
+        and is_local(root)
+    )
+
+
 def _writes(name: str, call: ast.Call) -> bool:
     """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
     flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]

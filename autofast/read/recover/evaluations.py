@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.scopes import is_local
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer
 from autofast.model.names import WRAPPERS
@@ -14,10 +13,11 @@ from autofast.model.source import ancestors, function_of, line_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
 from autofast.read.library import torch_library as torchlib
-from autofast.read.recover.escapes import YIELDS, carries, leak, root_of
+from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
+from autofast.read.recover.shared_passes import apart, keeps_gradients
 from autofast.read.recover.trials import memory_trial
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -70,12 +70,24 @@ def evaluations(script: Script) -> list[Evaluation]:
                 evaluation.mode = "maybe"
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
+    for site, occurrence, node, kind in apart(
+        script, training.passes, training.all + training.handed_out
+    ):
+        if not _blind(occurrence.stack, training.blind):
+            evaluation = found.setdefault(
+                id(node), Evaluation(node, kind, "on", [], None, shared=True)
+            )
+            if site not in evaluation.forwards:
+                evaluation.forwards.append(site)
     whole = {id(e.node) for e in found.values() if e.kind == "function"}
     for key, evaluation in list(found.items()):
         if evaluation.context is None and any(id(a) in whole for a in ancestors(evaluation.node)):
             del found[key]  # the whole function is one evaluation
-    for evaluation in found.values():
+    for key, evaluation in list(found.items()):
         region = _region(script, evaluation)
+        if evaluation.shared and keeps_gradients(script, region):
+            del found[key]  # training goes on with what it computes
+            continue
         evaluation.escapes = _hazard(script, evaluation, region) or leak(script, region)
         evaluation.unknown = (
             _needs_gradients(script, evaluation, region, training)
@@ -124,6 +136,7 @@ class _Training:
         self.passes: set[ast.AST] = set()
         self.blind: list[Stack] = []
         self.all: list[Stack] = []
+        self.handed_out: list[Stack] = []  # the ways to code that may train with what it gets
         self.measuring = switching_functions(script)  # what they call is none of a training's
         for site in script.log.of(*BACKWARDS):
             for occurrence in site:
@@ -132,7 +145,10 @@ class _Training:
         for (kind, _), site in script.log.each():
             for occurrence in site:
                 if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
-                    self.passes.update(p for t in tensors_in(given) for p in t.passes)
+                    passes = {p for t in tensors_in(given) for p in t.passes}
+                    self.passes |= passes
+                    if passes:
+                        self.handed_out.append(occurrence.stack)
 
     def add(self, given: Values, stack: Stack) -> None:
         passes = {p for t in tensors_in(given) for p in t.passes}
@@ -437,9 +453,10 @@ def _needs_gradients(
             why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
             return f"line {line_of(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
-        if occurrence.data["outer"] and site.node in training.passes:
+        trained = site.node in training.passes and not evaluation.shared
+        if occurrence.data["outer"] and trained:
             return f"the forward of line {line_of(site.node)} is trained"
-    for expr, result in _results(script, region):
+    for expr, result in _results(script, region) if not evaluation.shared else ():
         if any(t.grad and (not t.passes or t.passes & training.passes) for t in tensors_in(result)):
             return f"`{ast.unparse(expr)}` (line {line_of(expr)}) may carry a gradient that is needed later"
     if why := memory_trial(script, evaluation, region):
@@ -516,21 +533,10 @@ def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]
     for site, occurrence in region.sites(
         script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"
     ):
-        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not _ends_with_call(
+        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not ends_with_call(
             site.node, region
         ):
             yield (
                 site.node.target if isinstance(site.node, ast.AugAssign) else site.node,
                 occurrence.result,
             )
-
-
-def _ends_with_call(node: ast.expr | ast.AugAssign, region: Region) -> bool:
-    """It goes into a variable of a function that the region calls, which can hand it on by its result only."""
-    root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
-    return (
-        root is not None
-        and not region.holds(node)
-        and not isinstance(function_of(root), ast.Module)
-        and is_local(root)
-    )

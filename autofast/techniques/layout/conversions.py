@@ -51,6 +51,20 @@ def trained(script: Script) -> Iterator[Model]:
             yield model
 
 
+def averages(script: Script, place: ast.expr, models: list[Model]) -> list[Model]:
+    """Networks of the same classes that are converted at the same place, and only measured: averages of the weights, targets, teachers."""
+    classes = {m.thing.cls for m in models if isinstance(m.thing, Inst)}
+    return [
+        m
+        for m in script.models
+        if isinstance(m.thing, Inst)
+        and m.thing.cls in classes
+        and all(m.thing is not x.thing for x in models)
+        and is_convolutional(m)
+        and place_of(script, m) is place
+    ]
+
+
 def place_of(script: Script, model: Model) -> ast.expr | None:
     """The call that the model is converted at: the only one that moves it to its device, else the one that makes it."""
     moves = [s for s in model.moves if isinstance(s.node, ast.Call)]

@@ -67,6 +67,8 @@ OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 
 def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) -> bool:
     """Whether a loader that need not keep its workers, as it may be gone through only once, may: they end with a function of its own."""
+    if is_never_used(script, call):
+        return True  # it never starts a worker
     function = function_of(call)
     if isinstance(function, ast.Module) or any(function_of(x.node) is function for x in members):
         return False
@@ -87,6 +89,20 @@ def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) 
                 and homes[0].expr is home.expr
             )
     return False
+
+
+def is_never_used(script: Script, call: ast.Call) -> bool:
+    """Whether nothing goes through the loaders that a call makes: a test set that a helper gives back, and the script leaves alone."""
+    mine = [x for x in script.loaders if x.node is call]
+    if script.unread or not mine or any(x.uses or x.framework for x in mine):
+        return False
+    things = {t for x in mine for t in x.things}
+    for (kind, _), site in script.log.each():
+        known = kind.startswith(("torch.", "builtins."))
+        for o in site if not known else ():
+            if o.args is not None and any(things & set(given) for given in o.args.all()):
+                return False  # whoever gets it may go through it
+    return True
 
 
 def workers_of(

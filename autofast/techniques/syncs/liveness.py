@@ -21,6 +21,7 @@ from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import PURE, Sink, text_of
 from autofast.techniques.syncs.steps import rare_branch
+from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
 
@@ -67,12 +68,14 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         if not within(node, loop):
             outside.append(node)
             continue
+        if _is_other_element(script, sink, node):
+            continue
         gate = rare_branch(node, loop)
         if gate is None and (move := move_around(script, node)) is not None:
             needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(
-                f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)})"
+                f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)}); {WHERE_SHOWN}"
             )
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
     flow = script.analysis(Flow).definitions(loop)
@@ -83,6 +86,22 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read"
         )
     return needs
+
+
+def _is_other_element(script: Script, sink: Sink, node: ast.AST) -> bool:
+    """``sums["n"]`` of a plain dict, where the sink adds to ``sums["loss"]``."""
+    mine = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
+    part = parent_of(node)
+    if not isinstance(mine, ast.Subscript) or not isinstance(part, ast.Subscript):
+        return False
+    keys = [s.slice.value for s in (mine, part) if isinstance(s.slice, ast.Constant)]
+    return (
+        part.value is node
+        and len(keys) == 2
+        and all(isinstance(k, str) for k in keys)
+        and keys[0] != keys[1]
+        and all(isinstance(t, Dict) for t in script.values(sink.holder))
+    )
 
 
 def _name(sink: Sink) -> str:

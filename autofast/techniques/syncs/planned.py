@@ -32,7 +32,7 @@ from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
 from autofast.techniques.syncs.sums import grouped
-from autofast.techniques.syncs.unspelled import FEW
+from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
 
@@ -391,7 +391,7 @@ def used_late(
                 [(variable.statement, said([read]))], [keep(script, read), *edits], [read]
             )
         elif variable.each:
-            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
+            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno}); {WHERE_SHOWN}"
             yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
 
 
@@ -406,7 +406,7 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
                 mine,
             )
         elif variable.each:
-            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno})"
+            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno}); {WHERE_SHOWN}"
             for read in mine:
                 yield Finding(read.statement, said([read]), refusal=why), {id(read.node)}
 
@@ -426,10 +426,7 @@ def needed(statement: ast.stmt) -> str:
             f"{function.name}() returns a number that is computed with it: it could compute on the device and return the tensor, "
             "to be read where it is shown"
         )
-    return (
-        "its value is needed in every step, where it stands; what is only shown could be shown in few steps, "
-        f"below {FEW}"
-    )
+    return f"its value is needed in every step, where it stands; {WHERE_SHOWN}"
 
 
 def group(

@@ -21,7 +21,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.scopes import loaded_in
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Tensor
+from autofast.model.values import Dict, Seq, Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import (
@@ -76,9 +76,18 @@ def _sum(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> S
     except Refusal:
         return None
     fine = isinstance(sink.holder, ast.Name) and isinstance(statement, (ast.AugAssign, ast.Expr))
-    if not fine or (isinstance(statement, ast.AugAssign) and sink.kind != "number"):
+    if not fine or (isinstance(statement, ast.AugAssign) and not _is_plain(script, sink)):
         return None
     return sink if is_number(script, mine[0].core) and kind_of(script, mine[0].core) else None
+
+
+def _is_plain(script: Script, sink: Sink) -> bool:
+    """A variable that is a number, or one element of a dict: ``sums["loss"] += loss.item()``."""
+    target = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        things = script.values(sink.holder)
+        return bool(things) and all(isinstance(t, Dict) for t in things)
+    return sink.kind == "number"
 
 
 def _may_join(script: Script, group: list[Sink]) -> bool:
@@ -116,7 +125,10 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
 def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
     """Whether a statement may change, in place, what the sum adds, or look at what it adds to."""
     needed = loaded_in(sink.statement)
+    held = {t for t in script.values(sink.holder) if isinstance(t, (Dict, Seq))}
     for node in ast.walk(statement):
+        if held and isinstance(node, ast.expr) and held & script.values(node):
+            return True  # by whatever name
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

@@ -23,6 +23,7 @@ from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.scalars import is_scalar
 
 FEW = "`if step % 100 == 0:`"
+WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
 SHOWS = frozenset(
     """format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log""".split()
 )

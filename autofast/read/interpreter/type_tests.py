@@ -1,0 +1,65 @@
+"""``isinstance(x, (tuple, list))``, ``type(x) in (tuple, list)``, ``torch.is_tensor(x)``: what a variable may be in either arm."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.values import Const, Dict, Num, Ref, Seq, Tensor, Thing, Values
+
+TYPES = {"builtins.tuple": "tuple", "builtins.list": "list", "builtins.dict": "dict"}
+TENSORS = frozenset({"torch.Tensor", "torch.is_tensor"})
+
+
+def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
+    """The variable whose type is asked for, the types (or the function that asks), and whether they are what it must be."""
+    match test:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, types]):
+            return name, types, True
+        case ast.Call(func=ast.Attribute(attr="is_tensor") as asks, args=[ast.Name() as name]):
+            return name, asks, True
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
+            ops=[ast.In() | ast.Is() | ast.Eq()],
+            comparators=[types],
+        ):
+            return name, types, True
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
+            ops=[ast.NotIn() | ast.IsNot() | ast.NotEq()],
+            comparators=[types],
+        ):
+            return name, types, False
+    return None
+
+
+def kinds(found: Values) -> frozenset[str] | None:
+    """The types that are asked for: tuple, list, dict, tensor; None where others are among them."""
+    names: set[str] = set()
+    for thing in found:
+        if isinstance(thing, Seq) and thing.items is not None and not thing.elem:
+            inner = [kinds(part) for part in thing.items]
+            if any(i is None for i in inner):
+                return None
+            names.update(*(i for i in inner if i is not None))
+        elif isinstance(thing, Ref) and thing.name in TYPES:
+            names.add(TYPES[thing.name])
+        elif isinstance(thing, Ref) and thing.name in TENSORS:
+            names.add("tensor")
+        else:
+            return None
+    return frozenset(names) or None
+
+
+def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
+    """Whether a value is of one of these types; None where that is not known."""
+    if isinstance(thing, Tensor):
+        return None if thing.rank == "?" else "tensor" in asked
+    if isinstance(thing, Seq):
+        return thing.kind in asked if thing.kind in ("tuple", "list") else None
+    if isinstance(thing, Dict):
+        return "dict" in asked
+    if isinstance(thing, Num):
+        return False
+    if isinstance(thing, Const):
+        return type(thing.value).__name__ in asked
+    return None

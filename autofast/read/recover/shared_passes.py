@@ -1,0 +1,107 @@
+"""Evaluations that share their code with training: ``run_epoch(loader, train=False)``, a helper that calls the model for both.
+
+The pass itself stands in code that a backward reaches, so the *way* to it decides: from the first frame on in which no backward runs,
+nothing is trained, provided that nothing with a gradient leaves what runs there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.flow.scopes import is_local
+from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
+from autofast.model.script import Script
+from autofast.model.source import function_of, statement_of
+from autofast.model.tensors import tensors_in
+from autofast.read.recover.escapes import ends_with_call, root_of
+from autofast.read.recover.region import Region
+
+WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+KEEPS = ("set_attribute", "set_elsewhere", "append", "set_item", "augment", "tensor_write")
+
+
+def apart(
+    script: Script, passes: set[ast.AST], backwards: list[Stack]
+) -> Iterator[tuple[Site, Occurrence, ast.AST, str]]:
+    """The passes through trained code that no backward follows: each with the loop, function or statement that holds it alone, and its kind."""
+    trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
+    found: list[tuple[Site, Occurrence, int]] = []
+    shared: set[int] = set()
+    for site in script.log.of("forward"):
+        for occurrence in site if site.node in passes else ():
+            at = _parting(occurrence.stack, trained)
+            if occurrence.data["outer"] and occurrence.grad == "on" and at >= 0:
+                found.append((site, occurrence, at))
+            before = occurrence.stack if at < 0 else occurrence.stack[:at]
+            shared |= {id(_node(f)) for f in before}
+    shared |= {id(_node(f)) for stack in backwards for f in stack}
+    for site, occurrence, at in found:
+        if (place := _place(occurrence.stack[at:], shared)) is not None:
+            yield site, occurrence, *place
+
+
+def _way(stack: Stack) -> tuple[int, ...]:
+    """The calls, loops and blocks that lead to a place, whichever turn of a loop it is."""
+    return tuple(id(frame.node) for frame in stack)
+
+
+def _parting(stack: Stack, trained: set[tuple[int, ...]]) -> int:
+    """The first frame on this way that no backward is in; -1 where one is in all."""
+    way = _way(stack)
+    return next((i for i in range(len(way)) if way[: i + 1] not in trained), -1)
+
+
+def _node(frame: Frame) -> ast.AST:
+    return frame.func.node if isinstance(frame, CallFrame) else frame.node
+
+
+def _place(rest: Stack, shared: set[int]) -> tuple[ast.AST, str] | None:
+    """The first loop that is on no trained way; else the statement of the call that leads into shared code."""
+    for frame in rest:
+        if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
+            return (frame.node, "loop") if id(frame.node) not in shared else None
+        if isinstance(frame, CallFrame) and id(frame.func.node) in shared:
+            call = frame.node
+            here = statement_of(call) if isinstance(call, ast.Call) else None
+            return (here, "statement") if isinstance(here, WHOLE) else None
+    return None
+
+
+def keeps_gradients(script: Script, region: Region) -> bool:
+    """Whether something that carries a gradient may be used after the region: by a variable, a container, an attribute or a result."""
+    names = [
+        part
+        for statement in region.statements
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Name)
+        and isinstance(part.ctx, ast.Store)
+        and function_of(part) is region.scope
+    ]
+    flow = script.analysis(Flow)
+    for name in names:
+        if not is_local(name) and not isinstance(region.scope, ast.Module):
+            return True
+        uses = flow.definitions(name).uses(Definition(name.id, name))
+        if any(_carries(script, use) for use in uses if not region.holds(use)):
+            return True
+    for site, occurrence in region.sites(script, *KEEPS):
+        root = root_of(site.node) if region.holds(site.node) else None
+        followed = root is not None and any(root.id == n.id for n in names)
+        followed = followed or ends_with_call(site.node, region)
+        if not followed and any(t.grad for t in tensors_in(occurrence.result)):
+            return True
+    returns = [p for s in region.statements for p in ast.walk(s) if isinstance(p, ast.Return)]
+    return any(
+        part.value is not None and _carries(script, part.value)
+        for part in returns
+        if function_of(part) is region.scope
+    )
+
+
+def _carries(script: Script, expr: ast.expr) -> bool:
+    """Whether it may be, or hold, a tensor that carries a gradient."""
+    return any(t.grad for t in tensors_in(script.values(expr)))

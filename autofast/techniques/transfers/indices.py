@@ -1,0 +1,83 @@
+"""Indices that are made on the host for a tensor on the device: each use copies them there, and the host waits.
+
+``scores[torch.arange(n), y]``, and ``order = torch.randperm(x.size(0))`` where all that is done with ``order`` is ``x[order]``, ``y[order]``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import parent_of
+from autofast.model.values import Tensor
+from autofast.techniques.transfers.creations import Creation, again_and_again, created, factory
+
+MAKES = frozenset({"torch.arange", "torch.randperm"})
+
+
+def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+    """Calls that make indices for tensors which may be on the device, with the device of the tensor."""
+    for site in script.log.of(*MAKES):
+        call = site.node
+        if not isinstance(call, ast.Call) or not any(
+            again_and_again(script, o.stack, hot) for o in site
+        ):
+            continue
+        indexed = _indexed(script, call)
+        if indexed is None:
+            continue
+        creation = created(script, call, f"{indexed.id}.device")
+        if creation is not None and creation.edits:
+            yield creation
+
+
+def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
+    """The tensor that the call makes an index for, where it is used for nothing else and the tensor is there when it is made."""
+    whole: ast.expr = call
+    while (outer := _keeps(script, whole, call)) is not None:
+        whole = outer
+    if (tensor := _subscripted(script, whole)) is not None:
+        return tensor
+    assign = parent_of(whole)
+    target = assign.targets[0] if isinstance(assign, ast.Assign) else None
+    if not isinstance(target, ast.Name) or len(assign.targets) > 1:  # type: ignore[union-attr]
+        return None
+    uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
+    tensors = [_subscripted(script, use) for use in uses]
+    if not uses or None in tensors:
+        return None
+    sized = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    known = [t for t in tensors if t is not None and t.id in sized]
+    return known[0] if known and _is_the_same(script, known[0], call) else None
+
+
+def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
+    """``torch.arange(n).long()`` around ``torch.arange(n)``: what is the same on every device."""
+    method = parent_of(made)
+    outer = parent_of(method) if isinstance(method, ast.Attribute) else None
+    if isinstance(outer, ast.Call) and outer.func is method and factory(script, outer) is call:
+        return outer
+    return None
+
+
+def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
+    """The variable ``x`` of ``x[index]`` or ``x[index, other]``, which is certainly a tensor, and perhaps on the device."""
+    part = parent_of(index)
+    if isinstance(part, ast.Tuple):
+        part = parent_of(part)
+    if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
+        return None
+    found = script.values(part.value)
+    if part.value is index or not found or not all(isinstance(t, Tensor) for t in found):
+        return None
+    return part.value if any(t.device != "cpu" for t in found if isinstance(t, Tensor)) else None
+
+
+def _is_the_same(script: Script, tensor: ast.Name, call: ast.Call) -> bool:
+    """Whether the variable holds what it held where the index was made."""
+    flow = script.analysis(Flow)
+    there = [n for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)]
+    return any(n.id == tensor.id and flow.reaching(n) == flow.reaching(tensor) for n in there)
