@@ -6,10 +6,13 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from autofast.facts.loaders import given
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
-from autofast.model.script import Script
-from autofast.model.source import ancestors
-from autofast.model.values import Ref, Seq, Tensor, Unknown, Values, const
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.values import Const, Reason, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.ops import is_in_place, reshapes
 
 # fmt: off
@@ -20,8 +23,11 @@ KEPT = frozenset({
     "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
 })
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
+SIZES = frozenset({"size", "shape", "dim", "numel", "dtype", "device"})
 ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
 # fmt: on
+
+NONE = Const(None)
 
 
 class Plainness:
@@ -34,7 +40,59 @@ class Plainness:
         """Nothing tells ``data`` from a tensor of its own for the same values."""
         if not self._has_no_graph(data):
             return False
-        return self.is_new(data) or not self._told_apart
+        return self.is_new(data) or not self._told_apart or self._is_left(data)
+
+    def _is_left(self, data: ast.expr) -> bool:
+        """Nothing else holds the tensor, and nothing will: ``x = Variable(x.cuda())`` of a batch, or of what was made for this."""
+        root = data
+        while isinstance(root, (ast.Call, ast.Attribute)):
+            root = root.func if isinstance(root, ast.Call) else root.value
+        statement = statement_of(data)
+        if not isinstance(root, ast.Name) or not isinstance(statement, ast.Assign):
+            return False
+        targets = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        definitions = self.script.analysis(Flow).reaching(root)
+        return (
+            root.id in targets
+            and bool(definitions)
+            and all(self._is_only_for(d.node, root) for d in definitions)
+        )
+
+    def _is_only_for(self, binding: ast.AST, use: ast.Name) -> bool:
+        """A name that gets what a loader gives, or what is new, and of which nothing but sizes is asked before ``use``."""
+        if not isinstance(binding, ast.Name) or not (
+            self._is_of_a_batch(binding) or self._is_given_new(binding)
+        ):
+            return False
+        return all(n is use or _is_size(n) for n in self._uses(binding))
+
+    def _uses(self, binding: ast.Name) -> list[ast.Name]:
+        known = self.script.analysis(Flow).definitions(binding)
+        return known.uses(Definition(binding.id, binding))
+
+    def _is_of_a_batch(self, name: ast.Name) -> bool:
+        """``for x, y in loader``, and ``x, y = batch`` below ``for batch in loader``: collated for this turn."""
+        statement = statement_of(name)
+        if isinstance(statement, ast.Assign) and isinstance(whole := statement.value, ast.Name):
+            made = self.script.analysis(Flow).reaching(whole)
+            return all(
+                isinstance(d.node, ast.Name)
+                and not isinstance(statement_of(d.node), ast.Assign)
+                and self._uses(d.node) == [whole]
+                and self._is_of_a_batch(d.node)
+                for d in made
+            ) and bool(made)
+        return any(
+            use.node is statement
+            and given(loader, "collate_fn") is None
+            and not _is_unbatched(loader)
+            for loader in self.script.loaders
+            for use in loader.uses
+        )
+
+    def _is_given_new(self, name: ast.Name) -> bool:
+        statement = parent_of(name)
+        return isinstance(statement, ast.Assign) and self.is_new(statement.value)
 
     # ------------------------------------------------------------------------------------------------ one expression
     def is_new(self, expr: ast.expr) -> bool:
@@ -50,6 +108,8 @@ class Plainness:
             if expr.func.attr in KEPT:
                 return plain and self.is_new(expr.func.value)
             return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
+        if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
+            return self._has_no_graph(expr.operand)
         if isinstance(expr, ast.BinOp):
             parts = [
                 p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))
@@ -187,7 +247,9 @@ class Plainness:
         if self.script.unread and not found:
             return True
         return any(
-            isinstance(t, Unknown) or (isinstance(t, Tensor) and _is_clean(t)) for t in found
+            (isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED)
+            or (isinstance(t, Tensor) and _is_clean(t))
+            for t in found
         )
 
     def _may_be_tensor(self, expr: ast.expr) -> bool:
@@ -221,3 +283,15 @@ def _is_passing(expr: ast.expr) -> bool:
         and isinstance(expr.func, ast.Attribute)
         and expr.func.attr == "detach"
     )
+
+
+def _is_unbatched(loader: Loader) -> bool:
+    """It hands on items of the dataset as they are: with ``batch_size=None``."""
+    size = given(loader, "batch_size")
+    return size is not None and NONE in size.values
+
+
+def _is_size(use: ast.Name) -> bool:
+    """``x.size()``, ``x.shape``: what keeps no tensor."""
+    attribute = parent_of(use)
+    return isinstance(attribute, ast.Attribute) and attribute.attr in SIZES
