@@ -330,3 +330,18 @@ def test_what_may_be_another_layer_is_not_known(makes: str) -> None:
     before = "from elsewhere import load\nclass Rows(nn.Sequential): pass"
     found = apply("autocast channels-last", script(makes, "x = self.a(x)", before))
     assert not found.fixes and "not known" in found.refusals
+
+
+def test_a_library_s_model_keeps_its_parts_where_one_is_replaced(tmp_path: Path) -> None:
+    code = """
+    import torch
+    import torch.nn as nn
+    import torchvision
+
+    whole = torchvision.models.resnet18(weights=None)
+    whole.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    model = nn.Sequential(*list(whole.children())[:-1])
+    model(torch.randn(2, 1, 28, 28))
+    """
+    layers, unknown, _ = layers_of(read(tmp_path, code).models[0].thing)
+    assert {"torchvision.models.resnet18", "Conv2d"} <= layers and not unknown

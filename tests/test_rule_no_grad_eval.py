@@ -1016,3 +1016,26 @@ def test_replicas_in_training_mode_get_no_inference_mode(mode: str, no_grad: str
     done = apply("no-grad-eval", REPLICAS.format(mode=mode, no_grad=no_grad))
     assert ("inference_mode" in done.text) == (mode == "model.eval()")
     assert "torch.no_grad()" in done.text or mode == "model.eval()"
+
+
+NESTED = REPLICAS.replace(
+    "    {mode}\n    total = 0.0\n    {no_grad}\n        for x, y in loader:\n            total += (model(x) - y).abs().mean().item()\n    return total\n",
+    """    def run():
+        total = 0.0
+        with torch.no_grad():
+            for x, y in loader:
+                total += (model(x) - y).abs().mean().item()
+        return total
+
+    model.{mode}
+    return run()
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "inference"), [("eval()", True), ("train(False)", True), ("train()", False)]
+)
+def test_replicas_are_in_the_mode_that_was_set_last(mode: str, inference: bool):
+    done = apply("no-grad-eval", NESTED.format(mode=mode))
+    assert ("inference_mode" in done.text) == inference

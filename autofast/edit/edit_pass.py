@@ -64,6 +64,8 @@ class Ground:
     limit: int
     # A statement, what is done in it -> result.
     memo: dict[tuple[int, frozenset[int]], cst.CSTNode] = field(default_factory=dict)
+    # A statement of the user's -> the comments in it, but for those in its blocks.
+    remarks: dict[int, Lines] = field(default_factory=dict)
     _tokens: dict[object, int] = field(default_factory=dict)
 
     def token(self, wish: object) -> int:
@@ -366,9 +368,14 @@ class EditPass(cst.CSTTransformer):
         """``new`` with the comments that a template left out of the statement ``old`` in lines above it."""
         if new is old:
             return new
+        known = self.ground.remarks
+        if id(old) not in known:
+            known[id(old)] = [x for part in _own_parts(old) for x in comment_lines(part)]
+        if not known[id(old)]:
+            return new
         kept = [c.value for c in _own_comments(new)]
         lost: Lines = []
-        for line in (line for part in _own_parts(old) for line in comment_lines(part)):
+        for line in known[id(old)]:
             assert line.comment is not None
             if line.comment.value in kept:
                 kept.remove(line.comment.value)

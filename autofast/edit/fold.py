@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from autofast.edit.aligned import broken, is_habit
-from autofast.edit.spans import own_lines
+from autofast.edit.spans import BLOCKS, own_lines
 from autofast.edit.tuples import apart
 
 BLACK_UNIT = 4
@@ -99,11 +99,24 @@ def _spans(text: str, long: set[int]) -> Iterator[tuple[int, int]]:
             tree = ast.parse(text)
     except SyntaxError:  # for the post-conditions to report
         return
-    for node in ast.walk(tree):
+    for node in _around(tree, long):
         if isinstance(node, ast.stmt):
             first, last = own_lines(node)
             if not long.isdisjoint(range(first, last + 1)) and not _shares_line(node, last):
                 yield first, last
+
+
+def _around(tree: ast.Module, lines: set[int]) -> Iterator[ast.AST]:
+    """The statements that one of ``lines`` stands in, and what else holds statements there (handlers, cases)."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        first, last = (getattr(node, name, None) for name in ("lineno", "end_lineno"))
+        decorators = [d.lineno for d in getattr(node, "decorator_list", ())]
+        if first and last and lines.isdisjoint(range(min([first, *decorators]), last + 1)):
+            continue
+        yield node
+        todo += [part for block in BLOCKS for part in getattr(node, block, ())]
 
 
 def _shares_line(node: ast.stmt, last: int) -> bool:

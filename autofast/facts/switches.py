@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from autofast.flow.frequency import is_mostly_left_out
+from autofast.flow.program import Flow
 from autofast.model.events import (
     BranchFrame,
+    CallFrame,
     Frame,
     LoopFrame,
     Occurrence,
@@ -46,13 +49,17 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
             rest = below(occurrence.stack, loop)
             if any(isinstance(f, TryFrame) and f.part != "body" for f in rest):
                 continue
-            if not any(
+            if any(
                 isinstance(f, BranchFrame)
                 and not f.known
                 and not about_hardware(f.node)
                 and not _is_given(f)
                 for f in rest
             ):
+                continue
+            flow = script.analysis(Flow)
+            ways = [*(f.node for f in rest if isinstance(f, CallFrame)), site.node]
+            if not any(is_mostly_left_out(flow.graph(node), node) for node in ways):
                 return loop, occurrence
     return None
 

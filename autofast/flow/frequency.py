@@ -114,6 +114,21 @@ def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, boo
     return []
 
 
+def is_mostly_left_out(graph: Graph, node: ast.AST) -> bool:
+    """Whether ``if step % 50: return`` or the like stands before ``node`` in its function."""
+    for leaving in graph.leaving_before(node):
+        here: ast.AST = leaving
+        for outer in ancestors(leaving):
+            if isinstance(outer, FUNCTIONS):
+                break
+            if isinstance(outer, ast.If) and here is not outer.test:
+                arm = any(here is s for s in outer.body)
+                if rare_arm(outer) is (not arm):
+                    return True
+            here = outer
+    return False
+
+
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i % 100 == 0 or i == last``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

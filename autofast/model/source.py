@@ -157,8 +157,19 @@ class Source:
         return f"{candidates[0]}_{n}"
 
     def segment(self, node: ast.AST) -> str:
-        """The source text of ``node``."""
-        return ast.get_source_segment(self.text, node) or ""
+        """The source text of ``node``; empty for what stands nowhere. Columns of nodes count bytes."""
+        end = getattr(node, "end_lineno", None)
+        if end is None:
+            return ""
+        first, begin, stop = node.lineno, node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+        lines = self._bytes[first - 1 : end]
+        lines[-1] = lines[-1][:stop]
+        lines[0] = lines[0][begin:]
+        return b"\n".join(lines).decode()
+
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        return [line.encode() for line in self.lines]
 
     def __repr__(self) -> str:
         return f"Source({self.rel})"

@@ -274,27 +274,31 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
 def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
     """Training writes files to where items are read from."""
     shared = Shared(side)
+    for node, path in script.analysis(_written_files):
+        if time.skip(node):
+            continue
+        for part in ast.walk(path):
+            if (
+                isinstance(part, (ast.Name, ast.Attribute))
+                and not _is_module(script, part)
+                and shared.is_part(part)
+                and time.within(node)
+            ):
+                return f"line {line_of(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"
+    return ""
+
+
+def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:
+    """The calls of library functions that write a file, each with the argument that names it."""
+    found = []
     for source in script.sources:
         for node in live(source.tree):
-            if not isinstance(node, ast.Call) or time.skip(node):
-                continue
-            names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
-            if not names & WRITERS:
-                continue
-            path = (
-                node.args[0 if names & TARGET_FIRST else 1]
-                if len(node.args) > (0 if names & TARGET_FIRST else 1)
-                else None
-            )
-            for part in ast.walk(path) if path is not None else ():
-                if (
-                    isinstance(part, (ast.Name, ast.Attribute))
-                    and not _is_module(script, part)
-                    and shared.is_part(part)
-                    and time.within(node)
-                ):
-                    return f"line {line_of(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"
-    return ""
+            if isinstance(node, ast.Call):
+                names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+                place = 0 if names & TARGET_FIRST else 1
+                if names & WRITERS and len(node.args) > place:
+                    found.append((node, node.args[place]))
+    return found
 
 
 def _is_module(script: Script, expr: ast.expr) -> bool:

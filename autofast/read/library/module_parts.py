@@ -44,8 +44,14 @@ def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
     """Those under names that are known, in order; and what may stand under any other, or at any place."""
     named: dict[str, Values] = {}
     rest: Values = NOTHING
-    if isinstance(thing, Ext) and thing.name in CONTAINERS:
-        named, rest = given_parts(thing.args)
+    if isinstance(thing, Ext):
+        if thing.name in CONTAINERS:
+            named, rest = given_parts(thing.args)
+        elif not thing.name.startswith("torch.nn."):
+            # Attributes that the script sets are some of the parts of a library's model. Each part is taken for
+            # the whole, as that says what it is made of.
+            known = thing.name.startswith("torchvision.models.")
+            rest = values(thing if known else Unknown(f"a part of {thing.name}"))
     for name, found in list(thing.attrs.items()):
         if name == MORE:
             rest |= found

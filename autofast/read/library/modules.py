@@ -247,15 +247,6 @@ def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:
     )
 
 
-def _parts_of_library(thing: Inst | Ext) -> Values:
-    """The children of a library's model: each is taken for the whole, as that says what it is made of."""
-    return (
-        values(thing)
-        if isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
-        else values(Unknown("a submodule"))
-    )
-
-
 def module_method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
@@ -301,7 +292,7 @@ def module_method(
         inner: Values = (
             values(Tensor(param="param", grad=True))
             if "param" in name
-            else module_parts.any_part(this) or _parts_of_library(this)
+            else module_parts.any_part(this) or values(Unknown("a submodule"))
         )
         if name == "children" and (each := module_parts.children(interp, this, node)):
             return each
