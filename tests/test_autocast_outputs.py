@@ -89,6 +89,17 @@ def test_what_holds_other_things_is_refused(returns: str):
     assert not done.fixes and "no plain tensor" in done.refusals
 
 
+def test_what_a_wrapper_of_the_projects_own_gathers_is_not_known():
+    """``gather`` of a DataParallel of one's own may give a dict, which has no ``.float()``."""
+    own = (
+        "class Split(nn.DataParallel):\n    def gather(self, outputs, output_device):\n"
+        "        return {'out': torch.cat(outputs)}\n\nmodel = Split(model)\n"
+    )
+    loss = "found = model(x)\n    loss = sum((part * part).mean() for part in found.values())"
+    done = amp(HEAD + own + LOOP.replace(LOSS, loss))
+    assert not done.fixes and "no plain tensor" in done.refusals
+
+
 BY_HAND = "out = model(x)\n    loss = -(out * F.one_hot(y, 4)).sum(1).mean()"
 PAIR = BY_HAND.replace("out =", "out, _ =")
 

@@ -40,7 +40,7 @@ class Plainness:
         """Nothing tells ``data`` from a tensor of its own for the same values."""
         if not self._has_no_graph(data):
             return False
-        return self.is_new(data) or not self._told_apart or self._is_left(data)
+        return self.is_new(data) or not self._is_told_apart(data) or self._is_left(data)
 
     def _is_left(self, data: ast.expr) -> bool:
         """Nothing else holds the tensor, and nothing will: ``x = Variable(x.cuda())`` of a batch, or of what was made for this."""
@@ -134,7 +134,7 @@ class Plainness:
         return (
             bool(found)
             and all(isinstance(t, Tensor) and _is_clean(t) for t in found)
-            and not self._asked
+            and not self._is_asked(found)
         )
 
     def _is_factory(self, expr: ast.expr) -> bool:
@@ -169,12 +169,17 @@ class Plainness:
         """Certainly nothing with a graph: numbers, sizes, types, devices."""
         return not any(
             isinstance(t, Unknown) or (isinstance(t, Tensor) and not _is_clean(t)) for t in found
-        ) and not (any(isinstance(t, Tensor) for t in found) and self._asked)
+        ) and not self._is_asked(found)
 
     # ------------------------------------------------------------------------------------------------ the whole script
+    def _is_asked(self, found: Values) -> bool:
+        """Somewhere gradients are asked for a tensor that may be among these, and is no parameter and no result of a model."""
+        return any(_may_share(found, asked) for asked in self._asked)
+
     @cached_property
-    def _asked(self) -> bool:
-        """Somewhere gradients are asked for a tensor that is no parameter and no result of a model."""
+    def _asked(self) -> list[Values]:
+        """What gradients are asked for."""
+        found: list[Values] = []
         for node in self._nodes():
             if isinstance(node, ast.Call):
                 if (
@@ -182,17 +187,17 @@ class Plainness:
                     and node.func.attr in ASKING
                     and self._may_be_meant(node.func.value)
                 ):
-                    return True
+                    found.append(self.script.values(node.func.value))
                 if self._makes_leaf(node):
-                    return True
+                    found.append(self.script.values(node))
             elif (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, ast.Store)
                 and node.attr in ("requires_grad", "grad")
+                and self._may_be_meant(node.value)
             ):
-                if self._may_be_meant(node.value):
-                    return True
-        return False
+                found.append(self.script.values(node.value))
+        return found
 
     def _makes_leaf(self, call: ast.Call) -> bool:
         """``torch.zeros(3, requires_grad=True)``; parameters are told apart by what they are."""
@@ -206,36 +211,40 @@ class Plainness:
             n.startswith("torch.") for n in names
         )
 
+    def _is_told_apart(self, data: ast.expr) -> bool:
+        """Somewhere a tensor that may be this one is changed in a way that shows on one object only, or two objects are compared."""
+        call = parent_of(data)
+        mine = self.script.values(data)
+        mine |= self.script.values(call) if isinstance(call, ast.Call) else frozenset()
+        return self._is_asked(mine) or any(_may_share(mine, told) for told in self._told_apart)
+
     @cached_property
-    def _told_apart(self) -> bool:
-        """Somewhere a tensor of the kind is changed in a way that shows on one object only, or two objects are compared."""
-        if self._asked:
-            return True
-        for node in self._nodes():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                name, receiver = node.func.attr, node.func.value
-                if reshapes(name) and not _is_passing(receiver) and self._may_be_meant(receiver):
-                    return True
-                grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
-                if grows and self._may_be_meant(receiver):
-                    return True
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                if self._may_be_meant(node.value):
-                    return True
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if self._may_be_meant(node.value) and self._stored_has_graph(node):
-                    return True
-            elif isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
-                if self._has_graph(self.script.values(node.value)) and self._may_be_meant(
-                    node.target
-                ):
-                    return True
-            elif isinstance(node, ast.Compare) and any(
-                isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
-            ):
-                if all(self._may_be_tensor(side) for side in (node.left, *node.comparators)):
-                    return True
-        return False
+    def _told_apart(self) -> list[Values]:
+        """What is changed in such a way, or compared."""
+        return [
+            self.script.values(told)
+            for node in self._nodes()
+            if (told := self._told(node)) is not None and self._may_be_meant(told)
+        ]
+
+    def _told(self, node: ast.AST) -> ast.expr | None:
+        """The expression whose object something is done to that shows on it alone."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name, receiver = node.func.attr, node.func.value
+            grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
+            return receiver if grows or (reshapes(name) and not _is_passing(receiver)) else None
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            return node.value
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            return node.value if self._stored_has_graph(node) else None
+        if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
+            return node.target if self._has_graph(self.script.values(node.value)) else None
+        if isinstance(node, ast.Compare) and any(
+            isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
+        ):
+            both = all(self._may_be_tensor(side) for side in (node.left, *node.comparators))
+            return node.left if both else None
+        return None
 
     def _nodes(self) -> Iterator[ast.AST]:
         for source in self.script.sources:
@@ -268,6 +277,13 @@ class Plainness:
             isinstance(t, (Unknown, Seq)) or (isinstance(t, Tensor) and (t.grad or bool(t.param)))
             for t in found
         )
+
+
+def _may_share(one: Values, other: Values) -> bool:
+    """Whether two values may be the same tensor: they are alike in all that is known of them, or of one nothing is known."""
+    return bool(one & other) or any(
+        isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED for t in other
+    )
 
 
 def _is_clean(tensor: Tensor) -> bool:
