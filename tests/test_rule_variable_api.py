@@ -134,6 +134,13 @@ def test_a_second_object_stays_one_where_it_can_be_told_apart(told: str) -> None
         ),
         ("x = torch.ones(4, 4)\nx = Variable(x.cpu(), requires_grad=False)", "x = x.cpu()"),
         ("x = Variable(-inputs.data)", "x = -inputs.data"),
+        ("x = Variable(inputs.data.new(3, 2).zero_())", "x = inputs.data.new(3, 2).zero_()"),
+        (
+            "x = Variable(torch.atan2(inputs.data, inputs))",
+            "x = torch.atan2(inputs.data, inputs)",
+        ),
+        ("x = Variable(inputs[1:3])", "x = inputs[1:3]"),
+        ("x = Variable(inputs[1:3].view(-1))", "x = inputs[1:3].view(-1)"),
     ],
 )
 def test_what_nothing_else_holds_needs_no_second_object(body: str, line: str) -> None:
@@ -152,6 +159,19 @@ def test_what_nothing_else_holds_needs_no_second_object(body: str, line: str) ->
 )
 def test_what_something_else_may_hold_gets_one(body: str) -> None:
     assert "inputs.cpu().detach()" in both(script(body)).text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = Variable(torch.mul(model(inputs), 2.0))",
+        "x = Variable(model(inputs)[1:])",
+        "x = Variable(torch.reshape(inputs, (4, 4)))\nx.unsqueeze_(0)\nassert inputs.dim() == 2",
+    ],
+)
+def test_what_has_a_graph_or_may_be_the_same_object_is_detached(body: str) -> None:
+    line = both(script(body)).lines[0]
+    assert line.startswith("x = ") and line.endswith(".detach()")
 
 
 def test_a_name_without_a_value_tells_nothing() -> None:

@@ -13,7 +13,7 @@ from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, parent_of, statement_of
 from autofast.model.values import Const, Reason, Ref, Seq, Tensor, Unknown, Values, const
-from autofast.ops import is_in_place, reshapes
+from autofast.ops import is_in_place, may_share, op, reshapes
 
 # fmt: off
 # methods whose result is a tensor object of its own, or the receiver itself (the second kind)
@@ -23,6 +23,8 @@ KEPT = frozenset({
     "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
 })
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
+# methods that make another tensor of the same kind
+MAKING = frozenset({"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"})
 SIZES = frozenset({"size", "shape", "dim", "numel", "dtype", "device"})
 ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
 # fmt: on
@@ -108,6 +110,8 @@ class Plainness:
             if expr.func.attr in KEPT:
                 return plain and self.is_new(expr.func.value)
             return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
+        if self._is_computed(expr) or self._is_part(expr):
+            return True
         if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
             return self._has_no_graph(expr.operand)
         if isinstance(expr, ast.BinOp):
@@ -130,6 +134,8 @@ class Plainness:
                 expr.func.value
             ):
                 return True
+        if self._is_computed(expr) or self._is_part(expr):
+            return True
         found = self.script.values(expr)
         return (
             bool(found)
@@ -137,12 +143,43 @@ class Plainness:
             and not self._is_asked(found)
         )
 
+    def _is_computed(self, expr: ast.expr) -> bool:
+        """``torch.atan2(x, y)``: what a function of torch makes of tensors without a graph, in memory of its own."""
+        if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
+            return False
+        called = self.script.values(expr.func)
+        names = {t.name for t in called if isinstance(t, Ref)}
+        if len(names) != len(called) or not names:
+            return False
+        if any(op(name) is None or may_share(name) for name in names):
+            return False
+        tensors = [a for a in expr.args if not self._is_number(a)]
+        return bool(tensors) and all(self._has_no_graph(a) for a in tensors)
+
+    def _is_part(self, expr: ast.expr) -> bool:
+        """``x[2:5]`` of a tensor without a graph: an object of its own."""
+        return (
+            isinstance(expr, ast.Subscript)
+            and self._are_tensors(expr.value)
+            and self._has_no_graph(expr.value)
+        )
+
+    def _is_number(self, expr: ast.expr) -> bool:
+        found = self.script.values(expr)
+        return bool(found) and not any(isinstance(t, (Tensor, Unknown, Seq)) for t in found)
+
+    def _are_tensors(self, expr: ast.expr) -> bool:
+        found = self.script.values(expr)
+        return bool(found) and all(isinstance(t, Tensor) for t in found)
+
     def _is_factory(self, expr: ast.expr) -> bool:
-        """``torch.zeros(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
+        """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
         if not isinstance(expr, ast.Call) or any(
             k.arg in (None, "requires_grad", "out") for k in expr.keywords
         ):
             return False
+        if isinstance(expr.func, ast.Attribute) and expr.func.attr in MAKING:
+            return self._is_method(expr)
         callees = self.script.values(expr.func)
         names = [t.name for t in callees if isinstance(t, Ref)]
         if not names or len(names) != len(callees):
@@ -156,8 +193,7 @@ class Plainness:
         """``x.name(...)`` or ``x.name`` of something that is certainly a tensor."""
         attribute = expr.func if isinstance(expr, ast.Call) else expr
         assert isinstance(attribute, ast.Attribute)
-        found = self.script.values(attribute.value)
-        return bool(found) and all(isinstance(t, Tensor) for t in found)
+        return self._are_tensors(attribute.value)
 
     def _arguments(self, call: ast.Call) -> Iterator[Values]:
         for arg in call.args:

@@ -15,7 +15,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of, within
-from autofast.rule import Finding, Refusal
+from autofast.rule import Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
 from autofast.techniques.syncs.deferred import put_off
@@ -388,7 +388,9 @@ def used_late(
         members.append(
             (statement, f"reads {len(keys)} tensors from the device one by one in every step")
         )
-        yield from group(members, edits, [*own, *(r for _, r in delayed_here)])
+        # all in one statement: the first read waits, and the others find the device nearly at rest
+        asks = None if delayed_here else gains.read_at_once
+        yield from group(members, edits, [*own, *(r for _, r in delayed_here)], asks)
     for variable, read in alone:
         edits, pays = read_at_use(script, variable)
         if pays:
@@ -438,14 +440,17 @@ def needed(statement: ast.stmt) -> str:
 
 
 def group(
-    members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]
+    members: list[tuple[ast.AST, str]],
+    edits: list[Edit],
+    used: list[Read],
+    asks: Question | None = None,
 ) -> Iterator[Found]:
     """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
     if any(is_spared(node, NAME) for node, _ in members):
         return
     for n, (node, message) in enumerate(members):
         yield (
-            Finding(node, message, edits=tuple(edits)),
+            Finding(node, message, edits=tuple(edits), asks=asks),
             {id(r.node) for r in used} if n == 0 else set(),
         )
 
