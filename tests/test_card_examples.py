@@ -27,6 +27,7 @@ PRETEND = {"apex_o1.py": str(Path(__file__).with_name("pretend") / "apex.py")}
 SHOWN = {  # script -> the rules whose cards show parts of it
     "amp.py": "legacy-amp-api unscale-before-clip",
     "apex_o1.py": "apex-amp",
+    "attention.py": "sdpa",
     "bytes_of_images.py": "cast-on-device",
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",

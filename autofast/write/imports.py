@@ -33,3 +33,18 @@ def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import,
     return free, (
         Import(source, f"from {module} import {name}" + ("" if free == name else f" as {free}")),
     )
+
+
+def functional_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+    """How a file calls ``torch.nn.functional``: ``F``, ``nn.functional``, ``torch.nn.functional``."""
+    found = [b for stmt in source.tree.body for b in bindings(stmt)]
+    for b in found:
+        whole = f"{b.module}.{b.name}" if b.is_from else b.module
+        if whole == "torch.nn.functional" and "." not in b.bound and b.bound != "torch":
+            return b.bound, ()
+    for b in found:
+        whole = f"{b.module}.{b.name}" if b.is_from else b.module
+        if whole == "torch.nn" and b.bound != "torch":
+            return f"{b.bound}.functional", ()
+    name, imports = module_in(source, "torch")
+    return f"{name}.nn.functional", imports

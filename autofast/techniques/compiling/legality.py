@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.facts.model_objects import own_state
 from autofast.facts.parts import held, not_known
 from autofast.facts.precision.code import Code, applied
@@ -63,7 +64,6 @@ HOOKED = (
     "torch.nn.utils.parametrizations.",
     "wandb.watch",
 )
-FUNCTIONAL = ("torch.func.", "functorch.", "torch.autograd.functional.")
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
 RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
@@ -135,13 +135,11 @@ def against_script(script: Script, leaves: str = "") -> str:
 
 
 def _double_backward(script: Script) -> str:
-    for node in (n for step in script.steps for n in step.double_backward):
+    if (node := gradients_of_gradients(script)) is not None:
         return f"line {line_of(node)} computes gradients of gradients, which compiled code has not"
-    for site in script.calls("torch.autograd.grad"):
-        if any(o.args is not None and o.args.get(4, "create_graph") - {Const(False)} for o in site):
-            return f"line {line_of(site.node)} computes gradients of gradients, which compiled code has not"
-    for kind, site in _kinds(script, FUNCTIONAL):
-        return f"line {line_of(site.node)} differentiates by {kind}, whose gradients may be wrong in compiled code"
+    if (found := functional_derivative(script)) is not None:
+        kind, node = found
+        return f"line {line_of(node)} differentiates by {kind}, whose gradients may be wrong in compiled code"
     return ""
 
 

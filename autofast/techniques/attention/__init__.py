@@ -1,0 +1,1 @@
+"""Attention that is written out, and the one call that computes it."""

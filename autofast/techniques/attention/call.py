@@ -1,0 +1,227 @@
+"""The call of ``scaled_dot_product_attention`` that stands for attention that is written out, and what speaks against it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.edit.edits import Edit, Remove, Rewrite
+from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.memory import Memory
+from autofast.flow.positions import block
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import line_of, source_of, statement_of
+from autofast.model.values import const
+from autofast.read.requirements import rules_out
+from autofast.rule import Effect, Refusal
+from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
+from autofast.techniques.attention.products import name_of
+from autofast.techniques.attention.written_out import Attention, Scale
+from autofast.write.imports import functional_in
+from autofast.write.spelling import torch_in
+
+SINCE = (2, 1)  # scale=
+ROOTS = frozenset({"math.sqrt", "numpy.sqrt"})
+HOOKS = (
+    "register_forward_hook",
+    "register_forward_pre_hook",
+    "register_module_forward_hook",
+)
+OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.set_default_dtype")
+
+
+def against_script(script: Script) -> str:
+    """Why no attention of a script should become one call; empty where nothing speaks against it."""
+    if pin := rules_out(script, SINCE):
+        return f"{pin}, and `scale` is there since {SINCE[0]}.{SINCE[1]}"
+    if (node := gradients_of_gradients(script)) is not None:
+        return (
+            f"line {line_of(node)} computes gradients of gradients, which fused attention has not"
+        )
+    if (found := functional_derivative(script)) is not None:
+        return f"line {line_of(found[1])} differentiates by {found[0]}, which fused attention may not know"
+    if script.deterministic:
+        line = line_of(script.deterministic[0])
+        return f"line {line} asks for deterministic algorithms, and the backward of fused attention is none"
+    return ""
+
+
+def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect]:
+    """The edits that put one call in the place of a whole attention, and their effect.
+
+    Raises :class:`Refusal` where the call would not be the same.
+    """
+    source = source_of(found.product)
+    name, imports = functional_in(source)
+    holes = {"q": found.query, "k": found.key, "v": found.value}
+    words, effect = ["{q}", "{k}", "{v}"], Effect.ROUNDING
+    causal = found.mask is not None and is_causal(script, found.mask)
+    if found.mask is not None and not causal:
+        _one_dtype(script)
+        text, quoted = mask_text(script, found.mask)
+        torch, more = torch_in(source)
+        if "TORCH" in text:
+            text, imports = text.replace("TORCH", torch), (*imports, *more)
+        words.append(f"attn_mask={text}")
+        holes |= quoted
+        effect = Effect.RECIPE if may_differ(script, found.mask) else effect
+    if found.dropout is not None and (text := _dropout(script, found.dropout, holes)):
+        words.append(f"dropout_p={text}")
+        effect = max(effect, Effect.SAMPLING)
+    if causal:
+        words.append("is_causal=True")
+    if (text := _scale(script, found, holes)) != "default":
+        words.append(f"scale={text}")
+    gone = list(dict.fromkeys([*found.statements, *_only_for_default(script, found, holes)]))
+    _nothing_between(script, found, gone, holes.values())
+    _no_hooks(script, found)
+    call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
+    return (*imports, Rewrite(found.product, call, holes), *(Remove(s) for s in gone)), effect
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
+    """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
+    keywords = {k.arg: k.value for k in call.keywords}
+    if name_of(script, call.func):  # the function
+        given = [*call.args[1:], None, None]
+        p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
+        inplace = len(call.args) > 3 or "inplace" in keywords
+        if p is None or inplace:
+            raise Refusal(f"line {line_of(call)} drops half of the weights, or in place")
+        if const(script.values(p)) == 0:
+            return ""
+        holes["p"] = p
+        if training is None or const(script.values(training)) is True:
+            return "{p}"
+        holes["training"] = training
+        return "{p} if {training} else 0.0"
+    if call.keywords or len(call.args) != 1:
+        raise Refusal(f"line {line_of(call)} gives its dropout more than the weights")
+    layer = call.func
+    holes["layer"] = layer
+    if isinstance(layer, ast.Attribute) and isinstance(layer.value, ast.Name):
+        holes["module"] = layer.value
+        return "{layer}.p if {module}.training else 0.0"
+    return "{layer}.p if {layer}.training else 0.0"
+
+
+def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
+    """``scale``; "default" where it is one by the root of the last dimension."""
+    scale = found.scale
+    if scale is None:
+        return "1.0"
+    if _is_default(script, found, scale):
+        return "default"
+    match scale.by:
+        case ast.BinOp(left=one, op=ast.Div(), right=right) if (
+            scale.divides and const(script.values(one)) == 1
+        ):
+            holes["scale"] = right
+            return "{scale}"
+    holes["scale"] = scale.by
+    return "1 / {scale}" if scale.divides else "{scale}"
+
+
+def _is_default(script: Script, found: Attention, scale: Scale) -> bool:
+    by, divides = scale.by, scale.divides
+    match by:
+        case ast.BinOp(left=one, op=ast.Div(), right=right) if const(script.values(one)) == 1:
+            by, divides = right, not divides
+    match by:
+        case ast.BinOp(left=base, op=ast.Pow(), right=power):
+            wanted = 0.5 if divides else -0.5
+            return const(script.values(power)) == wanted and _is_width(script, found, base)
+        case ast.Call(func=func, args=[base], keywords=[]) if name_of(script, func) in ROOTS:
+            return divides and _is_width(script, found, base)
+    return False
+
+
+def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
+    """Whether it is the size of the last dimension of the query or the key."""
+    if isinstance(expr, ast.Name):
+        values = [d.value for d in script.analysis(Flow).reaching(expr)]
+        return bool(values) and all(v is not None and _is_width(script, found, v) for v in values)
+    match expr:
+        case ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[axis], keywords=[]):
+            pass
+        case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=axis):
+            pass
+        case _:
+            return False
+    flow = script.analysis(Flow)
+    return const(script.values(axis)) == -1 and any(
+        isinstance(tensor, ast.Name)
+        and isinstance(side, ast.Name)
+        and tensor.id == side.id
+        and flow.reaching(tensor) == flow.reaching(side)
+        for side in (found.query, found.key)
+    )
+
+
+def _only_for_default(
+    script: Script, found: Attention, holes: dict[str, ast.expr]
+) -> Iterable[ast.stmt]:
+    """``d_k = query.size(-1)``, where nothing but the scale that is the default reads it."""
+    if found.scale is None or "scale" in holes:
+        return
+    flow = script.analysis(Flow)
+    for name in (n for n in ast.walk(found.scale.by) if isinstance(n, ast.Name)):
+        for made in flow.reaching(name):
+            alone = [u is name for u in flow.definitions(name).uses(made)] == [True]
+            if alone and made.value is not None and isinstance(made.statement, ast.Assign):
+                if made.statement.targets == [made.node] and _is_width(script, found, made.value):
+                    yield made.statement
+
+
+# ------------------------------------------------------------------------------------------------ what speaks against it
+def _one_dtype(script: Script) -> None:
+    """A mask of floats must have the dtype of the query, and a new one has the default."""
+    for site in script.log.of(*OTHER_FLOATS):
+        raise Refusal(f"line {line_of(site.node)} changes dtypes, and a mask must have the query's")
+
+
+def _no_hooks(script: Script, found: Attention) -> None:
+    """Hooks see what layers are given, and the layers are no longer called."""
+    layers = any(
+        call is not None and not name_of(script, call.func)
+        for call in (found.softmax, found.dropout)
+    )
+    for site in script.methods(*HOOKS) if layers else ():
+        raise Refusal(f"line {line_of(site.node)} sets a hook, which may be on softmax or dropout")
+
+
+def _nothing_between(
+    script: Script, found: Attention, gone: list[ast.stmt], moved: Iterable[ast.expr]
+) -> None:
+    """What is quoted moves down to the product: nothing on the way may change it."""
+    last = statement_of(found.product)
+    here = block(last)
+    if any(not any(s is other for other in here) for s in gone):
+        raise Refusal(f"not all of it stands in the block of line {line_of(last)}")
+    if not gone:
+        return
+    first = min(n for n, s in enumerate(here) if any(s is g for g in gone))
+    between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
+    parts = [n for e in moved for n in ast.walk(e)]
+    names = {n.id for n in parts if isinstance(n, ast.Name)}
+    attributes = {n.attr for n in parts if isinstance(n, ast.Attribute)}
+    memory, calls = script.analysis(Memory), script.analysis(CallGraph)
+    for statement in between:
+        for node in ast.walk(statement):
+            sets = (
+                isinstance(node, ast.Name)
+                and not isinstance(node.ctx, ast.Load)
+                and node.id in names
+            ) or (
+                isinstance(node, ast.Attribute)
+                and not isinstance(node.ctx, ast.Load)
+                and node.attr in attributes
+            )
+            runs = isinstance(node, ast.Call) and bool(calls.callees(node))
+            if sets or runs or memory.written(node):
+                raise Refusal(
+                    f"line {line_of(node)} may change something on the way to the product"
+                )

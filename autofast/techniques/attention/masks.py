@@ -1,0 +1,213 @@
+"""What a mask of written-out attention becomes: ``is_causal=True``, or an ``attn_mask``.
+
+Where ``attn_mask`` is bool, True takes part; a row in which nothing does is 0. Softmax of a row of ``-inf`` is NaN, so nothing that trains is changed
+by that; but of a row of ``-1e9`` it is the mean of all, also of what is masked. So finite numbers are added, which gives the same mean; but scores that
+were replaced get no gradient, and scores that are added to get one in such a row (measured). Nothing shows that no row is masked as a whole.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import line_of
+from autofast.model.values import Inst, Tensor, const
+from autofast.rule import Refusal
+from autofast.techniques.attention.products import name_of
+from autofast.techniques.attention.written_out import Mask
+
+LARGE = -1e9  # added to any score, this leaves nothing of it in float32
+CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
+INFINITE = frozenset({"math.inf", "numpy.inf", "torch.inf"})
+SHAPES = frozenset("view reshape unsqueeze bool byte to type expand contiguous cuda".split())
+
+
+def is_causal(script: Script, mask: Mask) -> bool:
+    """Whether exactly what lies above the diagonal of a square is masked."""
+    if mask.value is None or mask.unless_none is not None:
+        return False
+    if (number := _number(script, mask.value)) is None or number > CAUSAL:
+        return False
+    where, kept = _plain(script, mask.expr, mask.kept)
+    return _is_triangle(script, where, lower=kept, depth=0)
+
+
+def _plain(script: Script, where: ast.expr, kept: bool) -> tuple[ast.expr, bool]:
+    """A condition without ``== 0``, ``~`` and the like around it, and whether what is kept holds there."""
+    match where:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[number]):
+            value = const(script.values(number))
+            if value in (0, 1) and value is not None:
+                turned = isinstance(op, ast.Eq) == (value == 0)
+                return _plain(script, left, kept != turned)
+        case ast.UnaryOp(op=ast.Invert() | ast.Not(), operand=inner):
+            return _plain(script, inner, not kept)
+        case ast.Call(func=ast.Attribute(value=inner, attr="logical_not"), args=[]):
+            return _plain(script, inner, not kept)
+        case ast.Call(func=ast.Attribute(value=inner, attr="bool"), args=[]):
+            return _plain(script, inner, kept)
+    return where, kept
+
+
+def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> bool:
+    """Whether it is ``tril(ones(n, n))`` (else ``triu(ones(n, n), 1)``), or a square from its corner."""
+    if depth > 8:
+        return False
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SHAPES and not (
+            name_of(script, expr.func)
+        ):
+            return _is_triangle(script, inner, lower, depth + 1)
+        case ast.Subscript(value=inner, slice=cut):
+            return _is_square(cut) and _is_triangle(script, inner, lower, depth + 1)
+        case ast.Call(func=func, args=[ones, *more]) if (
+            name_of(script, func) == f"torch.{'tril' if lower else 'triu'}"
+        ):
+            given = [*more, *(k.value for k in expr.keywords if k.arg == "diagonal")]
+            diagonal = const(script.values(given[0])) if len(given) == 1 else None
+            right = diagonal in (None, 0) if lower else diagonal == 1
+            return right and (not lower or not given or diagonal == 0) and _is_ones(script, ones)
+        case ast.Attribute(value=ast.Name(), attr=name):
+            made = _buffers(script, expr, name)
+            return bool(made) and all(_is_triangle(script, m, lower, depth + 1) for m in made)
+        case ast.Name():
+            found = script.analysis(Flow).reaching(expr)
+            return bool(found) and all(
+                d.value is not None and _is_triangle(script, d.value, lower, depth + 1)
+                for d in found
+            )
+    return False
+
+
+def _is_ones(script: Script, expr: ast.expr) -> bool:
+    """Whether it is ``torch.ones(n, n)``."""
+    if not isinstance(expr, ast.Call) or name_of(script, expr.func) != "torch.ones":
+        return False
+    sizes = expr.args
+    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = sizes[0].elts
+    leading, last = sizes[:-2], [ast.dump(s) for s in sizes[-2:]]
+    ones = all(const(script.values(s)) == 1 for s in leading)
+    return len(last) == 2 and last[0] == last[1] and ones
+
+
+def _is_square(cut: ast.expr) -> bool:
+    """``[:, :, :n, :n]``, ``[:n, :n]``, ``[None, None]``: the last two dimensions from their beginning, to one end."""
+    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    new = [p for p in parts if isinstance(p, ast.Constant) and p.value is None]
+    rest = [p for p in parts if p not in new]
+    if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
+        return False
+    cuts = [p for p in rest if isinstance(p, ast.Slice)]
+    if any(not _from_start(p) for p in cuts):
+        return False
+    ends = [p.upper for p in cuts]
+    bounded = [n for n, end in enumerate(ends) if end is not None]
+    if not bounded:
+        return True
+    texts = {ast.dump(end) for end in ends if end is not None}
+    return bounded == [len(ends) - 2, len(ends) - 1] and len(texts) == 1
+
+
+def _from_start(cut: ast.Slice) -> bool:
+    return cut.lower is None or (isinstance(cut.lower, ast.Constant) and cut.lower.value == 0)
+
+
+def _buffers(script: Script, attribute: ast.Attribute, name: str) -> list[ast.expr]:
+    """What the object has under ``name``: what ``register_buffer`` is given, or what is assigned; empty where that is not known."""
+    mine = {id(t) for t in script.values(attribute.value) if isinstance(t, Inst)}
+    found: list[ast.expr] = []
+    for source in script.sources:
+        for node in source.nodes if name in source.text else ():
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=owner, attr="register_buffer"),
+                    args=[ast.Constant(value), made, *_],
+                ) if value == name:
+                    pass
+                case ast.Assign(targets=[ast.Attribute(value=owner, attr=attr)], value=made) if (
+                    attr == name
+                ):
+                    pass
+                case _:
+                    continue
+            if any(id(t) in mine for t in script.values(owner)):
+                found.append(made)
+    return found
+
+
+def _number(script: Script, value: ast.expr) -> float | None:
+    """The number that scores are replaced by, as far as it is known."""
+    match value:
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            found = _number(script, inner)
+            return -found if found is not None else None
+        case ast.Call(func=func, args=[text], keywords=[]) if (
+            name_of(script, func) == "builtins.float"
+        ):
+            said = const(script.values(text))
+            try:
+                return float(said) if isinstance(said, (str, int, float)) else None
+            except ValueError:
+                return None
+        case ast.Attribute() if name_of(script, value) in INFINITE:
+            return math.inf
+        case ast.Attribute(value=ast.Call(func=func), attr=attr) if name_of(
+            script, func
+        ) == "torch.finfo" and attr in ("min", "max"):
+            return -3e38 if attr == "min" else 3e38
+    said = const(script.values(value))
+    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+
+
+def may_differ(script: Script, mask: Mask) -> bool:
+    """Whether a row that is masked as a whole would get other gradients (see above)."""
+    return mask.value is not None and not math.isinf(_number(script, mask.value) or 0.0)
+
+
+def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
+    """The value of ``attn_mask``, and the expressions that it quotes.
+
+    Raises :class:`Refusal` where there is none that gives the same.
+    """
+    text, holes = _given(script, mask)
+    if mask.unless_none is not None:
+        text, holes = (
+            f"None if {{tested}} is None else {text}",
+            {"tested": mask.unless_none, **holes},
+        )
+    return text, holes
+
+
+def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
+    if mask.value is None:
+        floats = all(isinstance(t, Tensor) and t.dtype == "f32" for t in script.values(mask.expr))
+        if not script.values(mask.expr) or not floats:
+            raise Refusal(
+                f"nothing shows that what is added on line {line_of(mask.expr)} are floats"
+            )
+        return "{mask}", {"mask": mask.expr}
+    number = _number(script, mask.value)
+    if number is None or number > LARGE:
+        raise Refusal(
+            f"masked scores are not set to -inf or a number below -1e9 (line {line_of(mask.value)})"
+        )
+    if not math.isinf(number):
+        if isinstance(mask.value, ast.Attribute):
+            raise Refusal(
+                f"a row may be masked as a whole, and {ast.unparse(mask.value)} (line {line_of(mask.value)}) is too large to be added to scores"
+            )
+        both = ("0.0", "{value}") if mask.kept else ("{value}", "0.0")
+        return f"TORCH.where({{mask}}, {', '.join(both)})", {"mask": mask.expr, "value": mask.value}
+    if mask.kept:
+        return "{mask}", {"mask": mask.expr}
+    match mask.expr:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            return "{left} != {right}", {"left": left, "right": right}
+        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
+            return "{left} == {right}", {"left": left, "right": right}
+        case ast.UnaryOp(op=ast.Invert(), operand=inner):
+            return "{inner}", {"inner": inner}
+    return "{mask}.logical_not()", {"mask": mask.expr}

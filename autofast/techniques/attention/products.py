@@ -1,0 +1,160 @@
+"""The two products of attention: ``q @ k.transpose(-2, -1)`` and ``weights @ v``, in the ways that they are written."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import function_of
+from autofast.model.values import Ref, Tensor, const
+
+FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
+METHODS = frozenset({"matmul", "bmm"})
+EINSUM = frozenset({"torch.einsum", "einops.einsum", "torch.functional.einsum"})
+SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
+SAME_RANK = frozenset("transpose contiguous to float type swapaxes swapdims masked_fill".split())
+SIZED = frozenset({"view", "reshape", "permute"})
+DEEPEST = 6
+Pair = tuple[ast.expr, ast.expr]
+
+
+def name_of(script: Script, func: ast.expr) -> str:
+    """The canonical name of a library function that is called; empty for anything else."""
+    names = {t.name if isinstance(t, Ref) else "" for t in script.values(func)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def is_tensor(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Tensor) for t in found)
+
+
+def factors(script: Script, expr: ast.expr) -> Pair | None:
+    """The factors of a product of matrices (``@``, ``matmul``, ``bmm``); None where it is none."""
+    match expr:
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right):
+            return left, right
+        case ast.Call(func=func, args=[left, right], keywords=[]) if (
+            name_of(script, func) in FUNCTIONS
+        ):
+            return left, right
+        case ast.Call(func=ast.Attribute(value=left, attr=attr), args=[right], keywords=[]) if (
+            attr in METHODS and is_tensor(script, left)
+        ):
+            return left, right
+    return None
+
+
+def of_scores(script: Script, expr: ast.expr) -> Pair | None:
+    """Query and key of ``q @ k.transpose(-2, -1)`` or ``einsum("bhid,bhjd->bhij", q, k)``; None where it is neither."""
+    if (pair := factors(script, expr)) is not None:
+        key = _swapped(script, pair[1])
+        return (pair[0], key) if key is not None else None
+    if (letters := _einsum(script, expr)) is not None:
+        first, second, result, pair = letters
+        same = first[:-2] == second[:-2] == result[:-2] and first[-1] == second[-1]
+        if same and result[-2:] == (first[-2], second[-2]) and first[-2] != second[-2]:
+            return pair
+    return None
+
+
+def of_values(script: Script, expr: ast.expr) -> Pair | None:
+    """Weights and values of ``weights @ v`` or ``einsum("bhij,bhjd->bhid", weights, v)``; None where it is neither."""
+    if (pair := factors(script, expr)) is not None:
+        return pair
+    if (letters := _einsum(script, expr)) is not None:
+        first, second, result, pair = letters
+        same = first[:-2] == second[:-2] == result[:-2] and first[-1] == second[-2]
+        if same and result[-2:] == (first[-2], second[-1]):
+            return pair
+    return None
+
+
+def _einsum(
+    script: Script, expr: ast.expr
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Pair] | None:
+    """The axes of both operands and of the result, and the operands."""
+    if not isinstance(expr, ast.Call) or name_of(script, expr.func) not in EINSUM or expr.keywords:
+        return None
+    texts = [a for a in expr.args if isinstance(const(script.values(a)), str)]
+    rest = [a for a in expr.args if a not in texts]
+    if len(texts) != 1 or len(rest) != 2:
+        return None
+    text = str(const(script.values(texts[0])))
+    parts = re.split(r",|->", text)
+    if len(parts) != 3 or "->" not in text or "." in text:
+        return None
+    spaced = " " in text.strip() and all(" " in part.strip() for part in parts)
+    axes = [tuple(p.split() if spaced else p.replace(" ", "")) for p in parts]
+    if any(len(a) < 3 or len(set(a)) != len(a) for a in axes):
+        return None
+    return axes[0], axes[1], axes[2], (rest[0], rest[1])
+
+
+def _swapped(script: Script, expr: ast.expr) -> ast.expr | None:
+    """``k``, where the expression is ``k`` with its last two dimensions swapped."""
+    match expr:
+        case ast.Attribute(value=inner, attr="mT"):
+            return inner
+        case ast.Call(func=ast.Attribute(value=inner, attr="permute"), args=axes, keywords=[]):
+            order = [const(script.values(a)) for a in axes]
+            n = len(order)
+            plain = [*range(n - 2), n - 1, n - 2]
+            return inner if n > 2 and order == plain else None
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=[a, b], keywords=[]) if (
+            attr in SWAPS and is_tensor(script, inner)
+        ):
+            pass
+        case ast.Call(func=func, args=[inner, a, b], keywords=[]) if (
+            name_of(script, func).removeprefix("torch.") in SWAPS
+        ):
+            pass
+        case _:
+            return None
+    swapped = {const(script.values(a)), const(script.values(b))}
+    if swapped == {-1, -2}:
+        return inner
+    deep = rank(script, inner)
+    return inner if deep is not None and swapped == {deep - 1, deep - 2} else None
+
+
+def rank(script: Script, expr: ast.expr, depth: int = 0) -> int | None:
+    """The number of dimensions of a tensor, by how it was brought into shape; None where that does not show."""
+    if depth > DEEPEST:
+        return None
+    match expr:
+        case ast.Name():
+            found = {_rank_of(script, d, depth) for d in script.analysis(Flow).reaching(expr)}
+            return found.pop() if len(found) == 1 else None
+        case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
+            many = len(args) > 1 and not any(isinstance(a, ast.Starred) for a in args)
+            return len(args) if many else None
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SAME_RANK:
+            return rank(script, inner, depth + 1)
+        case ast.Call(func=func, args=[_, pattern, *_]) if (
+            name_of(script, func) == "einops.rearrange"
+        ):
+            text = const(script.values(pattern))
+            shape = text.split("->")[1] if isinstance(text, str) and "->" in text else "..."
+            return len(re.sub(r"\([^)]*\)", "x", shape).split()) if "." not in shape else None
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div()) if is_tensor(script, left):
+            return rank(script, left, depth + 1)
+    return None
+
+
+def _rank_of(script: Script, definition: Definition, depth: int) -> int | None:
+    """The same for what a definition gives its variable."""
+    if definition.value is not None:
+        return rank(script, definition.value, depth + 1)
+    if not definition.is_parameter:
+        return None
+    function = function_of(definition.node)
+    if isinstance(function, ast.Module):
+        return None
+    given = script.analysis(CallGraph).arguments(function, definition.name)
+    found = {rank(script, g, depth + 1) if g is not None else None for _, g in given}
+    return found.pop() if len(found) == 1 else None

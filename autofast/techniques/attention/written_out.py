@@ -1,0 +1,301 @@
+"""Attention that is written out: ``softmax(q @ k.transpose(-2, -1) * scale + mask) @ v``, in one expression or over several statements.
+
+It is read from the softmax: down to the scores, up to the product with the values. Variables on the way are looked through where nothing else
+reads them; the statements that give them their values go.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from autofast.flow.defuse import Definition, DefUse
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import function_of, line_of, live, parent_of
+from autofast.model.values import Const, Ext, Num, const
+from autofast.rule import Refusal
+from autofast.techniques.attention.products import (
+    factors,
+    is_tensor,
+    name_of,
+    of_scores,
+    of_values,
+    rank,
+)
+
+SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
+CALL = "scaled_dot_product_attention"
+DROPOUT = "torch.nn.functional.dropout"
+WHERE = "torch.where"
+FILLS = frozenset({"masked_fill", "masked_fill_"})
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What scores are masked by: replaced by ``value`` where ``expr`` holds (``kept``: where it does not), or added to without a ``value``.
+
+    ``unless_none`` is the variable of ``if mask is not None:`` around it.
+    """
+
+    expr: ast.expr
+    value: ast.expr | None = None
+    kept: bool = False
+    unless_none: ast.expr | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``scores * by``, or ``scores / by`` where ``divides``."""
+
+    by: ast.expr
+    divides: bool
+
+
+@dataclass
+class Attention:
+    """One place; ``product`` is the product with the values, ``statements`` are those that only lead to it."""
+
+    softmax: ast.Call
+    query: ast.expr = field(init=False)
+    key: ast.expr = field(init=False)
+    value: ast.expr = field(init=False)
+    product: ast.expr = field(init=False)
+    scale: Scale | None = None
+    mask: Mask | None = None
+    dropout: ast.Call | None = None
+    statements: list[ast.stmt] = field(default_factory=list)
+
+
+def softmaxes(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls of softmax over the last dimension, each with what it is taken of."""
+    for source in script.sources:
+        if "softmax" not in source.text.lower():
+            continue
+        for node in live(source.tree):
+            if isinstance(node, ast.Call) and (given := _softmax(script, node)) is not None:
+                yield node, given
+
+
+def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
+    """What the softmax over the last dimension is taken of; None where the call is none."""
+    args, keywords = list(call.args), {k.arg: k.value for k in call.keywords}
+    layers = script.values(call.func)
+    if layers and all(isinstance(t, Ext) and t.name == "torch.nn.Softmax" for t in layers):
+        dims = {const(t.args.get(0, "dim")) for t in layers if isinstance(t, Ext)}
+        dim = dims.pop() if len(dims) == 1 else None
+        return (
+            args[0] if len(args) == 1 and not keywords and _is_last(script, args[0], dim) else None
+        )
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "softmax":
+        if is_tensor(script, call.func.value):
+            args.insert(0, call.func.value)
+        elif name_of(script, call.func) not in SOFTMAX:
+            return None
+    elif name_of(script, call.func) not in SOFTMAX:
+        return None
+    axis = args[1] if len(args) == 2 else keywords.pop("dim", None)
+    if axis is None or len(args) > 2 or not args or keywords:
+        return None
+    return args[0] if _is_last(script, args[0], const(script.values(axis))) else None
+
+
+def _is_last(script: Script, expr: ast.expr, dim: object) -> bool:
+    if dim == -1:
+        return True
+    deep = rank(script, expr)
+    if deep is None:
+        pair = factors(script, expr)
+        deep = rank(script, pair[0]) if pair else None
+    return deep is not None and dim == deep - 1
+
+
+def attention(script: Script, softmax: ast.Call, given: ast.expr) -> Attention | None:
+    """The attention around a softmax; None where it is another softmax.
+
+    Raises :class:`Refusal` where it is attention, and something keeps it from being one call.
+    """
+    function = function_of(softmax)
+    if function is not None and any(_is_there(n) for n in ast.walk(function)):
+        return None  # the script has the call, and a way for where there is none
+    reader = _Reader(script, Attention(softmax))
+    if not reader.scores(given) or not reader.weights(softmax):
+        return None
+    return reader.found
+
+
+def _is_there(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Name) and CALL in (
+        getattr(node, "attr", ""),
+        getattr(node, "id", ""),
+    )
+
+
+class _Reader:
+    def __init__(self, script: Script, found: Attention):
+        self.script, self.found = script, found
+        self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
+        self.behind: set[int] = set()  # reads behind a condition in which the variable is set anew
+
+    # -------------------------------------------------------------------------------------------- down to the scores
+    def scores(self, expr: ast.expr) -> bool:
+        """Whether an expression is the scores of attention; what is done to them on the way is noted."""
+        if (pair := of_scores(self.script, expr)) is not None:
+            self.found.query, self.found.key = self._scaled(pair[0]), pair[1]
+            return True
+        match expr:
+            case ast.Name():
+                return self._variable(expr)
+            case ast.Call(
+                func=ast.Attribute(value=inner, attr=attr), args=[where, value], keywords=[]
+            ) if attr in FILLS:
+                return self._masked(inner, Mask(where, value))
+            case ast.Call(func=func, args=[where, a, b], keywords=[]) if (
+                name_of(self.script, func) == WHERE
+            ):
+                return self._masked(a, Mask(where, b, kept=True)) or self._masked(b, Mask(where, a))
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._masked(left, Mask(right)) or self._masked(right, Mask(left))
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if self.is_number(left):
+                return self._scale(right, Scale(left, False))
+            case ast.BinOp(left=left, op=(ast.Mult() | ast.Div()) as op, right=right) if (
+                self.is_number(right)
+            ):
+                return self._scale(left, Scale(right, isinstance(op, ast.Div)))
+        return False
+
+    def _variable(self, use: ast.Name) -> bool:
+        """What a variable holds, where nothing else reads it: the statement that sets it goes."""
+        found = sorted(self.flow.reaching(use), key=lambda d: line_of(d.node))
+        if len(found) == 2:
+            return self._set_anew(use, *found)
+        if len(found) != 1 or not self._is_read_by(found[0], use):
+            return False
+        (made,) = found
+        if made.value is None or made.statement is None or not self._tried(made.value):
+            return False
+        self.found.statements.append(made.statement)
+        return True
+
+    def _set_anew(self, use: ast.Name, first: Definition, then: Definition) -> bool:
+        """``if mask is not None: scores = scores.masked_fill(...)``."""
+        guard = parent_of(then.statement) if then.statement is not None else None
+        match guard:
+            case ast.If(
+                test=ast.Compare(left=tested, ops=[ast.IsNot()], comparators=[ast.Constant(None)]),
+                body=[only],
+                orelse=[],
+            ) if only is then.statement and self._is_read_by(then, use):
+                self.behind.add(id(use))
+            case _:
+                return False
+        if then.value is None or not self._tried(then.value) or self.found.mask is None:
+            return False
+        self.found.mask = replace(self.found.mask, unless_none=tested)
+        self.found.statements.append(guard)
+        return True
+
+    def _is_read_by(self, definition: Definition, read: ast.Name) -> bool:
+        """Whether it is ``name = value``, and nothing but ``read`` may read it."""
+        statement = definition.statement
+        return (
+            isinstance(statement, ast.Assign)
+            and statement.targets == [definition.node]
+            and {id(u) for u in self.flow.uses(definition)} - self.behind
+            == {id(read)} - self.behind
+        )
+
+    def _masked(self, scores: ast.expr, mask: Mask) -> bool:
+        if not self._tried(scores):
+            return False
+        if self.found.mask is not None:
+            lines = f"lines {line_of(self.found.mask.expr)} and {line_of(mask.expr)}"
+            raise Refusal(f"two masks are applied ({lines})")
+        self.found.mask = mask
+        return True
+
+    def _scale(self, scores: ast.expr, scale: Scale) -> bool:
+        if not self._tried(scores):
+            return False
+        if self.found.mask is not None:
+            raise Refusal(f"the mask is scaled, too (line {line_of(scale.by)})")
+        if self.found.scale is not None:
+            raise Refusal(f"the scores are scaled twice (line {line_of(scale.by)})")
+        self.found.scale = scale
+        return True
+
+    def _tried(self, expr: ast.expr) -> bool:
+        """:meth:`scores`, without a trace where it fails."""
+        before = list(self.found.statements)
+        if self.scores(expr):
+            return True
+        self.found.statements[:] = before
+        return False
+
+    def _scaled(self, query: ast.expr) -> ast.expr:
+        """The query without a factor that is written at it."""
+        match query:
+            case ast.BinOp(left=left, op=(ast.Mult() | ast.Div()) as op, right=right) if (
+                self.is_number(right)
+            ):
+                self.found.scale = Scale(right, isinstance(op, ast.Div))
+                return left
+        return query
+
+    def is_number(self, expr: ast.expr) -> bool:
+        """Whether it is a Python number in every run."""
+        found = self.script.values(expr)
+        return bool(found) and all(
+            isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
+            for t in found
+        )
+
+    # -------------------------------------------------------------------------------------------- up to the values
+    def weights(self, node: ast.expr) -> bool:
+        """Whether the weights are multiplied with values; what is done to them on the way is noted."""
+        outer = parent_of(node)
+        if isinstance(outer, ast.expr) and (pair := of_values(self.script, outer)) is not None:
+            if pair[0] is node:
+                self.found.product, self.found.value = outer, pair[1]
+                return True
+            return False
+        if isinstance(outer, ast.Call) and self._is_dropout(outer, node):
+            if self.found.dropout is not None:
+                raise Refusal(f"line {line_of(outer)} is a second dropout")
+            self.found.dropout = outer
+            return self.weights(outer)
+        if isinstance(outer, ast.Assign) and outer.value is node and len(outer.targets) == 1:
+            return self._kept(outer)
+        return False
+
+    def _kept(self, statement: ast.Assign) -> bool:
+        """The same for weights that are kept in a variable."""
+        (target,) = statement.targets
+        if not isinstance(target, ast.Name):
+            return False
+        uses = self.flow.uses(Definition(target.id, target))
+        if len(uses) == 1 and len(self.flow.reaching(uses[0])) == 1:
+            self.found.statements.append(statement)
+            return self.weights(uses[0])
+        for use in uses:
+            if self._leads_to_values(use):
+                other = next((u for u in uses if u is not use), use)
+                raise Refusal(f"line {line_of(other)} uses the attention weights, too")
+        return False
+
+    def _leads_to_values(self, use: ast.expr) -> bool:
+        outer = parent_of(use)
+        if isinstance(outer, ast.Call) and self._is_dropout(outer, use):
+            use, outer = outer, parent_of(outer)
+        pair = of_values(self.script, outer) if isinstance(outer, ast.expr) else None
+        return pair is not None and pair[0] is use
+
+    def _is_dropout(self, call: ast.Call, node: ast.expr) -> bool:
+        if not call.args or call.args[0] is not node:
+            return False
+        layers = self.script.values(call.func)
+        is_layer = bool(layers) and all(
+            isinstance(t, Ext) and t.name == "torch.nn.Dropout" for t in layers
+        )
+        return is_layer or name_of(self.script, call.func) == DROPOUT

@@ -1,0 +1,442 @@
+"""sdpa: every way to write attention out gives the same outputs and gradients in one call, and what is not the same stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from autofast.rule import Effect
+from tests.onerule import Applied, apply, run
+
+RULE = "sdpa"
+SCRIPT = """
+import math
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+{imports}
+
+torch.manual_seed(0)
+
+
+class Attention(nn.Module):
+    def __init__(self, width=16, heads=4, length=8, drop={drop}):
+        super().__init__()
+        self.heads, self.dropout = heads, drop
+        self.scale = (width // heads) ** -0.5
+        self.temperature = (width // heads) ** 0.5
+        self.to_q, self.to_k, self.to_v = (nn.Linear(width, width) for _ in range(3))
+        self.drop, self.softmax = nn.Dropout(drop), nn.Softmax(dim=-1)
+        self.register_buffer("lower", torch.tril(torch.ones(length, length)).view(1, 1, length, length))
+        self.register_buffer("upper", torch.triu(torch.ones(length, length), diagonal=1).bool())
+
+    def split(self, x):
+        B, T, C = x.shape
+        return x.view(B, T, self.heads, C // self.heads).transpose(1, 2)
+
+    def forward(self, x, mask=None):
+        B, T, C = x.size()
+        q = self.to_q(x).view(B, T, self.heads, C // self.heads).transpose(1, 2)
+        k = self.to_k(x).view(B, T, self.heads, C // self.heads).transpose(1, 2)
+        v = self.to_v(x).view(B, T, self.heads, C // self.heads).transpose(1, 2)
+        {code}
+        return y.transpose(1, 2).reshape(B, T, C)
+
+
+model = Attention()
+head = nn.Linear(16, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+losses, outputs, gradients = [], [], []
+keep = torch.ones(2, 1, 1, 8, dtype=torch.bool)
+keep[1, :, :, 5:] = False
+if {empty}:
+    keep[1] = False
+for step in range(3):
+    x = torch.randn(2, 8, 16)
+    y = model(x, keep)
+    loss = head(y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    outputs.append(y.detach())
+    gradients.append(model.to_q.weight.grad.clone())
+"""
+CAUSAL = "att = att.masked_fill(self.lower[:, :, :T, :T] == 0, float('-inf'))"
+
+
+def made(code: str, *, drop: float = 0.0, empty: bool = False, imports: str = "") -> Applied:
+    text = SCRIPT.format(
+        code=code.strip().replace("\n", "\n        "), drop=drop, empty=empty, imports=imports
+    )
+    return apply(RULE, text)
+
+
+def same(found: Applied) -> None:
+    """Both texts give the same outputs, gradients and losses up to rounding, with rows that nothing masks as a whole."""
+    import torch
+
+    before, after = run(found.before), run(found.text)
+    for name in ("outputs", "gradients"):
+        for a, b in zip(before[name], after[name], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    assert before["losses"] == pytest.approx(after["losses"], rel=1e-5)
+    assert max(map(abs, before["losses"])) > 0
+
+
+def call(found: Applied) -> str:
+    """The call that was written, on one line."""
+    text = found.text[found.text.index("y = ") :]
+    assert len(found.fixes) == 1, found.refusals
+    whole = next(p for p in (text[: n + 1] for n in range(len(text))) if _closed(p))
+    words = " ".join(whole.split()).replace("( ", "(").replace(" )", ")").replace(",)", ")")
+    return words.removeprefix("y = F.scaled_dot_product_attention")
+
+
+def _closed(text: str) -> bool:
+    return "attention(" in text and text.count("(") == text.count(")") and text.endswith(")")
+
+
+FORMS = {
+    "minGPT": (
+        f"""
+att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+{CAUSAL}
+att = F.softmax(att, dim=-1)
+att = self.drop(att)
+y = att @ v
+""",
+        "(q, k, v, dropout_p=self.drop.p if self.training else 0.0, is_causal=True)",
+    ),
+    "no mask, in one expression": (
+        "y = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1) @ v",
+        "(q, k, v)",
+    ),
+    "a scale of its own": (
+        "y = torch.softmax(torch.matmul(q, k.mT) * self.scale, dim=-1) @ v",
+        "(q, k, v, scale=self.scale)",
+    ),
+    "divided": (
+        """
+dots = torch.matmul(q / self.temperature, k.transpose(2, 3))
+weights = dots.softmax(dim=-1)
+y = torch.matmul(weights, v)
+""",
+        "(q, k, v, scale=1 / self.temperature)",
+    ),
+    "no scale at all": (
+        "y = torch.matmul(self.softmax(q.matmul(k.permute(0, 1, 3, 2))), v)",
+        "(q, k, v, scale=1.0)",
+    ),
+    "einsum": (
+        """
+energy = torch.einsum("bhqd,bhkd->bhqk", [q, k]) if False else torch.einsum("bhqd,bhkd->bhqk", q, k)
+y = torch.einsum("bhqk,bhkd->bhqd", torch.softmax(energy * self.scale, dim=-1), v)
+""".replace('torch.einsum("bhqd,bhkd->bhqk", [q, k]) if False else ', ""),
+        "(q, k, v, scale=self.scale)",
+    ),
+    "a variable for the width": (
+        """
+d_k = q.size(-1)
+scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d_k)
+y = torch.matmul(scores.softmax(-1), v)
+""",
+        "(q, k, v)",
+    ),
+    "a mask of bool, -inf": (
+        """
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(mask == 0, -math.inf)
+y = scores.softmax(dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=mask != 0, scale=self.scale)",
+    ),
+    "a mask that is turned": (
+        """
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(~mask, -np.inf)
+y = scores.softmax(dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=mask, scale=self.scale)",
+    ),
+    "a mask of what is left out": (
+        """
+hidden = mask.logical_not()
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(hidden, float("-inf"))
+y = scores.softmax(dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=hidden.logical_not(), scale=self.scale)",
+    ),
+    "where": (
+        """
+scores = torch.where(mask, q @ k.transpose(-2, -1) * self.scale, float("-inf"))
+y = scores.softmax(dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=mask, scale=self.scale)",
+    ),
+    "perhaps a mask": (
+        """
+scores = q @ k.transpose(-2, -1) * self.scale
+if mask is not None:
+    scores = scores.masked_fill(mask == 0, -1e9)
+y = F.softmax(scores, dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=None if mask is None else torch.where(mask == 0, -1e9, 0.0), scale=self.scale)",
+    ),
+    "the upper triangle": (
+        """
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(self.upper[:T, :T], -1e9)
+y = F.softmax(scores, dim=-1) @ v
+""",
+        "(q, k, v, is_causal=True, scale=self.scale)",
+    ),
+    "a triangle made here": (
+        """
+seen = torch.tril(torch.ones(T, T)).bool()
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(seen == 0, float("-inf"))
+y = F.softmax(scores, dim=-1) @ v
+""",
+        "(q, k, v, is_causal=True, scale=self.scale)",
+    ),
+    "another triangle": (
+        """
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(self.lower[:, :, -T:, :T] == 0, float("-inf"))
+y = F.softmax(scores, dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=self.lower[:, :, -T:, :T] != 0, scale=self.scale)",
+    ),
+    "floats that are added": (
+        """
+near = torch.zeros(T, T)
+scores = q @ k.transpose(-2, -1) * self.scale + near
+y = F.softmax(scores, dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=near, scale=self.scale)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), FORMS.values(), ids=FORMS)
+def test_one_call_gives_the_same(code: str, expected: str) -> None:
+    found = made(code)
+    assert call(found) == expected
+    assert "softmax(" not in found.text.replace("nn.Softmax(", "")
+    same(found)
+
+
+def test_what_is_no_longer_needed_goes() -> None:
+    found = made(FORMS["a variable for the width"][0])
+    assert "d_k" not in found.text and "scores" not in found.text
+
+
+def test_a_row_that_is_masked_as_a_whole_is_the_mean_of_all_with_other_gradients() -> None:
+    """-1e9 in a whole row: the outputs are the same, the gradients are not, so it is done on request only."""
+    import torch
+
+    found = made(FORMS["perhaps a mask"][0], empty=True)
+    assert found.fixes[0].effect is Effect.RECIPE
+    before, after = run(found.before), run(found.text)
+    torch.testing.assert_close(before["outputs"][0], after["outputs"][0], rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(before["gradients"][0], after["gradients"][0], rtol=1e-2)
+    causal = made(FORMS["the upper triangle"][0])
+    assert causal.fixes[0].effect is Effect.ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("drop", "expected"),
+    [
+        (
+            "F.dropout(att, p=self.dropout, training=self.training)",
+            "self.dropout if self.training else 0.0",
+        ),
+        ("F.dropout(att, 0.25)", "0.25"),
+        ("self.drop(att)", "self.drop.p if self.training else 0.0"),
+    ],
+)
+def test_dropout_is_drawn_by_the_call_and_in_training_alone(drop: str, expected: str) -> None:
+    import torch
+
+    code = (
+        f"att = F.softmax(q @ k.transpose(-2, -1) * self.scale, dim=-1)\natt = {drop}\ny = att @ v"
+    )
+    found = made(code, drop=0.25)
+    assert call(found) == f"(q, k, v, dropout_p={expected}, scale=self.scale)"
+    assert found.fixes[0].effect is not None and found.fixes[0].effect.name == "SAMPLING"
+    models = [run(text)["model"] for text in (found.before, found.text)]
+    models[1].load_state_dict(models[0].state_dict())
+    x = torch.randn(2, 8, 16)
+    if "0.25" not in drop:
+        a, b = (m.eval()(x) for m in models)
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    means = [torch.stack([m.train()(x) for _ in range(600)]).mean(0) for m in models]
+    torch.testing.assert_close(*means, rtol=0.1, atol=0.05)
+
+
+def test_dropout_of_nothing_is_left_out() -> None:
+    code = (
+        "att = F.dropout(F.softmax(q @ k.transpose(-2, -1) * self.scale, dim=-1), 0.0)\ny = att @ v"
+    )
+    assert call(made(code)) == "(q, k, v, scale=self.scale)"
+
+
+KEPT = {
+    "the weights are used": (
+        "att = F.softmax(q @ k.transpose(-2, -1) * self.scale, dim=-1)\nself.seen = att\ny = att @ v",
+        "uses the attention weights, too",
+    ),
+    "two masks": (
+        f"att = q @ k.transpose(-2, -1) * self.scale\n{CAUSAL}\natt = att.masked_fill(mask == 0, -1e9)\ny = att.softmax(-1) @ v",
+        "two masks are applied",
+    ),
+    "a small number": (
+        "att = q @ k.transpose(-2, -1) * self.scale\natt = att.masked_fill(mask == 0, -10.0)\ny = att.softmax(-1) @ v",
+        "not set to -inf or a number below -1e9",
+    ),
+    "the largest number": (
+        "att = q @ k.transpose(-2, -1) * self.scale\natt = att.masked_fill(mask == 0, torch.finfo(q.dtype).min)\ny = att.softmax(-1) @ v",
+        "a row may be masked as a whole",
+    ),
+    "the mask is scaled": (
+        "att = q @ k.transpose(-2, -1)\natt = att.masked_fill(mask == 0, -1e9) * self.scale\ny = att.softmax(-1) @ v",
+        "the mask is scaled, too",
+    ),
+    "something is written on the way": (
+        "att = (q @ k.transpose(-2, -1) * self.scale).softmax(-1)\nk.mul_(2)\nq = q + 1\ny = att @ v",
+        "may change something on the way",
+    ),
+    "integers that are added": (
+        "near = torch.zeros(T, T, dtype=torch.long)\ny = (q @ k.transpose(-2, -1) * self.scale + near).softmax(-1) @ v",
+        "nothing shows that what is added",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "why"), KEPT.values(), ids=KEPT)
+def test_what_is_not_the_same_stays(code: str, why: str) -> None:
+    found = made(code)
+    assert not found.fixes and why in found.refusals
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y = F.softmax(q @ k.transpose(-2, -1), dim=1) @ v",
+        "y = F.softmax(q @ k.transpose(-2, -1), dim=2) @ v",
+        "y = F.softmax(q * 2, dim=-1) * v",
+        "y = F.softmax(q @ k.transpose(1, 2).reshape(k.shape).mT + 0.0, dim=-2) @ v",
+        "y = v @ F.softmax(q.transpose(1, 2).transpose(1, 2).mT @ k, dim=-1)",
+        "y = F.scaled_dot_product_attention(q, k, v) if T > 4 else F.softmax(q @ k.mT, dim=-1) @ v",
+    ],
+)
+def test_other_uses_of_softmax_are_none(code: str) -> None:
+    found = made(code)
+    assert not found.findings
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (
+            "gradient = torch.autograd.grad(head(model(x)).sum(), head.weight, create_graph=True)",
+            "gradients of gradients",
+        ),
+        ("torch.use_deterministic_algorithms(True)", "deterministic"),
+        ("torch.func.vmap(head)(x)", "torch.func"),
+    ],
+)
+def test_what_the_script_asks_for_speaks_against_it(more: str, why: str) -> None:
+    code = FORMS["no scale at all"][0]
+    text = SCRIPT.format(code=code, drop=0.0, empty=False, imports="") + more + "\n"
+    found = apply(RULE, text)
+    assert not found.fixes and why in found.refusals
+
+
+def test_hooks_see_the_layers_and_casts_the_masks() -> None:
+    hook = "\nmodel.softmax.register_forward_hook(lambda *given: None)\n"
+    text = SCRIPT.format(code=FORMS["no scale at all"][0], drop=0.0, empty=False, imports="")
+    found = apply(RULE, text + hook)
+    assert not found.fixes and "sets a hook" in found.refusals
+    code = FORMS["perhaps a mask"][0].strip().replace("\n", "\n        ")
+    found = apply(
+        RULE, SCRIPT.format(code=code, drop=0.0, empty=False, imports="") + "\nmodel.double()\n"
+    )
+    assert not found.fixes and "changes dtypes" in found.refusals
+
+
+def test_an_old_torch_has_no_scale() -> None:
+    text = SCRIPT.format(code=FORMS["no scale at all"][0], drop=0.0, empty=False, imports="")
+    found = apply(RULE, text, files={"requirements.txt": "torch==1.13.1\n"})
+    assert not found.fixes and "torch ==1.13.1" in found.refusals
+
+
+LAYER = """
+import torch
+import torch.nn as nn
+
+torch.manual_seed(0)
+
+
+class Block(nn.Module):
+    def __init__(self, drop):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, dropout=drop, batch_first=True)
+
+    def forward(self, x, hidden):
+        {code}
+        return x + y
+
+
+model = Block({drop})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+hidden = torch.zeros(2, 8, dtype=torch.bool)
+hidden[0, 5:] = True
+losses, outputs, gradients = [], [], []
+for step in range(3):
+    x = torch.randn(2, 8, 16)
+    y = model(x, hidden)
+    loss = y.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    outputs.append(y.detach())
+    gradients.append(model.attention.in_proj_weight.grad.clone())
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "written"),
+    [
+        (
+            "y = self.attention(x, x, x, key_padding_mask=hidden)[0]",
+            "y = self.attention(x, x, x, key_padding_mask=hidden, need_weights=False)[0]",
+        ),
+        (
+            "y, _ = self.attention(x, x, x, hidden)",
+            "y, _ = self.attention(x, x, x, hidden, need_weights=False)",
+        ),
+    ],
+)
+def test_a_layer_whose_weights_are_dropped(code: str, written: str) -> None:
+    found = apply(RULE, LAYER.format(code=code, drop=0.0))
+    assert found.lines == [written] and found.fixes[0].effect is Effect.ROUNDING
+    same(found)
+    found = apply(RULE, LAYER.format(code=code, drop=0.1))
+    assert found.fixes[0].effect is Effect.SAMPLING
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y, w = self.attention(x, x, x); self.seen = w",
+        "y = self.attention(x, x, x)[0 if hidden.any() else 1]",
+        "y = self.attention(x, x, x, need_weights=True)[0]",
+        "y = self.attention(x, x, x, None, True)[0]",
+    ],
+)
+def test_a_layer_whose_weights_are_used_or_asked_for(code: str) -> None:
+    assert not apply(RULE, LAYER.format(code=code, drop=0.0)).findings
