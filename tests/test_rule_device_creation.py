@@ -350,6 +350,12 @@ either = place if losses else looked
 """
 
 
+def test_a_condition_at_each_place_is_not_worth_the_copy_of_a_helper() -> None:
+    make = "z = to_var(torch.ones(3).long()).float().unsqueeze(1)"
+    text = SCRIPT.format(before=HELPERS, make=make)
+    assert apply(RULE, text).fixes and not apply(RULE, text, min_gain=0.01).fixes
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [

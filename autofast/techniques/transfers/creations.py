@@ -83,12 +83,13 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 
 @dataclass(frozen=True, eq=False)
 class Creation:
-    """A tensor that is made on the host, and what makes it on the device."""
+    """A tensor that is made on the host, and what makes it on the device; ``asked``: the place has to ask whether there is one."""
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
+    asked: bool = False
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
