@@ -28,6 +28,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "amp.py": "legacy-amp-api unscale-before-clip",
     "apex_o1.py": "apex-amp",
     "attention.py": "sdpa",
+    "blocks.py": "bias-before-norm",
     "bytes_of_images.py": "cast-on-device",
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",

@@ -1,0 +1,53 @@
+"""bias-before-norm: no bias in convolutions whose result is normalised."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.cost import gains
+from autofast.facts.normalised import normalised, reads_bias
+from autofast.model.events import BranchFrame
+from autofast.model.script import Script
+from autofast.model.source import line_of
+from autofast.model.values import Ext
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.write.arguments import room
+
+MESSAGE = "adds a bias to each channel, which the normalisation behind it takes away with the mean"
+PLACE = 7  # bias, in all convolutions
+SAVED = ("torch.load", ".load_state_dict", "torch.hub.load_state_dict_from_url")
+
+
+@rule(
+    "bias-before-norm",
+    Effect.RECIPE,
+    groups=("compute",),
+    default=False,
+    asks=gains.usual(0.01, "a kernel less for each of these layers, forward and backward"),
+)
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Leave the bias out of convolutions whose result is normalised."""
+    found = normalised(script)
+    why_not = _against(script, [t for made in found.values() for t in made]) if found else ""
+    for made in found.values():
+        call, args = made[0].node, made[0].args
+        if not isinstance(call, ast.Call) or args.given(PLACE, "bias") is not None:
+            continue  # someone has decided
+        home = room(script, args, "bias", [])
+        why = why_not or (home if isinstance(home, str) else "")
+        edits = () if why or isinstance(home, str) else (home.set("bias", "False"),)
+        yield Finding(call, MESSAGE, edits=edits, refusal=why)
+
+
+def _against(script: Script, layers: list[Ext]) -> str:
+    """Why no layer of a script should lose its bias; empty where nothing speaks against it."""
+    if script.unread:
+        return f"the biases may be used where {script.unread}"
+    for name in SAVED:
+        for site in script.log.of(name):
+            if any(not any(isinstance(f, BranchFrame) for f in o.stack) for o in site):
+                return f"line {line_of(site.node)} loads weights, which may have been saved with biases"
+    if line := reads_bias(script, layers):
+        return f"line {line} uses biases, and does not ask whether there are any"
+    return ""
