@@ -97,6 +97,7 @@ class Finding:
     )
     rule: str = ""  # filled in by the plan
     ignored: bool = False  # by a comment of the user; filled in by the plan
+    torch: tuple[int, int] | None = None  # the oldest torch that runs this; None: the rule's
     gain: Gain | None = None  # of a fix; filled in by the plan
     worth: bool = True  # its lines; where it is not, the plan takes the edits away
 
@@ -142,7 +143,7 @@ class Rule:
         asks: the question of the cost model (:mod:`autofast.facts.cost.gains`) that decides whether its fixes are worth their lines.
         lowers_precision: what it writes computes with fewer bits than float32 has.
         several_processes: what it writes can be started in several processes.
-        torch: the oldest torch that runs what it writes, where that is not any 2.x.
+        torch: the oldest torch that runs what it writes (:attr:`Finding.torch`: of one place).
     """
 
     name: str
@@ -158,7 +159,7 @@ class Rule:
     asks: Question | None = None
     lowers_precision: bool = False
     several_processes: bool = False
-    torch: tuple[int, int] = (2, 0)
+    torch: tuple[int, int] = (0, 4)
 
     @property
     def request(self) -> str:

@@ -17,7 +17,14 @@ FUSED = {
 }
 
 
-@rule(NAME, Effect.ROUNDING, groups=("precision", "modernize"), default=False, decides=Going)
+@rule(
+    NAME,
+    Effect.ROUNDING,
+    groups=("precision", "modernize"),
+    default=False,
+    decides=Going,
+    torch=(1, 10),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Put torch.amp (autocast and GradScaler) in the place of apex.amp."""
     for site in script.log.each():

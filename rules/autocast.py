@@ -10,7 +10,6 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, Amp, amp
 from autofast.techniques.precision.scaling import Scaling
-from autofast.write.half_dtype import SINCE
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
 MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"
@@ -25,7 +24,7 @@ BESIDE = "this forward pass belongs to a block that autocast goes around"
     lowers_precision=True,
     relieves={"evaluation": 4, "device": 1, "cpu": 1},
     uses=("grad-scaler",),
-    torch=SINCE,
+    torch=(1, 10),
     asks=gains.half,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
@@ -46,4 +45,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         together = (*scaler, *training, *((None, key) for key in block.keys))
         for n, call in enumerate(block.region.forwards):
             message = BESIDE if n else TRAINS if block.region.trains else MEASURES
-            yield Finding(call, message, edits=block.edits, key=block.keys[n], needs=together)
+            yield Finding(
+                call,
+                message,
+                edits=block.edits,
+                key=block.keys[n],
+                needs=together,
+                torch=found.torch,
+            )

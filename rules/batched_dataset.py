@@ -32,6 +32,7 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     groups=("loader",),
     relieves={"data": 2, "evaluation": 3},
     asks=gains.usual(0.3, "waits for data, item by item"),
+    torch=(2, 0),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by item."""
@@ -45,9 +46,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif isinstance(edits := sampler_of_batches(script, loader), str):
             yield Finding(loader.node, ITEMS, refusal=edits)
         else:
-            yield Finding(loader.node, ITEMS, edits=edits)
+            yield Finding(loader.node, ITEMS, edits=edits, torch=(1, 2))  # batch_size=None
     for image_set in images(script).values():
         if isinstance(image_set, Images):
             yield Finding(image_set.call, OBJECTS, edits=subclass(image_set))
     for cut in cuts(script):
-        yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal)
+        yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal, torch=(1, 0))

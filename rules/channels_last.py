@@ -25,6 +25,7 @@ from autofast.write.spelling import uses_gpu
     groups=("layout",),
     relieves={"device": 3, "cpu": 2},
     asks=gains.layout,
+    torch=(1, 5),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep images and convolution weights in channels_last order."""

@@ -17,7 +17,13 @@ from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.compiling.legality import Compiled, against, against_script, is_there
+from autofast.techniques.compiling.legality import (
+    SINCE,
+    Compiled,
+    against,
+    against_script,
+    is_there,
+)
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
 from autofast.write.model_setup import Place, place_of
@@ -43,6 +49,7 @@ NEVER = 10**12
     decides=Compiled,
     relieves={"host": 8, "device": 6, "cpu": 5},
     uses=("apex-amp",),
+    torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compile the model, so that forward and backward run as a few fused kernels."""

@@ -25,6 +25,7 @@ MESSAGE = "DataParallel copies the model to every GPU at every step, in one proc
     relieves={"communication": 1},
     several_processes=True,
     uses=("accumulation",),
+    torch=(1, 10),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Train in one process for each GPU instead of by DataParallel in one for all."""

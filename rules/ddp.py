@@ -21,6 +21,7 @@ MESSAGE = "trains in one process on one device; torchrun can start one for each 
     relieves={"device": 7},
     several_processes=True,
     uses=("accumulation",),
+    torch=(1, 10),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Train in several processes, one for each GPU, with DistributedDataParallel."""

@@ -15,6 +15,7 @@ from autofast.techniques.transfers.indices import indices
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
+ASKED = gains.nothing("a condition at each place, for a copy that a helper makes")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
@@ -44,4 +45,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
-            yield Finding(creation.call, MESSAGE, edits=creation.edits, effect=creation.effect)
+            yield Finding(
+                creation.call,
+                MESSAGE,
+                edits=creation.edits,
+                effect=creation.effect,
+                asks=ASKED if creation.asked else None,
+            )

@@ -17,7 +17,6 @@ from autofast.facts.parameter_loops import (
 from autofast.model.script import Script
 from autofast.model.source import line_of, parent_of, source_of
 from autofast.read.recover.build import unwrapped
-from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
 from autofast.techniques.optimizer.foreach_text import Writer
@@ -40,6 +39,7 @@ TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a sta
     groups=("optimizer",),
     relieves={"optimizer": 3, "host": 7},
     asks=gains.usual(0.05, "one kernel for each parameter"),
+    torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters at once, not one by one in a loop."""
@@ -100,8 +100,6 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
 
 def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, dict[str, ast.expr]]:
     """The statements in the place of the loop, and the expressions that they quote."""
-    if pin := rules_out(script, SINCE):
-        raise Refusal(f"{pin}, and operations on lists are all there since 2.0")
     for site in script.calls(*SHARDED):
         raise Refusal(
             f"line {line_of(site.node)} keeps parameters in parts, in processes of their own"

@@ -9,7 +9,6 @@ from dataclasses import replace
 from autofast.facts.cost import gains
 from autofast.facts.optimizers import SINCE, unreached
 from autofast.model.script import Script
-from autofast.read.requirements import at_least
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
@@ -58,7 +57,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif (
             optimizer.name == "Adagrad"
             and options.target == "cuda"
-            and not at_least(script, ADAGRAD_CUDA)
+            and not script.torch.is_at_least(ADAGRAD_CUDA)
         ):
             yield Finding(
                 optimizer.node,

@@ -8,8 +8,7 @@ from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import KEY, Amp, amp
-from autofast.techniques.precision.scaling import Scaling
-from autofast.write.half_dtype import SINCE
+from autofast.techniques.precision.scaling import EVER_SINCE, SINCE, Scaling, of_cuda_amp
 
 MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler beside the optimizer scales the loss and unscales them"
 
@@ -36,10 +35,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     edits = [e for made in found.makes.values() for e in made] + found.scaling.edits
     needs = tuple((Amp, key) for b in found.blocks if b.region.trains for key in b.keys)
+    oldest = EVER_SINCE if of_cuda_amp(script) else SINCE
     files = {source_of(place): place for place in found.makes}
     for place in files.values():
-        yield Finding(place, MESSAGE, edits=tuple(edits), key=KEY, needs=needs)
+        yield Finding(place, MESSAGE, edits=tuple(edits), key=KEY, needs=needs, torch=oldest)
     for call in found.scaling.backwards:
         if source_of(call) not in files:
             files[source_of(call)] = call  # type: ignore[assignment]
-            yield Finding(call, MESSAGE, edits=tuple(edits), key=KEY, needs=needs)
+            yield Finding(call, MESSAGE, edits=tuple(edits), key=KEY, needs=needs, torch=oldest)

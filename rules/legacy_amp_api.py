@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.model.script import Script
-from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.legacy.amp_api import against, edits, imports, old_uses
 
@@ -19,9 +18,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if not uses:
         return
     message = "torch.cuda.amp and torch.cpu.amp are deprecated for torch.amp and warn at every call"
-    reason = rules_out(script, SINCE) or next(
-        (why for use in uses if (why := against(script, use))), ""
-    )
+    reason = next((why for use in uses if (why := against(script, use))), "")
     for source in script.sources:
         mine = [use for use in uses if use.source is source]
         if mine and reason:

@@ -18,6 +18,7 @@ from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.spelling import torch_in
 
+SINCE = (1, 9)  # inference_mode
 # They evaluate without gradients themselves.
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 # One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
@@ -81,7 +82,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)
     ):
         edit = Decorator(evaluation.node, name, old=context)
-    yield Finding(node, message, edits=(*imports, edit), asks=ASKS)
+    yield Finding(node, message, edits=(*imports, edit), asks=ASKS, torch=SINCE)
 
 
 def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
@@ -96,7 +97,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     ):
         return
     torch, imports = torch_in(source_of(node))
-    only = bool(evaluation.escapes or trained_replicas(script, evaluation))
+    old = bool(script.torch.rules_out(SINCE))
+    only = old or bool(evaluation.escapes or trained_replicas(script, evaluation))
     mode = f"{torch}.no_grad()" if only else f"{torch}.inference_mode()"
     whole = whole_function(script, node)
     if whole is not None:
@@ -106,7 +108,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     else:
         assert isinstance(node, ast.stmt)
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
-    yield Finding(node, message, edits=(*imports, edit))
+    yield Finding(node, message, edits=(*imports, edit), torch=None if only else SINCE)
 
 
 def inference_mode(

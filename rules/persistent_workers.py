@@ -11,6 +11,7 @@ from autofast.model.script import Loader, Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.persistent import (
     NAME,
+    SINCE,
     against,
     may_keep,
     peeking,
@@ -30,6 +31,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
     relieves={"data": 3},
     uses=("num-workers",),
     asks=gains.usual(0.02, "workers start once, not in every epoch"),
+    torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""

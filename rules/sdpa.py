@@ -25,7 +25,7 @@ DROPPED = "asks attention for its weights and drops them, so that it is written 
     groups=("compute",),
     relieves={"device": 8},
     asks=gains.usual(0.15, "attention in one kernel, without the scores in memory"),
-    torch=(2, 1),
+    torch=(2, 1),  # scale=
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compute attention in one call, scaled_dot_product_attention, where it is written out."""

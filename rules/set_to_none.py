@@ -20,6 +20,7 @@ MESSAGE = (
     groups=("optimizer",),
     relieves={"optimizer": 2, "host": 3},
     asks=gains.usual(0.01, "one kernel for each gradient"),
+    torch=(1, 7),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Drop gradients instead of filling them with zeros."""

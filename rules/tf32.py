@@ -25,6 +25,7 @@ UNDER_AUTOCAST = gains.nothing("autocast runs the products in 16 bits")
     relieves={"device": 2},
     uses=("autocast", "grad-scaler"),
     asks=gains.tensor_cores,
+    torch=(1, 12),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""

@@ -13,7 +13,13 @@ from autofast.techniques.precision.scaling import Scaling
 ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
 
 
-@rule("unscale-before-clip", Effect.ROUNDING, groups=("precision",), uses=("grad-scaler",))
+@rule(
+    "unscale-before-clip",
+    Effect.ROUNDING,
+    groups=("precision",),
+    uses=("grad-scaler",),
+    torch=(1, 6),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Unscale gradients before they are clipped or read."""
     made = amp(script, options).scaling

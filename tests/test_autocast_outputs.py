@@ -12,15 +12,17 @@ LOSS = "loss = criterion(model(x), y)"
 KNOWN_LATER = "losses = []\nimport sys\nwith_h, n = len(sys.argv) > 0, min(len(sys.path), 2)\n"
 
 
-def rewritten(returns: str, loss: str, layer: str = "nn.Linear(32, 4)") -> Applied:
+def rewritten(
+    returns: str, loss: str, layer: str = "nn.Linear(32, 4)", before: str = ""
+) -> Applied:
     """The script with this model and loss, in the form for CUDA; this and the form for a CPU train as the script does."""
     head = HEAD.replace(RETURN, f"h = torch.relu(self.a(x))\n        {returns}")
     head = head.replace("nn.Linear(32, 4)", layer).replace("losses = []\n", KNOWN_LATER)
-    text = head + LOOP.replace(LOSS, loss)
+    text = head + before + LOOP.replace(LOSS, loss)
     on_cpu, done = amp(text, rules="autocast", target="cpu"), amp(text, rules="autocast")
-    before, after = trained(text)["losses"], trained(on_cpu.text)["losses"]
-    assert on_cpu.fixes and before != after and close(before, after), (before, after)
-    assert trained(done.text)["losses"] == before
+    old, new = trained(text)["losses"], trained(on_cpu.text)["losses"]
+    assert on_cpu.fixes and old != new and close(old, new), (old, new)
+    assert trained(done.text)["losses"] == old
     return done
 
 
@@ -87,6 +89,17 @@ def test_what_holds_other_things_is_refused(returns: str):
     assert not done.fixes and "no plain tensor" in done.refusals
 
 
+def test_what_a_wrapper_of_the_projects_own_gathers_is_not_known():
+    """``gather`` of a DataParallel of one's own may give a dict, which has no ``.float()``."""
+    own = (
+        "class Split(nn.DataParallel):\n    def gather(self, outputs, output_device):\n"
+        "        return {'out': torch.cat(outputs)}\n\nmodel = Split(model)\n"
+    )
+    loss = "found = model(x)\n    loss = sum((part * part).mean() for part in found.values())"
+    done = amp(HEAD + own + LOOP.replace(LOSS, loss))
+    assert not done.fixes and "no plain tensor" in done.refusals
+
+
 BY_HAND = "out = model(x)\n    loss = -(out * F.one_hot(y, 4)).sum(1).mean()"
 PAIR = BY_HAND.replace("out =", "out, _ =")
 
@@ -128,7 +141,41 @@ def test_a_tensor_or_several():
         "found = model(x)\n    loss = criterion(found[0] * 1.5, y) + (found[1] - 1).pow(2).mean()"
     )
     line = "found = [part.float() for part in found] if isinstance(found, list) else found.float()"
-    assert line in rewritten(SOME, loss).lines
+    assert line in rewritten(SOME, loss, before="if not losses:\n    model.train()\n").lines
+
+
+@pytest.mark.parametrize(
+    ("returns", "switch", "line"),
+    [
+        (
+            "if self.training and self.b is not None:\n            return [self.b(h), h]\n        return self.b(h)",
+            "",
+            "isinstance(found, list)",
+        ),
+        (
+            "if not self.training:\n            return self.b(h)\n        return [self.b(h), h]",
+            "",
+            "[part.float() for part in model(x)]",
+        ),
+        (SOME, "print(model.eval())\nmodel.train()\n", "[part.float() for part in model(x)]"),
+        (SOME, "if n > 1:\n    model.train()\n", "isinstance(found, list)"),
+    ],
+)
+def test_a_tensor_or_several_by_the_mode_of_the_model(returns: str, switch: str, line: str):
+    loss = (
+        "found = model(x)\n    loss = criterion(found[0] * 1.5, y) + (found[1] - 1).pow(2).mean()"
+    )
+    done = rewritten(returns, loss, before=switch)
+    assert line in done.text and ("isinstance(" in line or "isinstance(" not in done.text)
+
+
+def test_the_mode_may_be_another_in_the_next_turn():
+    loss = (
+        "found = model(x)\n    found = found if len(found) == 2 else (found, found)\n"
+        "    loss = criterion(found[0] * 1.5, y) + (found[1] - 1).pow(2).mean()\n    model.eval()"
+    )
+    done = rewritten(SOME, loss, before="model.train()\n")
+    assert not done.fixes or "isinstance(found, list)" in done.text
 
 
 # ------------------------------------------------------------------------------------------------ off by default

@@ -1148,10 +1148,13 @@ def test_an_optimizer_that_is_made_under_a_condition() -> None:
 @pytest.mark.parametrize(
     ("change", "files"),
     [
-        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = ""\n', {}),
+        (
+            "import os\ndef choose():\n    os.environ['CUDA_VISIBLE_DEVICES'] = ''\nchoose()\n",
+            {},
+        ),
         ("from multiprocessing import Pool\n", {}),
         ("import torch.multiprocessing as mp\n", {}),
-        ("", {"requirements.txt": "torch==2.3.1\n"}),
+        ("from multiprocessing import Pool\n", {"requirements.txt": "torch==2.3.1\n"}),
     ],
 )
 def test_a_function_asks_where_a_constant_would_ask_too_early(
@@ -1164,6 +1167,45 @@ def test_a_function_asks_where_a_constant_would_ask_too_early(
     assert "def amp_dtype():" in done.text and "dtype=amp_dtype()," in done.text
     assert 'GradScaler("cuda", enabled=amp_dtype() == torch.float16)' in done.text
     assert not trained(done.text)["scaler"].is_enabled()
+
+
+def test_a_constant_stands_below_the_line_that_chooses_the_devices() -> None:
+    chosen = "import os\n\nos.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
+    head = HEAD.replace(
+        "import torch.nn.functional as F\n", f"import torch.nn.functional as F\n{chosen}"
+    )
+    done = amp(script(IN_FUNCTIONS, head))
+    assert "def amp_dtype():" not in done.text and "dtype=amp_dtype," in done.text
+    assert 0 < done.text.index("VISIBLE_DEVICES'] = ") < done.text.index("\namp_dtype = ")
+    assert not trained(done.text)["scaler"].is_enabled()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "asked"),
+    [
+        ('"cuda"', "torch.cuda.get_device_capability()[0] >= 8 else"),
+        (None, "torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8"),
+    ],
+)
+def test_a_torch_before_2_5_is_asked_in_its_own_words(cuda: str | None, asked: str) -> None:
+    text = script(IN_FUNCTIONS)
+    if cuda:
+        text = text.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', cuda)
+    done = amp(text, files={"requirements.txt": "torch==1.13.1\n"})
+    assert asked in " ".join(done.text.split())
+    assert ("torch.cuda.is_available() and" in done.text) is (cuda is None)
+    assert "scaler = torch.cuda.amp.GradScaler(" in done.text and "is_bf16" not in done.text
+    if not cuda:
+        with pytest.warns(FutureWarning, match="deprecated"):
+            assert not trained(done.text)["scaler"].is_enabled()
+
+
+def test_no_autocast_where_it_takes_no_dtype() -> None:
+    done = amp(script(), files={"requirements.txt": "torch==1.8\n"})
+    assert (
+        not done.fixes
+        and "torch ==1.8, and what would be written needs torch 1.10" in done.refusals
+    )
 
 
 def test_no_condition_where_cuda_is_required() -> None:

@@ -162,6 +162,55 @@ def test_views_become_reshapes(old: str, new: str):
     assert f"return self.c({new})" in same(changed("torch.flatten(x, 1)", old)).lines
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "b, c, h, w = x.size()\n        x = x.view(b, c, h * w)",
+        "b, c = x.size(0), x.size(1)\n        x = x.view(b, c, -1)",
+        "x = x.view(x.shape[0], x.shape[1], -1)",
+        "x = x.view(x.size(0), x.size(1), x.size(2) // 2, 2, -1)",
+    ],
+)
+def test_views_that_leave_the_channels_alone_stay(body: str):
+    text = changed(
+        "return self.c(torch.flatten(x, 1))",
+        f"{body}\n        return self.c(x.reshape(x.size(0), -1))",
+    )
+    assert same(text).lines == [MODEL, IMAGES]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = x.mean(3).mean(2)\n        x = x.view(x.size(0), 4, 2).view(-1, 8)",
+        "x = x.mean([2, 3])\n        x = x.view(-1, 2, 4)",
+        "x = F.normalize(x.flatten(2), dim=2)\n        x = x.bmm(x.transpose(1, 2)).view(-1, 64)[:, :8]",
+    ],
+)
+def test_views_of_what_lies_in_order_in_both_layouts_stay(body: str):
+    text = changed(
+        "return self.c(torch.flatten(x, 1))",
+        f"{body}\n        return self.c(x.reshape(-1, 8))",
+    ).replace("8 * 4 * 4", "8")
+    assert same(text).lines == [MODEL, IMAGES]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "b, c, h, w = x.size()\n        x = x.view(b, c * h * w)",
+        "c, b, h, w = x.size()\n        x = x.view(8, 2, -1)",
+        "x = x.mean(2)\n        x = x.view(x.size(0), -1)",
+    ],
+)
+def test_views_that_merge_channels_and_rows_do_not(body: str):
+    text = changed(
+        "return self.c(torch.flatten(x, 1))",
+        f"{body}\n        return self.c(x.reshape(-1, 8))",
+    ).replace("8 * 4 * 4", "8")
+    assert ".reshape(" in " ".join(apply("channels-last", text).lines)
+
+
 def test_views_of_a_pixel_or_of_a_copy_stay():
     pooled = changed(
         "return self.c(torch.flatten(x, 1))",

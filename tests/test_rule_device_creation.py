@@ -47,8 +47,14 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(device, torch.float64)"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
         ("z = torch.zeros_like(x).to(device)", ["z = torch.zeros_like(x, device=device)"], Effect.EXACT),
-        ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = torch.ones(x.size(0), 1, device=x.device).type_as(x)"], Effect.EXACT),
-        ("z = torch.ones(x.size(0), 1).to(x)", ["z = torch.ones(x.size(0), 1, device=x.device).to(x)"], Effect.EXACT),
+        ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
+        ("z = torch.ones(x.size(0), 1).to(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
+        ("z = torch.zeros((3, 4)).type_as(x)", ["z = x.new_zeros((3, 4))"], Effect.EXACT),
+        ("z = torch.zeros(3, 4).float().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.zeros([3, 4]).float().to(device).contiguous()", ["z = torch.zeros([3, 4], device=device).contiguous()"], Effect.EXACT),
+        ("z = torch.zeros(3, 4).contiguous().float().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.zeros(3, 4, dtype=torch.long).float().to(device)", ["z = torch.zeros(3, 4, dtype=torch.long, device=device).float()"], Effect.EXACT),
+        ("z = torch.ones(3, 4, dtype=torch.float64).to(x)", ["z = torch.ones(3, 4, dtype=torch.float64, device=x.device).to(x)"], Effect.EXACT),
         ("z = Variable(torch.zeros(3, 4)).to(device)", ["z = Variable(torch.zeros(3, 4, device=device))"], Effect.EXACT),
         ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5, device=device)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
@@ -342,6 +348,12 @@ class Placer:
 one = Placer(device)
 either = place if losses else looked
 """
+
+
+def test_a_condition_at_each_place_is_not_worth_the_copy_of_a_helper() -> None:
+    make = "z = to_var(torch.ones(3).long()).float().unsqueeze(1)"
+    text = SCRIPT.format(before=HELPERS, make=make)
+    assert apply(RULE, text).fixes and not apply(RULE, text, min_gain=0.01).fixes
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,62 @@ def test_a_second_object_stays_one_where_it_can_be_told_apart(told: str) -> None
     assert "y = inputs.detach()" in done.text
 
 
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("inputs = Variable(inputs.cpu())", "inputs = inputs.cpu()"),
+        (
+            "n = inputs.size(0)\ninputs, targets = Variable(inputs.cpu()), Variable(targets.cpu())",
+            "inputs, targets = inputs.cpu(), targets.cpu()",
+        ),
+        ("x = torch.ones(4, 4)\nx = Variable(x.cpu(), requires_grad=False)", "x = x.cpu()"),
+        ("x = Variable(-inputs.data)", "x = -inputs.data"),
+        ("x = Variable(inputs.data.new(3, 2).zero_())", "x = inputs.data.new(3, 2).zero_()"),
+        (
+            "x = Variable(torch.atan2(inputs.data, inputs))",
+            "x = torch.atan2(inputs.data, inputs)",
+        ),
+        ("x = Variable(inputs[1:3])", "x = inputs[1:3]"),
+        ("x = Variable(inputs[1:3].view(-1))", "x = inputs[1:3].view(-1)"),
+    ],
+)
+def test_what_nothing_else_holds_needs_no_second_object(body: str, line: str) -> None:
+    """Though tensors of its kind are told apart elsewhere in the script."""
+    done = both(script(body, "state = torch.ones(2, 2)\nstate.unsqueeze_(0)\n"))
+    assert done.lines == [line]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "kept = inputs\ninputs = Variable(inputs.cpu())\nkept.unsqueeze_(0)",
+        "pair = [inputs, targets]\ninputs = Variable(inputs.cpu())\npair[0].unsqueeze_(0)",
+        "y = Variable(inputs.cpu())\nassert y.unsqueeze_(0).dim() > inputs.dim()",
+    ],
+)
+def test_what_something_else_may_hold_gets_one(body: str) -> None:
+    assert "inputs.cpu().detach()" in both(script(body)).text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = Variable(torch.mul(model(inputs), 2.0))",
+        "x = Variable(model(inputs)[1:])",
+        "x = Variable(torch.reshape(inputs, (4, 4)))\nx.unsqueeze_(0)\nassert inputs.dim() == 2",
+    ],
+)
+def test_what_has_a_graph_or_may_be_the_same_object_is_detached(body: str) -> None:
+    line = both(script(body)).lines[0]
+    assert line.startswith("x = ") and line.endswith(".detach()")
+
+
+def test_a_name_without_a_value_tells_nothing() -> None:
+    more = "for k in range(2):\n    if k == 0:\n        w = model.weight.sum()\n    else:\n        w += model.weight.sum()\n"
+    done = both(script("y = Variable(inputs.cpu())\ninputs = y * 1.0", more))
+    assert "y = inputs.cpu()\n" in done.text
+
+
 def test_writing_plain_values_tells_nothing_apart() -> None:
     assert "y = inputs\n" in both(script("y = Variable(inputs)\ny.mul_(2.0)\ny[0] = 0.0")).text
 

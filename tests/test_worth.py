@@ -280,6 +280,47 @@ def test_a_read_that_stays_may_be_in_a_function_that_every_turn_calls(turn: str)
         assert said and "waits for the device in the same step, and stays" in said[0]
 
 
+def test_a_second_read_of_the_same_is_left_unless_work_is_started_in_between() -> None:
+    shown = "print(loss.item())\n        print(epoch, loss.item())"
+    done = apply("loss-item-sync", ROWS.replace("total += loss.item()", shown), min_gain=0.01)
+    assert not done.fixes
+    assert {f.gain.reason for f in done.findings if f.gain} == {
+        "one read stays, and the others find the device at rest"
+    }
+    twice = ROWS.replace(
+        "        loss.backward()", "        print(loss.item())\n        loss.backward()"
+    )
+    twice = twice.replace("total += loss.item()", "print(loss.item())")
+    assert apply("loss-item-sync", twice, min_gain=0.01).fixes
+
+
+def test_what_stays_of_a_read_that_is_shared_keeps_the_others() -> None:
+    """A count that could be put off, beside a loss that is read in every step anyway."""
+    shown = "total += (model(x) > 0).sum().item()\n        print(loss.item())\n        print(epoch, loss.item())"
+    text = ROWS.replace("total += loss.item()", shown)
+    assert not apply("loss-item-sync", text, min_gain=0.01).fixes
+
+
+SELDOM = """
+    if epoch % 5 == 4:
+        for x, y in test_loader:
+            print(model(x.to(device)).argmax(1))
+"""
+
+
+def test_batches_of_an_evaluation_now_and_then_are_left(tmp_path: Path) -> None:
+    wide = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
+    made = "test_loader = DataLoader(TensorDataset(torch.randn(256, 6400), torch.zeros(256)), batch_size=32)\n"
+    first = wide.index("model = ")
+    text = wide[:first] + made + wide[first:].rstrip("\n") + SELDOM
+    found = apply("pin-memory", text, min_gain=0.01)
+    assert [f.gain.reason for f in found.findings if not f.worth and f.gain] == [
+        "runs now and then, beside many steps of training"
+    ]
+    often = text.replace("    if epoch % 5 == 4:\n", "    if True:\n")
+    assert len(apply("pin-memory", often, min_gain=0.01).fixes) == 2
+
+
 def test_tensors_made_once_an_epoch_are_left() -> None:
     text = ROWS.replace(
         "    total = 0.0\n", "    total = 0.0\n    weight = torch.ones(1).to(device)\n"

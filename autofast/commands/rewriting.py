@@ -14,7 +14,6 @@ from autofast.edit.plan import Plan
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, source_of
 from autofast.read import read_script
-from autofast.read.requirements import at_least
 from autofast.registry import ALL, all_rules, select
 from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
@@ -174,8 +173,9 @@ def rewrite(
 
 def _torch_assumed(script: Script, plan: Passes) -> Iterator[str]:
     """The version of torch that the rewritten script needs, where the project does not say that it has it."""
-    needed = max((rule.torch for rule in plan.rules if rule.name in plan.applied), default=(0, 0))
-    if needed > (2, 0) and not at_least(script, needed):
+    of_rules = {rule.name: rule.torch for rule in plan.rules}
+    needed = max((f.torch or of_rules[f.rule] for p in plan.plans for f in p.fixes), default=(0, 0))
+    if needed > (2, 0) and not script.torch.is_at_least(needed):
         yield f"it needs torch {needed[0]}.{needed[1]} or newer; the project's requirements do not say which it has"
 
 

@@ -168,11 +168,15 @@ class Import(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Helper(Edit):
-    """A function (or constant) at module level after the imports, once per file however many rules ask for it."""
+    """A function (or constant) at module level after the imports, once per file however many rules ask for it.
+
+    With ``below`` it also stands after that statement of the module.
+    """
 
     source: Source
     name: str
     code: str
+    below: ast.stmt | None = None
 
 
 class EditConflict(Exception):

@@ -299,11 +299,21 @@ def _allowed(
         finding = ignores.apply(_stamped(finding, rule.name, deciding))
         limit = max(effect, rule.effect) if rule.name in options.asked else effect
         finding = _limited(finding, rule.effect, limit)
-        if why := shadowing.against(finding.edits, script.sources):
+        if why := shadowing.against(finding.edits, script.sources) or _too_new(
+            finding, rule, script
+        ):
             finding = _refused(finding, why)
         key = key_of(finding)
         found.append(amended[key].of(finding) if key in amended else finding)
     return found
+
+
+def _too_new(finding: Finding, rule: Rule, script: Script) -> str:
+    """Why the torch of the script cannot run what a fix writes; empty where nothing says so."""
+    needed = finding.torch or rule.torch
+    if not finding.edits or not (place := script.torch.rules_out(needed)):
+        return ""
+    return f"{place}, and what would be written needs torch {needed[0]}.{needed[1]}"
 
 
 def _without_effect(

@@ -47,6 +47,8 @@ def additions(
             continue
         needs = _names(helper.code)
         wanted = [place for binding, place in places.items() if binding.bound in needs]
+        if helper.below is not None:
+            wanted.append(source.tree.body.index(helper.below))
         yield Addition(max([_place_of_helper(source.tree, needs), *wanted]), helper.code)
 
 

@@ -6,11 +6,14 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from autofast.facts.loaders import given
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
-from autofast.model.script import Script
-from autofast.model.source import ancestors
-from autofast.model.values import Ref, Seq, Tensor, Unknown, Values, const
-from autofast.ops import is_in_place, reshapes
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.values import Const, Reason, Ref, Seq, Tensor, Unknown, Values, const
+from autofast.ops import is_in_place, may_share, op, reshapes
 
 # fmt: off
 # methods whose result is a tensor object of its own, or the receiver itself (the second kind)
@@ -20,8 +23,13 @@ KEPT = frozenset({
     "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
 })
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
+# methods that make another tensor of the same kind
+MAKING = frozenset({"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"})
+SIZES = frozenset({"size", "shape", "dim", "numel", "dtype", "device"})
 ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
 # fmt: on
+
+NONE = Const(None)
 
 
 class Plainness:
@@ -34,7 +42,59 @@ class Plainness:
         """Nothing tells ``data`` from a tensor of its own for the same values."""
         if not self._has_no_graph(data):
             return False
-        return self.is_new(data) or not self._told_apart
+        return self.is_new(data) or not self._is_told_apart(data) or self._is_left(data)
+
+    def _is_left(self, data: ast.expr) -> bool:
+        """Nothing else holds the tensor, and nothing will: ``x = Variable(x.cuda())`` of a batch, or of what was made for this."""
+        root = data
+        while isinstance(root, (ast.Call, ast.Attribute)):
+            root = root.func if isinstance(root, ast.Call) else root.value
+        statement = statement_of(data)
+        if not isinstance(root, ast.Name) or not isinstance(statement, ast.Assign):
+            return False
+        targets = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        definitions = self.script.analysis(Flow).reaching(root)
+        return (
+            root.id in targets
+            and bool(definitions)
+            and all(self._is_only_for(d.node, root) for d in definitions)
+        )
+
+    def _is_only_for(self, binding: ast.AST, use: ast.Name) -> bool:
+        """A name that gets what a loader gives, or what is new, and of which nothing but sizes is asked before ``use``."""
+        if not isinstance(binding, ast.Name) or not (
+            self._is_of_a_batch(binding) or self._is_given_new(binding)
+        ):
+            return False
+        return all(n is use or _is_size(n) for n in self._uses(binding))
+
+    def _uses(self, binding: ast.Name) -> list[ast.Name]:
+        known = self.script.analysis(Flow).definitions(binding)
+        return known.uses(Definition(binding.id, binding))
+
+    def _is_of_a_batch(self, name: ast.Name) -> bool:
+        """``for x, y in loader``, and ``x, y = batch`` below ``for batch in loader``: collated for this turn."""
+        statement = statement_of(name)
+        if isinstance(statement, ast.Assign) and isinstance(whole := statement.value, ast.Name):
+            made = self.script.analysis(Flow).reaching(whole)
+            return all(
+                isinstance(d.node, ast.Name)
+                and not isinstance(statement_of(d.node), ast.Assign)
+                and self._uses(d.node) == [whole]
+                and self._is_of_a_batch(d.node)
+                for d in made
+            ) and bool(made)
+        return any(
+            use.node is statement
+            and given(loader, "collate_fn") is None
+            and not _is_unbatched(loader)
+            for loader in self.script.loaders
+            for use in loader.uses
+        )
+
+    def _is_given_new(self, name: ast.Name) -> bool:
+        statement = parent_of(name)
+        return isinstance(statement, ast.Assign) and self.is_new(statement.value)
 
     # ------------------------------------------------------------------------------------------------ one expression
     def is_new(self, expr: ast.expr) -> bool:
@@ -50,6 +110,10 @@ class Plainness:
             if expr.func.attr in KEPT:
                 return plain and self.is_new(expr.func.value)
             return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
+        if self._is_computed(expr) or self._is_part(expr):
+            return True
+        if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
+            return self._has_no_graph(expr.operand)
         if isinstance(expr, ast.BinOp):
             parts = [
                 p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))
@@ -70,19 +134,52 @@ class Plainness:
                 expr.func.value
             ):
                 return True
+        if self._is_computed(expr) or self._is_part(expr):
+            return True
         found = self.script.values(expr)
         return (
             bool(found)
             and all(isinstance(t, Tensor) and _is_clean(t) for t in found)
-            and not self._asked
+            and not self._is_asked(found)
         )
 
+    def _is_computed(self, expr: ast.expr) -> bool:
+        """``torch.atan2(x, y)``: what a function of torch makes of tensors without a graph, in memory of its own."""
+        if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
+            return False
+        called = self.script.values(expr.func)
+        names = {t.name for t in called if isinstance(t, Ref)}
+        if len(names) != len(called) or not names:
+            return False
+        if any(op(name) is None or may_share(name) for name in names):
+            return False
+        tensors = [a for a in expr.args if not self._is_number(a)]
+        return bool(tensors) and all(self._has_no_graph(a) for a in tensors)
+
+    def _is_part(self, expr: ast.expr) -> bool:
+        """``x[2:5]`` of a tensor without a graph: an object of its own."""
+        return (
+            isinstance(expr, ast.Subscript)
+            and self._are_tensors(expr.value)
+            and self._has_no_graph(expr.value)
+        )
+
+    def _is_number(self, expr: ast.expr) -> bool:
+        found = self.script.values(expr)
+        return bool(found) and not any(isinstance(t, (Tensor, Unknown, Seq)) for t in found)
+
+    def _are_tensors(self, expr: ast.expr) -> bool:
+        found = self.script.values(expr)
+        return bool(found) and all(isinstance(t, Tensor) for t in found)
+
     def _is_factory(self, expr: ast.expr) -> bool:
-        """``torch.zeros(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
+        """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
         if not isinstance(expr, ast.Call) or any(
             k.arg in (None, "requires_grad", "out") for k in expr.keywords
         ):
             return False
+        if isinstance(expr.func, ast.Attribute) and expr.func.attr in MAKING:
+            return self._is_method(expr)
         callees = self.script.values(expr.func)
         names = [t.name for t in callees if isinstance(t, Ref)]
         if not names or len(names) != len(callees):
@@ -96,8 +193,7 @@ class Plainness:
         """``x.name(...)`` or ``x.name`` of something that is certainly a tensor."""
         attribute = expr.func if isinstance(expr, ast.Call) else expr
         assert isinstance(attribute, ast.Attribute)
-        found = self.script.values(attribute.value)
-        return bool(found) and all(isinstance(t, Tensor) for t in found)
+        return self._are_tensors(attribute.value)
 
     def _arguments(self, call: ast.Call) -> Iterator[Values]:
         for arg in call.args:
@@ -109,12 +205,17 @@ class Plainness:
         """Certainly nothing with a graph: numbers, sizes, types, devices."""
         return not any(
             isinstance(t, Unknown) or (isinstance(t, Tensor) and not _is_clean(t)) for t in found
-        ) and not (any(isinstance(t, Tensor) for t in found) and self._asked)
+        ) and not self._is_asked(found)
 
     # ------------------------------------------------------------------------------------------------ the whole script
+    def _is_asked(self, found: Values) -> bool:
+        """Somewhere gradients are asked for a tensor that may be among these, and is no parameter and no result of a model."""
+        return any(_may_share(found, asked) for asked in self._asked)
+
     @cached_property
-    def _asked(self) -> bool:
-        """Somewhere gradients are asked for a tensor that is no parameter and no result of a model."""
+    def _asked(self) -> list[Values]:
+        """What gradients are asked for."""
+        found: list[Values] = []
         for node in self._nodes():
             if isinstance(node, ast.Call):
                 if (
@@ -122,17 +223,17 @@ class Plainness:
                     and node.func.attr in ASKING
                     and self._may_be_meant(node.func.value)
                 ):
-                    return True
+                    found.append(self.script.values(node.func.value))
                 if self._makes_leaf(node):
-                    return True
+                    found.append(self.script.values(node))
             elif (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, ast.Store)
                 and node.attr in ("requires_grad", "grad")
+                and self._may_be_meant(node.value)
             ):
-                if self._may_be_meant(node.value):
-                    return True
-        return False
+                found.append(self.script.values(node.value))
+        return found
 
     def _makes_leaf(self, call: ast.Call) -> bool:
         """``torch.zeros(3, requires_grad=True)``; parameters are told apart by what they are."""
@@ -146,36 +247,40 @@ class Plainness:
             n.startswith("torch.") for n in names
         )
 
+    def _is_told_apart(self, data: ast.expr) -> bool:
+        """Somewhere a tensor that may be this one is changed in a way that shows on one object only, or two objects are compared."""
+        call = parent_of(data)
+        mine = self.script.values(data)
+        mine |= self.script.values(call) if isinstance(call, ast.Call) else frozenset()
+        return self._is_asked(mine) or any(_may_share(mine, told) for told in self._told_apart)
+
     @cached_property
-    def _told_apart(self) -> bool:
-        """Somewhere a tensor of the kind is changed in a way that shows on one object only, or two objects are compared."""
-        if self._asked:
-            return True
-        for node in self._nodes():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                name, receiver = node.func.attr, node.func.value
-                if reshapes(name) and not _is_passing(receiver) and self._may_be_meant(receiver):
-                    return True
-                grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
-                if grows and self._may_be_meant(receiver):
-                    return True
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                if self._may_be_meant(node.value):
-                    return True
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if self._may_be_meant(node.value) and self._stored_has_graph(node):
-                    return True
-            elif isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
-                if self._has_graph(self.script.values(node.value)) and self._may_be_meant(
-                    node.target
-                ):
-                    return True
-            elif isinstance(node, ast.Compare) and any(
-                isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
-            ):
-                if all(self._may_be_tensor(side) for side in (node.left, *node.comparators)):
-                    return True
-        return False
+    def _told_apart(self) -> list[Values]:
+        """What is changed in such a way, or compared."""
+        return [
+            self.script.values(told)
+            for node in self._nodes()
+            if (told := self._told(node)) is not None and self._may_be_meant(told)
+        ]
+
+    def _told(self, node: ast.AST) -> ast.expr | None:
+        """The expression whose object something is done to that shows on it alone."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name, receiver = node.func.attr, node.func.value
+            grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
+            return receiver if grows or (reshapes(name) and not _is_passing(receiver)) else None
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            return node.value
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            return node.value if self._stored_has_graph(node) else None
+        if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
+            return node.target if self._has_graph(self.script.values(node.value)) else None
+        if isinstance(node, ast.Compare) and any(
+            isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
+        ):
+            both = all(self._may_be_tensor(side) for side in (node.left, *node.comparators))
+            return node.left if both else None
+        return None
 
     def _nodes(self) -> Iterator[ast.AST]:
         for source in self.script.sources:
@@ -187,7 +292,9 @@ class Plainness:
         if self.script.unread and not found:
             return True
         return any(
-            isinstance(t, Unknown) or (isinstance(t, Tensor) and _is_clean(t)) for t in found
+            (isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED)
+            or (isinstance(t, Tensor) and _is_clean(t))
+            for t in found
         )
 
     def _may_be_tensor(self, expr: ast.expr) -> bool:
@@ -208,6 +315,13 @@ class Plainness:
         )
 
 
+def _may_share(one: Values, other: Values) -> bool:
+    """Whether two values may be the same tensor: they are alike in all that is known of them, or of one nothing is known."""
+    return bool(one & other) or any(
+        isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED for t in other
+    )
+
+
 def _is_clean(tensor: Tensor) -> bool:
     return not (tensor.grad or tensor.models or tensor.param or tensor.loss or tensor.passes)
 
@@ -221,3 +335,15 @@ def _is_passing(expr: ast.expr) -> bool:
         and isinstance(expr.func, ast.Attribute)
         and expr.func.attr == "detach"
     )
+
+
+def _is_unbatched(loader: Loader) -> bool:
+    """It hands on items of the dataset as they are: with ``batch_size=None``."""
+    size = given(loader, "batch_size")
+    return size is not None and NONE in size.values
+
+
+def _is_size(use: ast.Name) -> bool:
+    """``x.size()``, ``x.shape``: what keeps no tensor."""
+    attribute = parent_of(use)
+    return isinstance(attribute, ast.Attribute) and attribute.attr in SIZES

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.source import Source
+from autofast.model.torch_age import TorchAge
 from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
 
 T = TypeVar("T")
@@ -366,6 +367,7 @@ class Script:
         ""  # why there is code that the reader has not followed: what is not found may be there
     )
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
+    torch: TorchAge = TorchAge()  # which versions the project says that it runs with
     _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def analysis(self, kind: Callable[[Script], T]) -> T:

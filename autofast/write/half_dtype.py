@@ -15,29 +15,31 @@ from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of
-from autofast.read.requirements import rules_out
-from autofast.write.spelling import VISIBLE, torch_in
+from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
 
 SINCE = (
     2,
     5,
 )  # is_bf16_supported(including_emulation) is of 2.4, which raises where there is no GPU
 STARTS_PROCESSES = frozenset({"multiprocessing", "torch.multiprocessing"})
+AVAILABLE = "{torch}.cuda.is_available() and "
 FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is asked of the GPU: as a constant, and as a function for where a constant would ask too early (or of too old a torch)."""
+    """What is asked of the GPU: as a constant, as one for a torch that may be too old for that, as a function where a constant asks too early."""
 
     name: str
     constant: str
+    old: str
     function: str
 
 
 HAS_BF16 = Choice(
     "has_bf16",
     "{name} = {torch}.cuda.is_bf16_supported(including_emulation=False)\n",
+    "{name} = {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8\n",
     '''def {name}():
     """Whether there is a GPU that computes in bfloat16 (Ampere and newer)."""
     return {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8
@@ -47,6 +49,9 @@ AMP_DTYPE = Choice(
     "amp_dtype",
     """# False: GPUs before Ampere only emulate bfloat16, which is slow
 {name} = {torch}.bfloat16 if {torch}.cuda.is_bf16_supported(False) else {torch}.float16
+""",
+    """# GPUs before Ampere have no fast bfloat16
+{name} = {torch}.bfloat16 if {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8 else {torch}.float16
 """,
     '''def {name}():
     """bfloat16 where the GPU computes in it (Ampere and newer), else float16."""
@@ -69,26 +74,61 @@ class Chosen:
         return not self.code.endswith("()")
 
 
-def in_module(script: Script, source: Source, choice: Choice) -> Chosen:
-    """The value for all functions of a file: the one that is there, else a constant below the imports, else a function."""
+def in_module(
+    script: Script, source: Source, choice: Choice, places: Sequence[ast.AST] = ()
+) -> Chosen:
+    """The value for all functions of a file: the one that is there, else a constant, else a function.
+
+    The constant stands below the imports, or, where all uses are at ``places``, below the line that chooses the devices.
+    """
     torch, imports = torch_in(source)
-    early = asks_too_early(script)
     for stmt in source.tree.body:
         for form, code, name in _named(stmt):
             if name.startswith(choice.name) and _same(stmt, getattr(choice, form), name, torch):
                 return Chosen(code)
     name = source.fresh(choice.name)
-    code = choice.function if early else choice.constant
-    helper = Helper(source, name, code.format(name=name, torch=torch))
+    below, early = None, asks_too_early(script)
+    if early and not starts_processes(script) and places:
+        below = _devices_chosen(script, source, places)
+        early = below is None
+    code = choice.function if early else constant(script, choice)
+    helper = Helper(source, name, code.format(name=name, torch=torch), below)
     return Chosen(f"{name}()" if early else name, (*imports, helper))
 
 
+def constant(script: Script, choice: Choice) -> str:
+    """The code of the constant for the torch of the script."""
+    if not _is_old(script):
+        return choice.constant
+    return choice.old.replace(AVAILABLE, "") if requires_cuda(script) else choice.old
+
+
 def _named(stmt: ast.stmt) -> Iterator[tuple[str, str, str]]:
-    """The form, the expression and the name of what a statement defines."""
+    """The forms, the expression and the name of what a statement defines."""
     if isinstance(stmt, ast.FunctionDef):
         yield "function", f"{stmt.name}()", stmt.name
     elif isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
         yield "constant", target.id, target.id
+        yield "old", target.id, target.id
+
+
+def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -> ast.stmt | None:
+    """The last statement of a file that sets CUDA_VISIBLE_DEVICES before anything of the file is used; None where that is not certain."""
+    if any(VISIBLE in s.text for s in script.sources if s is not source):
+        return None
+    setting = [
+        _in_body(source, n)
+        for n in source.nodes
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and VISIBLE in n.value
+    ]
+    last = max(setting, default=-1)
+    if last < 0 or any(_in_body(source, p) <= last for p in places if source_of(p) is source):
+        return None
+    body = source.tree.body
+    own = {s.name for s in body if isinstance(s, (ast.FunctionDef, ast.ClassDef))}
+    done = [s for s in body[: last + 1] if not isinstance(s, (ast.FunctionDef, ast.ClassDef))]
+    runs = any(isinstance(n, ast.Name) and n.id in own for s in done for n in ast.walk(s))
+    return None if runs or body[last] not in done else body[last]
 
 
 def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
@@ -97,16 +137,16 @@ def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
 
 def asks_too_early(script: Script) -> bool:
     """Whether code that runs when a module is loaded must not ask CUDA: devices are chosen, or processes forked, after that."""
-    return (
-        _is_old(script)
-        or bool(script.processes)
-        or any(VISIBLE in source.text for source in script.sources)
-        or any(_starts_processes(source) for source in script.sources)
-    )
+    return any(VISIBLE in source.text for source in script.sources) or starts_processes(script)
+
+
+def starts_processes(script: Script) -> bool:
+    """Whether the script starts processes, or may."""
+    return bool(script.processes) or any(map(_starts_processes, script.sources))
 
 
 def _is_old(script: Script) -> bool:
-    return bool(rules_out(script, SINCE))
+    return bool(script.torch.rules_out(SINCE))
 
 
 def _starts_processes(source: Source) -> bool:
@@ -140,11 +180,11 @@ class Shared:
     _in: dict[int, Chosen] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.beside is not None and not _is_old(self.script) and self._all_after(self.beside):
+        if self.beside is not None and self._all_after(self.beside):
             source = source_of(self.beside)
             torch, self.imports = torch_in(source)
             self._name = source.fresh(self.choice.name)
-            self.local = self.choice.constant.format(name=self._name, torch=torch)
+            self.local = constant(self.script, self.choice).format(name=self._name, torch=torch)
 
     def _all_after(self, beside: ast.stmt) -> bool:
         graph = self.script.analysis(Flow).graph(beside)
@@ -152,6 +192,14 @@ class Shared:
             function_of(p) is function_of(beside) and graph.dominates(beside, p)
             for p in self.places
         )
+
+    @property
+    def since(self) -> tuple[int, int]:
+        """The oldest torch that runs it: a constant asks what 2.5 answers, unless the project's torch may be older."""
+        asks = not _is_old(self.script) and (
+            bool(self.local) or any(self.value_for(place).is_constant for place in self.places)
+        )
+        return SINCE if asks else (1, 0)
 
     def value_for(self, place: ast.AST) -> Chosen:
         """The value for a place; without its definition where that is :attr:`local`."""
@@ -169,7 +217,7 @@ class Shared:
         return (*self.imports, After(self.beside, self.local))
 
     def _shared(self, source: Source) -> Chosen:
-        mine = in_module(self.script, source, self.choice)
+        mine = in_module(self.script, source, self.choice, self.places)
         if not mine.edits or not mine.is_constant:
             return mine
         files = {id(s): s for s in map(source_of, self.places)}

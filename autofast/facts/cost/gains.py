@@ -14,8 +14,9 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.cfg import Frequency, loops_around
+from autofast.flow.frequency import is_rare
 from autofast.flow.program import Flow
-from autofast.model.events import inside
+from autofast.model.events import BranchFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import line_of
 from autofast.model.values import Ext, Inst
@@ -96,11 +97,18 @@ def usual(share: float, reason: str, code: bool = False) -> Question:
     return ask
 
 
-def _loader_once(script: Script, finding: Finding) -> Gain | None:
-    """Next to nothing, for a loader that is gone through once beside many passes over the training data; None for others."""
+def _loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:
+    """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then, beside the passes over the training data; None for others."""
     uses = [use for x in _loaders_of(script, finding.node) for use in x.uses]
-    once = bool(uses) and not any(use.trains or use.repeated for use in uses)
-    return _small(script.analysis(Cost)) if once else None
+    if not uses or any(use.trains for use in uses):
+        return None
+    if not any(use.repeated for use in uses):
+        return _small(script.analysis(Cost))
+    if rarely and all(
+        any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack) for use in uses
+    ):
+        return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
+    return None
 
 
 def _code_once(script: Script, finding: Finding) -> Gain | None:
@@ -141,13 +149,27 @@ def reads(
     if gain := _code_once(script, finding):
         return gain
     loop = next(loops_around(finding.node), None)
-    stays = [f.node for f in beside if not f.edits]
+    stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         line = line_of(node)
         return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
+
+
+def read_once(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of one read in the place of several of the same tensor, between which the device is given work."""
+    return _code_once(script, finding) or Gain(0.01, "one wait less in a step", known=False)
+
+
+def read_at_once(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """The same where nothing is started in between: the first read has waited for all that the others would wait for."""
+    return Gain(0.0, "one read stays, and the others find the device at rest")
 
 
 def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
@@ -202,7 +224,7 @@ def fetching(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts as fast as it can be handed on."""
-    if gain := _loader_once(script, finding):
+    if gain := _loader_once(script, finding, rarely=False):
         return gain
     made = images(script)
     mine = _loaders_of(script, finding.node)

@@ -174,11 +174,11 @@ def _forward(
         method = thing.attrs.get("forward") or thing.cls.find("forward")
         if method is None:
             in_turn = module_parts.is_container(thing, module_parts.SEQUENTIAL)
-            return (
-                module_parts.in_order(interp, thing, args, values(base))
-                if in_turn
-                else values(base)
-            )
+            if in_turn:
+                return module_parts.in_order(interp, thing, args, values(base))
+            # A wrapper of its own kind may gather anything.
+            wraps = bool(WRAPPERS & thing.cls.external)
+            return values(replace(base, rank="?") if wraps else base)
         # Summaries of calls alone do not do: each object that the reader comes to know makes them
         # void, and where one of several large networks is chosen at run time, each pass would be
         # followed again until the budget is used up.

@@ -50,6 +50,7 @@ from autofast.read.recover.evaluations import evaluations
 from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
+from autofast.read.torch_age import torch_age
 
 FRAMEWORKS = {
     "accelerate.Accelerator": "accelerate",
@@ -116,6 +117,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script.frameworks = _frameworks(interp)
     script.deterministic = _deterministic(script)
     script.processes = interp.log.of("process")
+    script.torch = torch_age(script)
     script.steps = build_steps(script)
     script.models = _models(interp, script)
     script.transfers = _transfers(script)

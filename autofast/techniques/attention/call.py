@@ -14,7 +14,6 @@ from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import line_of, source_of, statement_of
 from autofast.model.values import const
-from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
 from autofast.techniques.attention.products import name_of
@@ -22,7 +21,6 @@ from autofast.techniques.attention.written_out import Attention, Scale
 from autofast.write.imports import functional_in
 from autofast.write.spelling import torch_in
 
-SINCE = (2, 1)  # scale=
 ROOTS = frozenset({"math.sqrt", "numpy.sqrt"})
 HOOKS = (
     "register_forward_hook",
@@ -34,8 +32,6 @@ OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.s
 
 def against_script(script: Script) -> str:
     """Why no attention of a script should become one call; empty where nothing speaks against it."""
-    if pin := rules_out(script, SINCE):
-        return f"{pin}, and `scale` is there since {SINCE[0]}.{SINCE[1]}"
     if (node := gradients_of_gradients(script)) is not None:
         return (
             f"line {line_of(node)} computes gradients of gradients, which fused attention has not"

@@ -30,7 +30,6 @@ from autofast.model.values import (
     const,
 )
 from autofast.read.recover.build import unwrapped
-from autofast.read.requirements import at_least, rules_out
 
 SINCE = (2, 3)
 # Pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the
@@ -129,8 +128,6 @@ def against_script(script: Script, leaves: str = "") -> str:
     if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
         name, node = next(iter(others.items()))
         return f"{FRAMEWORKS.get(name, name)} (line {line_of(node)})"
-    if pin := rules_out(script, SINCE):
-        return f"{pin}, and torch.compile is used from {SINCE[0]}.{SINCE[1]} on here"
     for check in (_double_backward, _graphs_used_twice, _hooks, _scripted, _shared, _data, _swaps):
         if why := check(script):
             return why
@@ -288,8 +285,8 @@ def against(script: Script, model: Model, code: Code) -> str:
         return "a new model is made in each turn of a loop, and each would be compiled again"
     if (
         "LayerNorm" in model.layers
-        and at_least(script, WRONG_NORM[0])
-        and rules_out(script, WRONG_NORM[1])
+        and script.torch.is_at_least(WRONG_NORM[0])
+        and script.torch.rules_out(WRONG_NORM[1])
     ):
         return "the project asks for torch 2.10 to 2.13, which may compute wrong gradients for LayerNorm (pytorch#193061)"
     checks: tuple[Callable[[Script, Model, Code], str], ...] = (

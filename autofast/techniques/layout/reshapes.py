@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.facts.shared_memory import is_reshaping, written_through
+from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import parent_of, source_of
@@ -79,27 +80,101 @@ def _unbound(script: Script) -> str:
 
 
 def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
-    """A view of something that is contiguous, or of a 1x1 image, or one of the dtype."""
+    """A view of something that is contiguous, or of a 1x1 image, or one of the dtype, or one that leaves the first two dimensions alone."""
     if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
         return True
+    if _keeps_channels(script, node, base):
+        return True
+    return _lies_in_order(script, base)
+
+
+def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] = ()) -> bool:
+    """Whether an expression is contiguous in both layouts."""
+    if base in around:
+        return False
     values = (
         [d.value for d in script.analysis(Flow).reaching(base)]
         if isinstance(base, ast.Name)
         else [base]
     )
     return bool(values) and all(
-        isinstance(v, ast.Call) and _is_contiguous(script, v) for v in values
+        isinstance(v, ast.Call) and (_is_contiguous(script, v, (*around, base)) or _is_averaged(v))
+        for v in values
     )
 
 
-def _is_contiguous(script: Script, call: ast.Call) -> bool:
+def _keeps_channels(script: Script, node: ast.Call, base: ast.expr) -> bool:
+    """``x.view(x.size(0), x.size(1), -1)``: rows and columns lie together in both layouts."""
+    return len(node.args) > 1 and all(
+        _is_size_of(script, arg, base, n) for n, arg in enumerate(node.args[:2])
+    )
+
+
+def _is_size_of(script: Script, arg: ast.expr, base: ast.expr, n: int) -> bool:
+    """Whether ``arg`` is the size of dimension ``n`` of the tensor that ``base`` is."""
+    if isinstance(arg, ast.Name):
+        made = script.analysis(Flow).reaching(arg)
+        return bool(made) and all(_is_part_of_size(script, d, base, n) for d in made)
+    match arg:
+        case (
+            ast.Call(func=ast.Attribute(value=of, attr="size"), args=[number])
+            | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=number)
+        ):
+            return const(script.values(number)) == n and _is_the_same(script, of, base)
+    return False
+
+
+def _is_part_of_size(script: Script, made: Definition, base: ast.expr, n: int) -> bool:
+    """``a, b, h, w = x.size()``, or ``a = x.size(0)``."""
+    if made.value is not None:
+        return not isinstance(made.value, ast.Name) and _is_size_of(script, made.value, base, n)
+    target, value = parent_of(made.node), None
+    if isinstance(target, ast.Tuple) and isinstance(parent := parent_of(target), ast.Assign):
+        value = parent.value if target.elts[n : n + 1] == [made.node] else None
+    match value:
+        case (
+            ast.Call(func=ast.Attribute(value=of, attr="size"), args=[])
+            | ast.Attribute(value=of, attr="shape")
+        ):
+            return _is_the_same(script, of, base)
+    return False
+
+
+def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
+    """Whether two variables hold the same tensor: they have it from the same definitions."""
+    if not isinstance(one, ast.Name) or not isinstance(other, ast.Name) or one.id != other.id:
+        return False
+    flow = script.analysis(Flow)
+    found = flow.reaching(one)
+    return len(found) == 1 and found == flow.reaching(other)
+
+
+def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
     if isinstance(call.func, ast.Attribute) and call.func.attr in (
         "contiguous",
         "flatten",
         "reshape",
+        "mm",
+        "bmm",
     ):
         return True
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "view":
+        return _lies_in_order(script, call.func.value, around)
     return any(_is_pooled(t, call, script) for t in script.values(call.func))
+
+
+def _is_averaged(call: ast.Call) -> bool:
+    """``x.mean(3).mean(2)``, ``x.mean([2, 3])`` of an image: of what is left, channels lie together."""
+    gone: list[str] = []
+    expr: ast.expr = call
+    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
+        if expr.func.attr not in ("mean", "sum") or len(expr.args) != 1 or expr.keywords:
+            return False
+        axes = expr.args[0]
+        parts = axes.elts if isinstance(axes, (ast.List, ast.Tuple)) else [axes]
+        gone += map(ast.unparse, parts)
+        expr = expr.func.value
+    return sorted(gone) == ["2", "3"]
 
 
 def _may_be_tensor(found: Values) -> bool:

@@ -12,7 +12,6 @@ from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, line_of, source_of
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
-from autofast.read.requirements import rules_out
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME as WORKERS
 from autofast.techniques.loading.workers import together
@@ -144,8 +143,6 @@ def peeking(script: Script) -> Iterator[Finding]:
 
 def against(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
-    if pin := rules_out(script, SINCE):
-        return f"{pin}, and {NAME} is there since 1.7"
     if source_of(loader.node).path.suffix == ".ipynb":
         return "an interrupted cell of a notebook would leave them running"
     if (use := peeks(script, loader)) is not None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
-from autofast.facts.optimizers import FUSED, SINCE, sparse
+from autofast.facts.optimizers import FUSED, sparse
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
@@ -28,7 +28,6 @@ from autofast.model.values import (
     const,
     consts,
 )
-from autofast.read.requirements import rules_out
 from autofast.write.arguments import Home, room
 from autofast.write.spelling import cuda_test, devices
 
@@ -132,8 +131,6 @@ def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
     for name in ("capturable", "differentiable"):
         if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
             return f"it is given {name}=, with which it is not combined here"
-    if pin := rules_out(script, SINCE):
-        return f"{pin}, and fused=True is safe since {SINCE[0]}.{SINCE[1]}"
     for site in script.methods("share_memory"):
         return f"the model is shared between processes (line {line_of(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):

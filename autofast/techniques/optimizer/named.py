@@ -10,7 +10,6 @@ from autofast.facts.settings import beside, place
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.values import Ref, Setting
-from autofast.read.requirements import rules_out
 from autofast.rule import Finding
 
 # Not SGD: its momentum and a GradScaler do not go together with it.
@@ -20,7 +19,7 @@ TORCH = Ref("torch.optim")
 
 def named_in_settings(script: Script) -> Iterator[Finding]:
     """Advice to set ``fused`` beside the other arguments of an optimizer in the file."""
-    if rules_out(script, SINCE) or sparse(script):
+    if script.torch.rules_out(SINCE) or sparse(script):
         return
     chosen = [o for o in script.optimizers if o.name == "Optimizer"]
     handed_on = any(beside(o.args) for o in chosen)

@@ -33,7 +33,7 @@ from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
 from autofast.rule import Options, at
 from autofast.techniques.precision.blocks import block_edits
-from autofast.techniques.precision.forms import Precision, shared
+from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
 from autofast.techniques.precision.optional_apex import (
     apex_option,
     cannot,
@@ -68,6 +68,7 @@ class Amp:
     blocks: what runs under autocast.
     refused: a place that does not, and why.
     scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where there is none.
+    torch: the oldest torch that runs the blocks.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -75,6 +76,7 @@ class Amp:
     scaling: Scaling | None = None
     makes: dict[ast.stmt, tuple[Edit, ...]] = field(default_factory=dict)
     no_scaler: str = ""
+    torch: tuple[int, int] = DTYPE_SINCE
 
 
 class _Made(dict[tuple[str, str, bool], Amp]):
@@ -144,6 +146,7 @@ def _planned(
             found.refused += [(r.forwards[0], why) for r, _ in accepted if r.trains]
             return found
         precision = replace(precision, off=off)
+    found.torch = precision.torch
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     for region, _ in accepted:
         edits = block_edits(script, options, region, precision, inside)

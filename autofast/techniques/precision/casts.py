@@ -6,6 +6,7 @@ import ast
 
 from autofast.edit.edits import After, Edit
 from autofast.edit.order import Rank
+from autofast.facts.model_mode import outputs
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.handed_through import may_be_integers
 from autofast.model.script import Script
@@ -22,7 +23,7 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
 
     With ``maybe``, parts may be None.
     """
-    found = script.values(call)
+    found = outputs(script, call)
     if may_be_integers(script, call):
         return ""
     if not maybe and any(NONE in p for t in found for p in _parts(t) or ()):
@@ -38,7 +39,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     stmt = parent_of(call)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
         return []
-    target, found = stmt.targets[0], script.values(call)
+    target, found = stmt.targets[0], outputs(script, call)
     if isinstance(target, ast.Name):
         if may_be_integers(script, call):
             return []

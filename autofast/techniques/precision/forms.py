@@ -10,10 +10,12 @@ from autofast.facts.by_default import Off
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
 from autofast.model.source import source_of, statement_of
-from autofast.techniques.precision.scaling import Scaling
+from autofast.techniques.precision.scaling import Scaling, of_cuda_amp
 from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared
 from autofast.write.spelling import torch_in
+
+DTYPE_SINCE = (1, 10)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Precision:
     device: str
     shared: Shared | None = None
     off: Off | None = None
+
+    @property
+    def torch(self) -> tuple[int, int]:
+        """The oldest torch that runs it: ``autocast(dtype=...)``, or the constant that it is given."""
+        return DTYPE_SINCE if self.shared is None else max(DTYPE_SINCE, self.shared.since)
 
     def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
         """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
@@ -67,8 +74,11 @@ class Precision:
             # the function says bfloat16 without CUDA, the constant does not
             enabled = f"{enabled} and {is_half}" if enabled and chosen.is_constant else is_half
         enabled = self._unless(script, place, enabled)
-        given = f'"{self.device}"' + (f", enabled={enabled}" if enabled else "")
-        code = f"{before}{scaling.target} = {torch}.amp.GradScaler({given})"
+        old = of_cuda_amp(script)
+        device = "" if old else f'"{self.device}"'
+        given = ", ".join(filter(None, (device, f"enabled={enabled}" if enabled else "")))
+        amp = f"{torch}.cuda.amp" if old else f"{torch}.amp"
+        code = f"{before}{scaling.target} = {amp}.GradScaler({given})"
         return ((Before if scaling.early else After)(place, code), *edits, *imports)
 
 

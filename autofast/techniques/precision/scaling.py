@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import partial
 
 from autofast.edit.edits import After, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
@@ -28,6 +29,7 @@ from autofast.techniques.precision.unscale_places import Unscale, unscales
 from autofast.write.plumbing import Way
 from autofast.write.spelling import torch_in
 
+SINCE, EVER_SINCE = (2, 3), (1, 6)  # torch.amp.GradScaler; torch.cuda.amp.GradScaler
 NAMES = ("scaler", "grad_scaler", "amp_scaler")
 
 
@@ -64,10 +66,16 @@ def scaling(script: Script, leaves: str = "") -> Scaling | str:
         return str(why)
 
 
-def _disabled(source: Source) -> tuple[str, tuple[Edit, ...]]:
+def of_cuda_amp(script: Script) -> bool:
+    """Whether GradScaler is spelled as it was before torch 2.3, which the project's torch may not have."""
+    return bool(script.torch.rules_out(SINCE))
+
+
+def _disabled(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
     """A scaler that leaves everything as it is, for those who call a function without one."""
     torch, edits = torch_in(source)
-    return f"{torch}.amp.GradScaler(enabled=False)", edits
+    amp = f"{torch}.cuda.amp" if of_cuda_amp(script) else f"{torch}.amp"
+    return f"{amp}.GradScaler(enabled=False)", edits
 
 
 class _Builder:
@@ -90,7 +98,11 @@ class _Builder:
         places, early = makes(home, self.backwards, self.updates)
         made = Scaling(_free_name(self.script), home, places, early)
         self.way = Way(
-            self.script, home.beside(made.name), plain=_disabled, made=home.stores, alone=True
+            self.script,
+            home.beside(made.name),
+            plain=partial(_disabled, self.script),
+            made=home.stores,
+            alone=True,
         )
         for backward in self.backwards:
             receiver = backward.node.func

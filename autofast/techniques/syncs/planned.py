@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 
 from autofast.edit.edits import Edit
 from autofast.edit.ignores import is_spared
+from autofast.facts.cost import gains
 from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of, within
-from autofast.rule import Finding, Refusal
+from autofast.rule import Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
 from autofast.techniques.syncs.deferred import put_off
@@ -30,7 +32,7 @@ from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement, on_device
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
-from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
+from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps, works_between
 from autofast.techniques.syncs.sums import grouped
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
@@ -171,10 +173,8 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
                     edits = put_off_parts(script, loop, sinks_at(script, statement, mine, loop))
                 if not edits and len(mine) == 1:
                     with suppress(Refusal):
-                        edits, gains = read_at_use(
-                            script, delayed(script, statement, mine[0], loop)
-                        )
-                        edits = [keep(script, mine[0]), *edits] if gains else []
+                        edits, pays = read_at_use(script, delayed(script, statement, mine[0], loop))
+                        edits = [keep(script, mine[0]), *edits] if pays else []
             if edits:
                 yield from group([(statement, said(mine))], edits, mine)
             else:
@@ -310,10 +310,15 @@ def repeated(
             parts = read_once(script, Repeated(statements, members, own))
         except Refusal:
             continue
+        works = any(works_between(script, a, b) for a, b in pairwise(statements))
+        asks = gains.read_once if works else gains.read_at_once
         for statement, edits in parts:
             mine = [r for r in members if r.statement is statement]
             message = f"reads `{ast.unparse(mine[0].core)}` from the device {len(members)} times in every step"
-            yield Finding(statement, message, edits=tuple(edits)), {id(r.node) for r in mine}
+            yield (
+                Finding(statement, message, edits=tuple(edits), asks=asks),
+                {id(r.node) for r in mine},
+            )
 
 
 def read_at_once(
@@ -383,10 +388,12 @@ def used_late(
         members.append(
             (statement, f"reads {len(keys)} tensors from the device one by one in every step")
         )
-        yield from group(members, edits, [*own, *(r for _, r in delayed_here)])
+        # all in one statement: the first read waits, and the others find the device nearly at rest
+        asks = None if delayed_here else gains.read_at_once
+        yield from group(members, edits, [*own, *(r for _, r in delayed_here)], asks)
     for variable, read in alone:
-        edits, gains = read_at_use(script, variable)
-        if gains:
+        edits, pays = read_at_use(script, variable)
+        if pays:
             yield from group(
                 [(variable.statement, said([read]))], [keep(script, read), *edits], [read]
             )
@@ -398,8 +405,8 @@ def used_late(
 def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> Iterator[Found]:
     """Variables that each arm of a condition reads a number into."""
     for variable, mine in arms:
-        edits, gains = read_at_use(script, variable)
-        if gains:
+        edits, pays = read_at_use(script, variable)
+        if pays:
             yield from group(
                 [(r.statement, said([r])) for r in mine],
                 [*(keep(script, r) for r in mine), *edits],
@@ -430,14 +437,17 @@ def needed(statement: ast.stmt) -> str:
 
 
 def group(
-    members: list[tuple[ast.AST, str]], edits: list[Edit], used: list[Read]
+    members: list[tuple[ast.AST, str]],
+    edits: list[Edit],
+    used: list[Read],
+    asks: Question | None = None,
 ) -> Iterator[Found]:
     """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
     if any(is_spared(node, NAME) for node, _ in members):
         return
     for n, (node, message) in enumerate(members):
         yield (
-            Finding(node, message, edits=tuple(edits)),
+            Finding(node, message, edits=tuple(edits), asks=asks),
             {id(r.node) for r in used} if n == 0 else set(),
         )
 

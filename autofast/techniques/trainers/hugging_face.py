@@ -217,8 +217,11 @@ def _is_plain(script: Script, spot: Spot) -> bool:
 
 
 def _against_fused(script: Script, group: Group) -> str:
-    for version, package in ((SINCE, "torch"), (FUSED_SINCE, "transformers")):
-        if pin := rules_out(script, version, package):
+    for version, pin in (
+        (SINCE, script.torch.rules_out(SINCE)),
+        (FUSED_SINCE, rules_out(script, FUSED_SINCE, "transformers")),
+    ):
+        if pin:
             return f"{pin}, and the fused update is there since {version[0]}.{version[1]}"
     for trainer in group.trainers:
         given = trainer.args.given(-1, "optimizers")

@@ -41,6 +41,14 @@ KEEPS = frozenset(  # methods that do the same on every device
 COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
 
 
+# What makes the same on the device, and with the dtype, of another tensor.
+ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
+
+
+# What makes contiguous tensors of the default dtype where none is named.
+FLOATS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "rand", "randn", "eye"))
+
+
 DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
 
 
@@ -75,12 +83,13 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 
 @dataclass(frozen=True, eq=False)
 class Creation:
-    """A tensor that is made on the host, and what makes it on the device."""
+    """A tensor that is made on the host, and what makes it on the device; ``asked``: the place has to ask whether there is one."""
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
+    asked: bool = False
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
@@ -143,9 +152,12 @@ def _made_there(
     creation = created(script, call, where)
     if creation is None:
         return
-    edits = list(creation.edits)
     func = transfer.node.func
     assert isinstance(func, ast.Attribute)
+    if gate is None and (like := _made_alike(script, transfer, call)) is not None:
+        yield replace(creation, edits=(like,))
+        return
+    edits = [*creation.edits, *_idle(script, call)]
     if _only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
@@ -158,6 +170,48 @@ def _made_there(
             Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
     yield replace(creation, edits=tuple(edits))
+
+
+def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | None:
+    """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where it is another copy."""
+    func, names = (
+        transfer.node.func,
+        {t.name for t in script.values(call.func) if isinstance(t, Ref)},
+    )
+    if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
+        return None
+    if len(transfer.node.args) != 1 or transfer.node.keywords or not names <= set(ALIKE):
+        return None
+    like = transfer.node.args[0]
+    found = script.values(like)
+    if not isinstance(like, (ast.Name, ast.Attribute)) or not found:
+        return None
+    if not all(isinstance(t, Tensor) for t in found) or not names:
+        return None
+    holes = {"like": like} | {f"d{n}": a for n, a in enumerate(call.args)}
+    sizes = ", ".join(f"{{d{n}}}" for n in range(len(call.args)))
+    return Rewrite(transfer.node, f"{{like}}.{ALIKE[names.pop()]}({sizes})", holes)
+
+
+def _idle(script: Script, call: ast.Call) -> Iterator[Edit]:
+    """``.float()`` and ``.contiguous()`` right behind a factory that gives just that."""
+    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+    if not names or not names <= FLOATS or any(k.arg == "dtype" for k in call.keywords):
+        return
+    if script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
+        return
+    outer, last = call, call
+    while (
+        isinstance(attribute := parent_of(outer), ast.Attribute)
+        and isinstance(method := parent_of(attribute), ast.Call)
+        and method.func is attribute
+        and not method.args
+        and not method.keywords
+        and attribute.attr in ("float", "contiguous")
+    ):
+        outer = last = method
+    if last is not call:
+        yield Rewrite(last, "{made}", {"made": call})
 
 
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:

@@ -39,7 +39,8 @@ def handed(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
             placed = _where(script, transfer, function, call)
             creation = created(script, made, placed[0]) if placed is not None else None
             if creation is not None and placed is not None:
-                yield replace(creation, edits=(*creation.edits, *placed[1]))
+                asked = " if " in placed[0]
+                yield replace(creation, edits=(*creation.edits, *placed[1]), asked=asked)
 
 
 def _moved_parameter(script: Script, transfer: Transfer) -> str:

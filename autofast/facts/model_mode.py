@@ -1,0 +1,149 @@
+"""Whether a model is in training or in evaluation mode at a forward pass, and what it returns there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.parts import parts_of
+from autofast.flow.scopes import own_nodes
+from autofast.model.events import BranchFrame, LoopFrame, Occurrence
+from autofast.model.script import Script
+from autofast.model.source import ancestors, block_of, within
+from autofast.model.values import Const, Func, Inst, Thing, Values
+from autofast.read.recover.build import unwrapped
+
+
+def last_switched_to(script: Script, forward: Occurrence) -> bool | None:
+    """The mode (True: training) that the model was last switched to before this forward pass; None where it was not."""
+    last = max(_switches(script, forward, before=True), key=lambda s: s[0].order, default=None)
+    return last[1] if last else None
+
+
+def trains_at(script: Script, forward: Occurrence) -> bool | None:
+    """The mode that a model is certainly in at a forward pass; None where that is not certain."""
+    every = list(_switches(script, forward))
+    if not every and forward.this is not None and not script.methods("eval"):
+        return True
+    if _is_part(script, forward):
+        return None
+    last = max(
+        (s for s in every if s[0].order < forward.order), key=lambda s: s[0].order, default=None
+    )
+    if last is None:
+        return None
+    switch, mode = last
+    around = {id(f.node) for f in forward.stack}
+    if any(isinstance(f, BranchFrame) and id(f.node) not in around for f in switch.stack):
+        return None
+    # What the turns of a loop that the switch stands above leave behind comes to the next turn.
+    shared = {id(f.node) for f in switch.stack}
+    loops = {
+        id(f.node) for f in forward.stack if isinstance(f, LoopFrame) and id(f.node) not in shared
+    }
+    again = any(
+        other is not mode and any(id(f.node) in loops for f in o.stack) for o, other in every
+    )
+    return None if again else mode
+
+
+def _is_part(script: Script, forward: Occurrence) -> bool:
+    """Whether something else that is switched has the model as a part, or may have."""
+    mine = {id(x) for x in unwrapped(forward.this)} if forward.this is not None else set()
+    for site in script.methods("eval", "train"):
+        for o in site:
+            others = unwrapped(o.this) if o.this is not None else [None]
+            if any(x is None or (id(x) not in mine and mine & parts_of(x).keys()) for x in others):
+                return True
+    return False
+
+
+def _switches(
+    script: Script, forward: Occurrence, before: bool = False
+) -> Iterator[tuple[Occurrence, bool]]:
+    """Where the model of a forward pass, or what it is a part of, is switched, and to which mode."""
+    if forward.this is None:
+        return
+    mine = {id(x) for x in unwrapped(forward.this)}
+    for site in script.methods("eval", "train"):
+        for o in site:
+            if (not before or o.order < forward.order) and o.this is not None:
+                if any(id(x) in mine for x in unwrapped(o.this)):
+                    yield o, site.kind == ".train" and not _is_false(o)
+
+
+def _is_false(train: Occurrence) -> bool:
+    return train.args is not None and train.args.get(0, "mode") == {Const(False)}
+
+
+# ------------------------------------------------------------------------------------------------ what it returns
+def outputs(script: Script, call: ast.Call) -> Values:
+    """What a call of a model may give, in the mode that the model is in there."""
+    found = script.values(call)
+    site = script.log.at("forward", call)
+    modes = {trains_at(script, o) for o in site} if site is not None else {None}
+    if len(modes) != 1 or None in modes:
+        return found
+    mode = modes.pop()
+    models = {id(o.this): o.this for o in site or ()}
+    mine: set[object] = set()
+    for model in models.values():
+        forward = model.cls.find("forward") if isinstance(model, Inst) else None
+        nodes = [t.node for t in forward or () if isinstance(t, Func)]
+        if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef):
+            return found
+        for value in _returned(nodes[0]):
+            if _may_be_returned(value, bool(mode)):
+                mine |= set(map(_kind, script.values(value)))
+    return frozenset(t for t in found if _kind(t) in mine) or found
+
+
+def _kind(thing: Thing) -> object:
+    """What tells tensors and containers apart."""
+    return type(thing), getattr(thing, "kind", "")
+
+
+def _returned(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """The expressions that a function returns, the arms of ``a if test else b`` one by one."""
+    for node in own_nodes(function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            if isinstance(node.value, ast.IfExp):
+                yield from (node.value.body, node.value.orelse)
+            else:
+                yield node.value
+
+
+def _may_be_returned(value: ast.expr, training: bool) -> bool:
+    """Whether it may be come to in a mode, as far as ``self.training`` decides."""
+    inner: ast.AST = value
+    for outer in ancestors(value):
+        if isinstance(outer, (ast.FunctionDef, ast.Lambda)):
+            return True
+        if isinstance(outer, (ast.If, ast.IfExp)) and not within(inner, outer.test):
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            if any(inner is s for s in body) not in _truths(outer.test, training):
+                return False
+        if isinstance(inner, ast.stmt):
+            above = block_of(inner)
+            for earlier in above[: above.index(inner)]:
+                if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], ast.Return):
+                    if _truths(earlier.test, training) == {True}:
+                        return False
+        inner = outer
+    return True
+
+
+def _truths(test: ast.expr, training: bool) -> set[bool]:
+    """What a condition may be in a mode."""
+    match test:
+        case ast.Attribute(attr="training"):
+            return {training}
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return {not truth for truth in _truths(operand, training)}
+        case ast.BoolOp(op=op, values=values):
+            parts = [_truths(v, training) for v in values]
+            decided = isinstance(op, ast.Or)  # what one part alone decides
+            if any(p == {decided} for p in parts):
+                return {decided}
+            return {not decided} if all(p == {not decided} for p in parts) else {True, False}
+    return {True, False}
