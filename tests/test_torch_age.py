@@ -141,3 +141,15 @@ def test_no_form_is_newer_than_torch(torch: str, rule: str, written: str) -> Non
     else:
         assert not done.fixes
         assert f"requirements.txt:1 asks for torch =={torch}, and what would be" in done.refusals
+
+
+def test_what_is_called_behind_an_option_alone_says_nothing(tmp_path: Path) -> None:
+    code = """
+    import argparse
+    import tensorflow as tf
+
+    args = argparse.ArgumentParser().parse_args()
+    if args.board:
+        tf.Summary()
+    """
+    assert not age(tmp_path, code).rules_out((2, 4))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import chain
 
+from autofast.model.events import BranchFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of, statement_of
 from autofast.model.torch_age import Limit, TorchAge, Version
@@ -123,8 +124,10 @@ def _imported(node: ast.stmt) -> list[str]:
 
 
 def _calls(script: Script) -> Iterator[tuple[str, Limit]]:
+    """What is called in every run; behind an option, the rest of a script may run with what is new."""
     for site in script.calls(*GONE):
-        yield _used(source_of(site.node), site.node, site.kind)
+        if any(not any(isinstance(f, BranchFrame) and not f.known for f in o.stack) for o in site):
+            yield _used(source_of(site.node), site.node, site.kind)
 
 
 def _used(source: Source, node: ast.AST, name: str) -> tuple[str, Limit]:
