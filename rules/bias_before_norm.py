@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
-from autofast.facts.normalised import normalised, reads_bias
+from autofast.facts.normalised import in_other_ways, normalised, reads_bias
+from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script
 from autofast.model.source import line_of
@@ -46,8 +47,31 @@ def _against(script: Script, layers: list[Ext]) -> str:
         return f"the biases may be used where {script.unread}"
     for name in SAVED:
         for site in script.log.of(name):
-            if any(not any(isinstance(f, BranchFrame) for f in o.stack) for o in site):
+            sure = any(not any(isinstance(f, BranchFrame) for f in o.stack) for o in site)
+            if sure and not _of_this_run(script, site.node):
                 return f"line {line_of(site.node)} loads weights, which may have been saved with biases"
+    if why := in_other_ways(script):
+        return why
     if line := reads_bias(script, layers):
         return f"line {line} uses biases, and does not ask whether there are any"
     return ""
+
+
+def _of_this_run(script: Script, load: ast.AST) -> bool:
+    """``target.load_state_dict(model.state_dict())``, also of a copy that was kept: both have the same layers."""
+    given = load.args[0] if isinstance(load, ast.Call) and load.args else None
+    while given is not None:
+        match given:
+            case ast.Call(func=ast.Attribute(attr="state_dict")):
+                return True
+            case ast.Call(func=ast.Attribute(attr="deepcopy" | "copy"), args=[inner, *_]):
+                given = inner
+            case ast.Call(func=ast.Name(id="deepcopy"), args=[inner]):
+                given = inner
+            case ast.Name():
+                made = {d.value for d in script.analysis(Flow).reaching(given)}
+                plain = {m for m in made if not isinstance(m, ast.Constant)}  # None at first
+                given = plain.pop() if len(plain) == 1 else None
+            case _:
+                return False
+    return False

@@ -8,7 +8,7 @@ from autofast.edit.edits import Keyword
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.attention.call import against_script, one_call
+from autofast.techniques.attention.call import against_script, no_hooks, one_call
 from autofast.techniques.attention.layers import drops_weights
 from autofast.techniques.attention.written_out import attention, softmaxes
 
@@ -42,6 +42,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             continue
         yield Finding(softmax, MESSAGE, edits=edits, effect=effect)
     for call, effect in drops_weights(script):
-        edit = Keyword(call, "need_weights", "False")
-        why = against_script(script)
+        edit, why = Keyword(call, "need_weights", "False"), against_script(script)
+        try:
+            no_hooks(script)
+        except Refusal as why_not:
+            why = str(why_not)
         yield Finding(call, DROPPED, edits=() if why else (edit,), refusal=why, effect=effect)

@@ -133,6 +133,11 @@ def test_a_bias_that_counts_stays(layers: str, forward: str) -> None:
 @pytest.mark.parametrize(
     ("before", "more", "why"),
     [
+        ("", "model.norm.eval()", "from taking the mean of a batch"),
+        ("", "for m in model.modules():\n    if isinstance(m, nn.BatchNorm2d):\n        m.train(False)", "from taking the mean of a batch"),
+        ("", "model.conv.register_forward_hook(lambda *given: None)", "sets a hook"),
+        ("", "print(model.state_dict()['conv.bias'].sum())", "names a bias"),
+        ("", "print(list(model.parameters())[1])", "counts parameters"),
         ("", "model.load_state_dict(torch.load('old.pt'))", "loads weights"),
         ("", "nn.init.zeros_(model.conv.bias)", "uses biases"),
         ("def init(m):\n    if isinstance(m, nn.Conv2d):\n        m.bias.data.zero_()\n", "model.apply(init)", "uses biases"),
@@ -148,6 +153,7 @@ def test_weights_from_elsewhere_and_code_that_needs_biases(
 @pytest.mark.parametrize(
     ("before", "more"),
     [
+        ("", "target = Net()\ntarget.load_state_dict(model.state_dict())"),
         ("", "if os.path.exists('old.pt'):\n    model.load_state_dict(torch.load('old.pt'))"),
         ("def init(m):\n    if hasattr(m, 'bias') and m.bias is not None:\n        nn.init.zeros_(m.bias)\n", "model.apply(init)"),
         ("def init(m):\n    if m.__class__.__name__.find('BatchNorm') != -1:\n        m.bias.data.fill_(0)\n", "model.apply(init)"),

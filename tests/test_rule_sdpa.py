@@ -294,7 +294,7 @@ KEPT = {
     ),
     "a small number": (
         "att = q @ k.transpose(-2, -1) * self.scale\natt = att.masked_fill(mask == 0, -10.0)\ny = att.softmax(-1) @ v",
-        "not set to -inf or a number below -1e9",
+        "nothing shows that masked scores are set to -inf",
     ),
     "the largest number": (
         "att = q @ k.transpose(-2, -1) * self.scale\natt = att.masked_fill(mask == 0, torch.finfo(q.dtype).min)\ny = att.softmax(-1) @ v",
@@ -306,7 +306,7 @@ KEPT = {
     ),
     "something is written on the way": (
         "att = (q @ k.transpose(-2, -1) * self.scale).softmax(-1)\nk.mul_(2)\nq = q + 1\ny = att @ v",
-        "may change something on the way",
+        "on the way to the product",
     ),
     "integers that are added": (
         "near = torch.zeros(T, T, dtype=torch.long)\ny = (q @ k.transpose(-2, -1) * self.scale + near).softmax(-1) @ v",
@@ -440,3 +440,99 @@ def test_a_layer_whose_weights_are_dropped(code: str, written: str) -> None:
 )
 def test_a_layer_whose_weights_are_used_or_asked_for(code: str) -> None:
     assert not apply(RULE, LAYER.format(code=code, drop=0.0)).findings
+
+
+def whole(code: str, more: str = "", drop: float = 0.0) -> Applied:
+    """The script with lines behind the model is made."""
+    text = SCRIPT.format(
+        code=code.strip().replace("\n", "\n        "), drop=drop, empty=False, imports=""
+    )
+    return apply(RULE, text.replace("head = nn.Linear", f"{more}\nhead = nn.Linear", 1))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "model.lower[:, :, :, :3] = 1",
+        "model.lower[..., :3].fill_(1)",
+        "model.lower.squeeze()[:, 2::3] = 0",
+        "model.lower.copy_(torch.ones(8, 8))",
+        "model.register_buffer(name='lower', tensor=torch.ones(1, 1, 8, 8))",
+        "setattr(model, 'lower', torch.ones(1, 1, 8, 8))",
+        "model.lower, model.other = torch.ones(1, 1, 8, 8), 1",
+    ],
+)
+def test_a_triangle_that_is_written_to_is_none(more: str) -> None:
+    found = whole(FORMS["minGPT"][0], more)
+    assert found.fixes and "is_causal" not in found.text and "attn_mask=self.lower" in found.text
+    same(found)
+
+
+def test_a_triangle_that_is_changed_before_it_is_kept() -> None:
+    prefix = """
+seen = torch.tril(torch.ones(T, T))
+seen[:, :3] = 1
+scores = (q @ k.transpose(-2, -1) * self.scale).masked_fill(seen == 0, float("-inf"))
+y = F.softmax(scores, dim=-1) @ v
+"""
+    found = made(prefix)
+    assert "attn_mask=seen != 0" in found.text
+    same(found)
+
+
+def test_one_query_and_more_keys_see_all_of_them() -> None:
+    """A mask of one position fits all scores: a cache of keys, the last query alone."""
+    cached = FORMS["minGPT"][0].replace(
+        "att = (q",
+        "k, v = torch.cat([k, k], 2)[:, :, :T], torch.cat([v, v], 2)[:, :, :T]\natt = (q",
+    )
+    found = made(cached)
+    assert found.fixes and "is_causal" not in found.text
+    same(found)
+
+
+def test_dropout_that_is_switched_apart_keeps_its_own_mode() -> None:
+    code = "att = F.softmax(q @ k.transpose(-2, -1) * self.scale, dim=-1)\natt = self.drop(att)\ny = att @ v"
+    found = whole(code, "model.drop.eval()", drop=0.5)
+    assert "dropout_p=self.drop.p if self.drop.training else 0.0" in found.text
+    same(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("F = 2.0\ny = torch.softmax(q @ k.mT * F, dim=-1) @ v", "`F` is a variable here"),
+        ("y = torch.softmax(torch.arange(4.0) @ k.mT, dim=-1) @ v[0, 0]", "has one dimension"),
+        ("hidden = torch.arange(T) > 5\ny = (q @ k.mT).masked_fill(hidden, float('-inf')).softmax(-1) @ v", "two dimensions or more"),
+    ],
+)  # fmt: skip
+def test_what_the_call_cannot_take_stays(code: str, why: str) -> None:
+    found = made(code)
+    assert not found.fixes and why in found.refusals
+
+
+def test_models_that_are_cast_by_to_and_torchscript() -> None:
+    found = whole(FORMS["perhaps a mask"][0], "model.to(torch.float64)")
+    assert not found.fixes and "changes dtypes" in found.refusals
+    text = LAYER.format(code="y = self.attention(x, x, x)[0]", drop=0.0)
+    found = apply(RULE, text + "\ntorch.jit.script(nn.ReLU())\n")
+    assert not found.fixes and "TorchScript" in found.refusals
+
+
+def test_a_layer_with_a_hook_or_told_to_be_causal() -> None:
+    text = LAYER.format(code="y = self.attention(x, x, x)[0]", drop=0.0)
+    found = apply(RULE, text + "\nmodel.attention.register_forward_hook(lambda *given: None)\n")
+    assert not found.fixes and "sets a hook" in found.refusals
+    code = "y = self.attention(x, x, x, attn_mask=torch.ones(8, 8).triu(2) > 0, is_causal=True)[0]"
+    assert not apply(RULE, LAYER.format(code=code, drop=0.0)).findings
+
+
+def test_scores_that_are_computed_in_float_and_a_triangle_of_infinities() -> None:
+    code = """
+near = torch.full((T, T), float("-inf")).triu(1)
+scores = q @ k.transpose(2, 3) * self.scale + near
+y = F.softmax(scores.float(), dim=-1).type_as(q) @ v
+"""
+    found = made(code)
+    assert call(found) == "(q, k, v, is_causal=True, scale=self.scale)"
+    same(found)

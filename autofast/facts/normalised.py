@@ -11,7 +11,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, line_of, parent_of
-from autofast.model.values import Ext, Inst, Thing, Unknown, Values
+from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
 LAYERS = frozenset(f"torch.nn.Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3))
@@ -49,6 +49,43 @@ def reads_bias(script: Script, layers: Iterable[Ext]) -> int:
             ):
                 return line_of(node)
     return 0
+
+
+def in_other_ways(script: Script) -> str:
+    """What makes a bias count, or needs one, though its layer is normalised; empty where nothing does."""
+    for site in script.methods("eval", "train"):
+        for o in site:
+            kept = site.kind == ".eval" or (
+                o.args is not None and o.args.get(0, "mode") <= {Const(False)} != set()
+            )
+            if isinstance(o.this, Ext) and o.this.name in NORMS and kept:
+                return f"line {line_of(site.node)} keeps a normalisation from taking the mean of a batch"
+    for site in script.methods("register_forward_hook", "register_forward_pre_hook"):
+        return f"line {line_of(site.node)} sets a hook, which may look at what a layer gives"
+    for source in script.sources:
+        for node in source.nodes:
+            if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
+                if not _only_asks(parent_of(node)):
+                    return f"line {line_of(node)} names a bias"
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if any(
+                    isinstance(t, (Inst, Ext)) and is_container(t)
+                    for t in script.values(node.value)
+                ):
+                    return f"line {line_of(node)} puts another layer into a container"
+            if isinstance(node, ast.Subscript) and "parameters()" in ast.unparse(node.value):
+                return f"line {line_of(node)} counts parameters"
+    return ""
+
+
+def _only_asks(outer: ast.AST | None) -> bool:
+    """``hasattr(m, "bias")``, ``"bias" in name``, ``name.endswith("bias")``, ``nn.Conv2d(..., bias=...)``: nothing is looked up."""
+    match outer:
+        case ast.Compare(ops=[ast.In() | ast.NotIn()]) | ast.Expr():
+            return True
+        case ast.Call(func=ast.Name(id="hasattr")):
+            return True
+    return False
 
 
 def _is_asked_for(bias: ast.Attribute) -> bool:

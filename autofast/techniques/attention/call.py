@@ -11,12 +11,13 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
+from autofast.flow.scopes import FUNCTIONS, binds
 from autofast.model.script import Script
-from autofast.model.source import line_of, source_of, statement_of
-from autofast.model.values import const
+from autofast.model.source import Source, ancestors, line_of, source_of, statement_of
+from autofast.model.values import Ext, const
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
-from autofast.techniques.attention.products import name_of
+from autofast.techniques.attention.products import is_vector, name_of
 from autofast.techniques.attention.written_out import Attention, Scale
 from autofast.write.imports import functional_in
 from autofast.write.spelling import torch_in
@@ -38,10 +39,24 @@ def against_script(script: Script) -> str:
         )
     if (found := functional_derivative(script)) is not None:
         return f"line {line_of(found[1])} differentiates by {found[0]}, which fused attention may not know"
+    if (node := _scripted(script)) is not None:
+        return f"line {line_of(node)} compiles by TorchScript, which tells numbers apart"
     if script.deterministic:
         line = line_of(script.deterministic[0])
         return f"line {line} asks for deterministic algorithms, and the backward of fused attention is none"
     return ""
+
+
+def _scripted(script: Script) -> ast.AST | None:
+    """The first use of ``torch.jit.script``, also as a decorator."""
+    for site in script.calls("torch.jit.script"):
+        return site.node
+    for source in script.sources:
+        for node in source.nodes if "jit" in source.text else ():
+            for decorator in getattr(node, "decorator_list", ()):
+                if name_of(script, decorator) == "torch.jit.script":
+                    return node
+    return None
 
 
 def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect]:
@@ -53,13 +68,18 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     name, imports = functional_in(source)
     holes = {"q": found.query, "k": found.key, "v": found.value}
     words, effect = ["{q}", "{k}", "{v}"], Effect.ROUNDING
-    causal = found.mask is not None and is_causal(script, found.mask)
+    _not_hidden(source, found.product, name.split(".")[0])
+    for side in (found.query, found.value):
+        if is_vector(script, side):
+            raise Refusal(f"`{ast.unparse(side)}` has one dimension, and the call needs two")
+    causal = found.mask is not None and is_causal(script, found)
     if found.mask is not None and not causal:
         _one_dtype(script)
         text, quoted = mask_text(script, found.mask)
         torch, more = torch_in(source)
         if "TORCH" in text:
             text, imports = text.replace("TORCH", torch), (*imports, *more)
+            _not_hidden(source, found.product, torch)
         words.append(f"attn_mask={text}")
         holes |= quoted
         effect = Effect.RECIPE if may_differ(script, found.mask) else effect
@@ -72,7 +92,8 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
         words.append(f"scale={text}")
     gone = list(dict.fromkeys([*found.statements, *_only_for_default(script, found, holes)]))
     _nothing_between(script, found, gone, holes.values())
-    _no_hooks(script, found)
+    if any(c is not None and not name_of(script, c.func) for c in (found.softmax, found.dropout)):
+        no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
     return (*imports, Rewrite(found.product, call, holes), *(Remove(s) for s in gone)), effect
 
@@ -86,7 +107,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
         inplace = len(call.args) > 3 or "inplace" in keywords
         if p is None or inplace:
-            raise Refusal(f"line {line_of(call)} drops half of the weights, or in place")
+            raise Refusal(f"line {line_of(call)} does not say how much it drops, or drops in place")
         if const(script.values(p)) == 0:
             return ""
         holes["p"] = p
@@ -98,10 +119,21 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         raise Refusal(f"line {line_of(call)} gives its dropout more than the weights")
     layer = call.func
     holes["layer"] = layer
-    if isinstance(layer, ast.Attribute) and isinstance(layer.value, ast.Name):
+    together = isinstance(layer, ast.Attribute) and isinstance(layer.value, ast.Name)
+    if isinstance(layer, ast.Attribute) and together and not _switched_apart(script):
         holes["module"] = layer.value
         return "{layer}.p if {module}.training else 0.0"
     return "{layer}.p if {layer}.training else 0.0"
+
+
+def _switched_apart(script: Script) -> bool:
+    """Whether a layer of dropout may be in another mode than the module that it is part of."""
+    switched = [o.this for site in script.methods("eval", "train") for o in site]
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "training" and isinstance(n.ctx, ast.Store)
+        for source in script.sources
+        for n in (source.nodes if ".training" in source.text else ())
+    ) or any(t is None or (isinstance(t, Ext) and t.name == "torch.nn.Dropout") for t in switched)
 
 
 def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
@@ -175,18 +207,23 @@ def _only_for_default(
 # ------------------------------------------------------------------------------------------------ what speaks against it
 def _one_dtype(script: Script) -> None:
     """A mask of floats must have the dtype of the query, and a new one has the default."""
-    for site in script.log.of(*OTHER_FLOATS):
-        raise Refusal(f"line {line_of(site.node)} changes dtypes, and a mask must have the query's")
+    for site in script.log.of("move_model", *OTHER_FLOATS):
+        if site.kind != "move_model" or any(o.data.get("dtype") for o in site):
+            line = line_of(site.node)
+            raise Refusal(f"line {line} changes dtypes, and a mask must have the query's")
 
 
-def _no_hooks(script: Script, found: Attention) -> None:
-    """Hooks see what layers are given, and the layers are no longer called."""
-    layers = any(
-        call is not None and not name_of(script, call.func)
-        for call in (found.softmax, found.dropout)
-    )
-    for site in script.methods(*HOOKS) if layers else ():
-        raise Refusal(f"line {line_of(site.node)} sets a hook, which may be on softmax or dropout")
+def _not_hidden(source: Source, place: ast.AST, name: str) -> None:
+    """The name of a module must mean it at the place, too."""
+    for outer in ancestors(place):
+        if isinstance(outer, FUNCTIONS) and binds(outer, name):
+            raise Refusal(f"`{name}` is a variable here (line {line_of(outer)})")
+
+
+def no_hooks(script: Script) -> None:
+    """Hooks see what layers are given and give, and these are no longer called, or give less. Raises :class:`Refusal`."""
+    for site in script.methods(*HOOKS):
+        raise Refusal(f"line {line_of(site.node)} sets a hook, which may be on this layer")
 
 
 def _nothing_between(
@@ -197,27 +234,29 @@ def _nothing_between(
     here = block(last)
     if any(not any(s is other for other in here) for s in gone):
         raise Refusal(f"not all of it stands in the block of line {line_of(last)}")
-    if not gone:
-        return
-    first = min(n for n, s in enumerate(here) if any(s is g for g in gone))
-    between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
-    parts = [n for e in moved for n in ast.walk(e)]
+    for expr in moved:
+        inner = [statement_of(expr), *(a for a in ancestors(expr) if isinstance(a, ast.stmt))]
+        first = next((n for n, s in enumerate(here) if any(s is i for i in inner)), 0)
+        between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
+        for statement in between:
+            if (node := _changes(script, statement, expr)) is not None:
+                raise Refusal(
+                    f"line {line_of(node)} may change `{ast.unparse(expr)}` on the way to the product"
+                )
+
+
+def _changes(script: Script, statement: ast.stmt, expr: ast.expr) -> ast.AST | None:
+    """The part of a statement that may give another value to an expression."""
+    parts = list(ast.walk(expr))
     names = {n.id for n in parts if isinstance(n, ast.Name)}
     attributes = {n.attr for n in parts if isinstance(n, ast.Attribute)}
     memory, calls = script.analysis(Memory), script.analysis(CallGraph)
-    for statement in between:
-        for node in ast.walk(statement):
-            sets = (
-                isinstance(node, ast.Name)
-                and not isinstance(node.ctx, ast.Load)
-                and node.id in names
-            ) or (
-                isinstance(node, ast.Attribute)
-                and not isinstance(node.ctx, ast.Load)
-                and node.attr in attributes
-            )
-            runs = isinstance(node, ast.Call) and bool(calls.callees(node))
-            if sets or runs or memory.written(node):
-                raise Refusal(
-                    f"line {line_of(node)} may change something on the way to the product"
-                )
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
+                return node
+        if isinstance(node, ast.Call) and calls.callees(node):
+            return node
+        if memory.written(node):
+            return node
+    return None

@@ -26,7 +26,8 @@ def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
         if not layers or not all(isinstance(t, Ext) and t.name == LAYER for t in layers):
             continue
         given = {k.arg for k in call.keywords}
-        if None in given or "need_weights" in given or not _drops(script, call):
+        # With is_causal=True, the layer without weights looks at no mask.
+        if None in given or {"need_weights", "is_causal"} & given or not _drops(script, call):
             continue
         none = all(
             t.args.get(2, "dropout") <= {Const(0), Const(0.0)} for t in layers if isinstance(t, Ext)

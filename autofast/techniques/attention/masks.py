@@ -12,11 +12,11 @@ import math
 
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import line_of
-from autofast.model.values import Inst, Tensor, const
+from autofast.model.source import line_of, parent_of
+from autofast.model.values import Inst, Tensor, Unknown, const
 from autofast.rule import Refusal
-from autofast.techniques.attention.products import name_of
-from autofast.techniques.attention.written_out import Mask
+from autofast.techniques.attention.products import dimensions, name_of
+from autofast.techniques.attention.written_out import Attention, Mask
 
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
@@ -24,14 +24,105 @@ INFINITE = frozenset({"math.inf", "numpy.inf", "torch.inf"})
 SHAPES = frozenset("view reshape unsqueeze bool byte to type expand contiguous cuda".split())
 
 
-def is_causal(script: Script, mask: Mask) -> bool:
-    """Whether exactly what lies above the diagonal of a square is masked."""
-    if mask.value is None or mask.unless_none is not None:
+def is_causal(script: Script, found: Attention) -> bool:
+    """Whether exactly what lies above the diagonal of a square is masked, and the scores are one."""
+    mask = found.mask
+    if mask is None or mask.unless_none is not None:
         return False
+    square = all(
+        _have_length(script, side, end)
+        for side in (found.query, found.key)
+        for end in _ends(script, mask.expr)
+    )
+    if mask.value is None:
+        return square and _is_added_triangle(script, mask.expr)
     if (number := _number(script, mask.value)) is None or number > CAUSAL:
         return False
     where, kept = _plain(script, mask.expr, mask.kept)
-    return _is_triangle(script, where, lower=kept, depth=0)
+    return square and _is_triangle(script, where, lower=kept, depth=0)
+
+
+def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
+    """``torch.full((n, n), float("-inf")).triu(1)``, for as many positions as there are scores: else it could not be added to them."""
+    match expr:
+        case ast.Name():
+            found = list(script.analysis(Flow).reaching(expr))
+            alone = (
+                len(found) == 1 and len(script.analysis(Flow).definitions(expr).uses(found[0])) == 1
+            )
+            made = found[0].value if alone else None
+            return made is not None and _is_added_triangle(script, made)
+        case ast.Call(func=ast.Attribute(value=full, attr="triu"), args=[one], keywords=[]):
+            pass
+        case ast.Call(func=func, args=[full, one]) if name_of(script, func) == "torch.triu":
+            pass
+        case ast.Call(
+            func=func, args=[full], keywords=[ast.keyword(arg="diagonal", value=one)]
+        ) if name_of(script, func) == "torch.triu":
+            pass
+        case _:
+            return False
+    match full:
+        case ast.Call(func=func, args=[ast.Tuple(elts=[a, b]), value, *_]) if (
+            name_of(script, func) == "torch.full"
+        ):
+            number = _number(script, value)
+            same = ast.dump(a) == ast.dump(b) and const(script.values(one)) == 1
+            return same and number is not None and math.isinf(number) and number < 0
+    return False
+
+
+def _ends(script: Script, where: ast.expr) -> list[ast.expr]:
+    """Up to where a mask goes: ``T`` of ``[:, :, :T, :T]`` and of ``torch.ones(T, T)``, also of what a variable holds."""
+    found: list[ast.expr] = []
+    for node in ast.walk(where):
+        match node:
+            case ast.Slice(upper=ast.expr() as end):
+                found.append(end)
+            case ast.Name(ctx=ast.Load()):
+                made = list(script.analysis(Flow).reaching(node))
+                if len(made) == 1 and made[0].value is not None:
+                    found += _sizes(script, made[0].value)
+    return [*found, *_sizes(script, where)]
+
+
+def _sizes(script: Script, expr: ast.expr) -> list[ast.expr]:
+    """The last sizes of ``torch.ones(...)`` and ``torch.full(...)`` in an expression."""
+    calls = [n for n in ast.walk(expr) if isinstance(n, ast.Call) and n.args]
+    made = [c for c in calls if name_of(script, c.func) in ("torch.ones", "torch.full")]
+    given = [
+        c.args[0].elts if isinstance(c.args[0], (ast.Tuple, ast.List)) else c.args for c in made
+    ]
+    return [sizes[-1] for sizes in given if sizes]
+
+
+def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
+    """Whether the tensor was brought into shape with ``length`` as one of its sizes: ``q.view(B, T, heads, -1).transpose(1, 2)``.
+
+    A mask of one position fits any scores, so it must be certain that there are as many queries and keys as the mask is cut to.
+    """
+    flow = script.analysis(Flow)
+    expr = tensor
+    while True:
+        match expr:
+            case ast.Name():
+                found = list(flow.reaching(expr))
+                if len(found) != 1 or found[0].value is None:
+                    return False
+                expr = found[0].value
+            case ast.Call(func=ast.Attribute(value=inner, attr="transpose" | "contiguous")):
+                expr = inner
+            case ast.BinOp(left=inner, op=ast.Mult() | ast.Div()):
+                expr = inner
+            case ast.Call(func=ast.Attribute(attr="view" | "reshape"), args=sizes):
+                return isinstance(length, ast.Name) and any(
+                    isinstance(s, ast.Name)
+                    and s.id == length.id
+                    and flow.reaching(s) == flow.reaching(length)
+                    for s in sizes
+                )
+            case _:
+                return False
 
 
 def _plain(script: Script, where: ast.expr, kept: bool) -> tuple[ast.expr, bool]:
@@ -71,13 +162,14 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
             return right and (not lower or not given or diagonal == 0) and _is_ones(script, ones)
         case ast.Attribute(value=ast.Name(), attr=name):
             made = _buffers(script, expr, name)
-            return bool(made) and all(_is_triangle(script, m, lower, depth + 1) for m in made)
+            return len(made) == 1 and all(_is_triangle(script, m, lower, depth + 1) for m in made)
         case ast.Name():
-            found = script.analysis(Flow).reaching(expr)
-            return bool(found) and all(
-                d.value is not None and _is_triangle(script, d.value, lower, depth + 1)
-                for d in found
+            found = list(script.analysis(Flow).reaching(expr))
+            alone = (
+                len(found) == 1 and len(script.analysis(Flow).definitions(expr).uses(found[0])) == 1
             )
+            value = found[0].value if alone else None  # else something may be written to it
+            return value is not None and _is_triangle(script, value, lower, depth + 1)
     return False
 
 
@@ -116,26 +208,51 @@ def _from_start(cut: ast.Slice) -> bool:
 
 
 def _buffers(script: Script, attribute: ast.Attribute, name: str) -> list[ast.expr]:
-    """What the object has under ``name``: what ``register_buffer`` is given, or what is assigned; empty where that is not known."""
+    """What the object has under ``name``: what ``register_buffer`` is given, or what is assigned; empty where it may be changed, too."""
     mine = {id(t) for t in script.values(attribute.value) if isinstance(t, Inst)}
     found: list[ast.expr] = []
     for source in script.sources:
         for node in source.nodes if name in source.text else ():
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(value=owner, attr="register_buffer"),
-                    args=[ast.Constant(value), made, *_],
-                ) if value == name:
-                    pass
-                case ast.Assign(targets=[ast.Attribute(value=owner, attr=attr)], value=made) if (
-                    attr == name
-                ):
-                    pass
-                case _:
+            if isinstance(node, ast.Constant) and node.value == name:
+                call = parent_of(node)
+                match call:
+                    case ast.Call(
+                        func=ast.Attribute(value=owner, attr="register_buffer"),
+                        args=[key, made, *_],
+                    ) if key is node:
+                        if any(id(t) in mine for t in script.values(owner)):
+                            found.append(made)
+                        continue
+                return []  # setattr, a key of a dict
+            if isinstance(node, ast.Attribute) and node.attr == name:
+                owners = script.values(node.value)
+                if owners and not any(id(t) in mine or isinstance(t, Unknown) for t in owners):
                     continue
-            if any(id(t) in mine for t in script.values(owner)):
-                found.append(made)
+                outer = parent_of(node)
+                if isinstance(node.ctx, ast.Load) and _is_only_read(node):
+                    continue
+                if isinstance(outer, ast.Assign) and outer.targets == [node]:
+                    found.append(outer.value)
+                else:
+                    return []
     return found
+
+
+def _is_only_read(node: ast.Attribute) -> bool:
+    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to it."""
+    outer: ast.AST | None = parent_of(node)
+    here: ast.AST = node
+    while isinstance(outer, ast.Subscript) and outer.value is here:
+        if not isinstance(outer.ctx, ast.Load):
+            return False
+        here, outer = outer, parent_of(outer)
+    if isinstance(outer, ast.Attribute):
+        return outer.attr in ("bool", "logical_not", "to", "shape", "size", "device", "dtype")
+    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or (
+        isinstance(outer, ast.Call)
+        and isinstance(outer.func, ast.Attribute)
+        and outer.func.attr == "masked_fill"
+    )
 
 
 def _number(script: Script, value: ast.expr) -> float | None:
@@ -173,6 +290,9 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     Raises :class:`Refusal` where there is none that gives the same.
     """
     text, holes = _given(script, mask)
+    if dimensions(script, mask.expr) < 2:
+        line = line_of(mask.expr)
+        raise Refusal(f"nothing shows that the mask of line {line} has two dimensions or more")
     if mask.unless_none is not None:
         text, holes = (
             f"None if {{tested}} is None else {text}",
@@ -192,10 +312,10 @@ def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     number = _number(script, mask.value)
     if number is None or number > LARGE:
         raise Refusal(
-            f"masked scores are not set to -inf or a number below -1e9 (line {line_of(mask.value)})"
+            f"nothing shows that masked scores are set to -inf, or to -1e9 and less (line {line_of(mask.value)})"
         )
     if not math.isinf(number):
-        if isinstance(mask.value, ast.Attribute):
+        if isinstance(mask.value, ast.Attribute) and isinstance(mask.value.value, ast.Call):
             raise Refusal(
                 f"a row may be masked as a whole, and {ast.unparse(mask.value)} (line {line_of(mask.value)}) is too large to be added to scores"
             )

@@ -10,7 +10,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import function_of
-from autofast.model.values import Ref, Tensor, const
+from autofast.model.values import Inst, Ref, Tensor, const
 
 FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
 METHODS = frozenset({"matmul", "bmm"})
@@ -18,6 +18,12 @@ EINSUM = frozenset({"torch.einsum", "einops.einsum", "torch.functional.einsum"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 SAME_RANK = frozenset("transpose contiguous to float type swapaxes swapdims masked_fill".split())
 SIZED = frozenset({"view", "reshape", "permute"})
+SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
+TRIANGLES = frozenset({"torch.tril", "torch.triu"})
+KEPT = frozenset(
+    "to bool float type logical_not tril triu clone detach cuda expand masked_fill eq ne".split()
+)
+VECTORS = frozenset({"torch.arange", "torch.linspace"})
 DEEPEST = 6
 Pair = tuple[ast.expr, ast.expr]
 
@@ -158,3 +164,109 @@ def _rank_of(script: Script, definition: Definition, depth: int) -> int | None:
     given = script.analysis(CallGraph).arguments(function, definition.name)
     found = {rank(script, g, depth + 1) if g is not None else None for _, g in given}
     return found.pop() if len(found) == 1 else None
+
+
+def dimensions(script: Script, expr: ast.expr, depth: int = 0) -> int:
+    """How many dimensions a tensor has at the least, by how it is made; 0 where nothing shows it."""
+    if depth > DEEPEST:
+        return 0
+    if (known := rank(script, expr)) is not None:
+        return known
+
+    def inner(part: ast.expr) -> int:
+        return dimensions(script, part, depth + 1)
+
+    match expr:
+        case ast.Name():
+            return min((_dimensions_of(script, d, depth) for d in _made(script, expr)), default=0)
+        case ast.Subscript(value=value, slice=cut):
+            parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+            new = sum(isinstance(p, ast.Constant) and p.value is None for p in parts)
+            kept = sum(isinstance(p, ast.Slice) for p in parts)
+            whole = all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts)
+            return max(new + kept, inner(value) + new if new and whole else 0)
+        case ast.Compare(left=a, comparators=[b]) | ast.BinOp(left=a, right=b):
+            return max(inner(a), inner(b))
+        case ast.UnaryOp(operand=a):
+            return inner(a)
+        case ast.Call(func=ast.Attribute(value=a, attr="unsqueeze")):
+            return inner(a) + 1
+        case ast.Call(func=func, args=args) if name_of(script, func) in SHAPED:
+            sizes = args[0].elts if args and isinstance(args[0], (ast.Tuple, ast.List)) else args
+            return len(sizes)
+        case ast.Call(func=func, args=[a, *_]) if name_of(script, func) in TRIANGLES:
+            return max(2, inner(a))
+        case ast.Call(func=ast.Attribute(value=a, attr=attr)) if attr in KEPT:
+            return max(2 if attr in ("tril", "triu") else 0, inner(a))
+        case ast.Attribute():
+            stored = [
+                made
+                for t in script.values(expr.value)
+                if isinstance(t, Inst)
+                for made in _stored(script, t, expr.attr)
+            ]
+            return min((inner(made) for made in stored), default=0)
+    return 1 if any(isinstance(t, Tensor) and t.batch for t in script.values(expr)) else 0
+
+
+def _made(script: Script, name: ast.Name) -> frozenset[Definition]:
+    return script.analysis(Flow).reaching(name)
+
+
+def _dimensions_of(script: Script, definition: Definition, depth: int) -> int:
+    if definition.value is not None:
+        return dimensions(script, definition.value, depth + 1)
+    function = function_of(definition.node)
+    if not definition.is_parameter or isinstance(function, ast.Module):
+        return 0
+    given = script.analysis(CallGraph).arguments(function, definition.name)
+    found = [dimensions(script, g, depth + 1) for _, g in given if g is not None]
+    return min(found, default=0)
+
+
+def _stored(script: Script, owner: Inst, name: str) -> list[ast.expr]:
+    """What an object is given under ``name``, by an assignment or ``register_buffer``."""
+    found: list[ast.expr] = []
+    for source in script.sources:
+        for node in source.nodes if name in source.text else ():
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=holder, attr="register_buffer"),
+                    args=[ast.Constant(value), made, *_],
+                ) if value == name:
+                    pass
+                case ast.Assign(targets=[ast.Attribute(value=holder, attr=attr)], value=made) if (
+                    attr == name
+                ):
+                    pass
+                case _:
+                    continue
+            if any(t is owner for t in script.values(holder)):
+                found.append(made)
+    return found
+
+
+def is_vector(script: Script, expr: ast.expr, depth: int = 0) -> bool:
+    """Whether it may be made with one dimension: ``nn.Parameter(torch.randn(n))``, ``torch.arange(n)``."""
+    if depth > DEEPEST:
+        return False
+    match expr:
+        case ast.Name():
+            made = [d.value for d in _made(script, expr)]
+        case ast.Attribute():
+            made = [
+                m
+                for t in script.values(expr.value)
+                if isinstance(t, Inst)
+                for m in _stored(script, t, expr.attr)
+            ]
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in KEPT:
+            made = [inner]
+        case ast.Call(func=func, args=args) if (name := name_of(script, func)) in VECTORS | SHAPED:
+            sizes = args[0].elts if args and isinstance(args[0], (ast.Tuple, ast.List)) else args
+            return name in VECTORS or len(sizes) == 1
+        case ast.Call(func=func, args=[inner, *_]) if name_of(script, func) == "torch.nn.Parameter":
+            made = [inner]
+        case _:
+            return False
+    return any(m is not None and is_vector(script, m, depth + 1) for m in made)

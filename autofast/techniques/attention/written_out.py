@@ -132,6 +132,20 @@ def _is_there(node: ast.AST) -> bool:
     )
 
 
+def _cast_back(weights: ast.expr) -> ast.Call | None:
+    """``weights.type_as(q)``, ``weights.to(q.dtype)``: the dtype that the call gives anyway."""
+    method = parent_of(weights)
+    call = parent_of(method) if isinstance(method, ast.Attribute) else None
+    match call:
+        case ast.Call(func=ast.Attribute(attr="type_as"), args=[_], keywords=[]):
+            return call
+        case ast.Call(
+            func=ast.Attribute(attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[]
+        ):
+            return call
+    return None
+
+
 class _Reader:
     def __init__(self, script: Script, found: Attention):
         self.script, self.found = script, found
@@ -147,6 +161,8 @@ class _Reader:
         match expr:
             case ast.Name():
                 return self._variable(expr)
+            case ast.Call(func=ast.Attribute(value=inner, attr="float"), args=[], keywords=[]):
+                return self.scores(inner)  # as the call itself computes
             case ast.Call(
                 func=ast.Attribute(value=inner, attr=attr), args=[where, value], keywords=[]
             ) if attr in FILLS:
@@ -260,6 +276,8 @@ class _Reader:
                 self.found.product, self.found.value = outer, pair[1]
                 return True
             return False
+        if (back := _cast_back(node)) is not None:
+            return self.weights(back)
         if isinstance(outer, ast.Call) and self._is_dropout(outer, node):
             if self.found.dropout is not None:
                 raise Refusal(f"line {line_of(outer)} is a second dropout")
