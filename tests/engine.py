@@ -12,6 +12,7 @@ from typing import Any
 from autofast.edit.compose import compose
 from autofast.edit.edits import Edit
 from autofast.model.source import Source
+from autofast.model.torch_age import TorchAge
 from autofast.rule import Effect, Finding, Rule
 
 
@@ -23,7 +24,9 @@ def source(text: str | bytes, name: str = "train.py") -> Source:
 def script(*sources: Source) -> Any:
     """As much of a script as a plan looks at."""
     log = SimpleNamespace(each=lambda: ())
-    made = SimpleNamespace(entry=sources[0], sources=list(sources), log=log, unread="")
+    made = SimpleNamespace(
+        entry=sources[0], sources=list(sources), log=log, unread="", torch=TorchAge()
+    )
     made.values = lambda node: frozenset()
     made.analysis = lambda kind: kind(made)
     return made

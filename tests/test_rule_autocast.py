@@ -15,7 +15,7 @@ from autofast.registry import all_rules
 from autofast.rule import Effect
 from tests.amp import AMP, HEAD, LOOP, amp, close, faked, script, trained
 from tests.harness import HALF, HARNESS, Job, compare
-from tests.onerule import Applied, apply
+from tests.onerule import Applied, apply, run
 
 AUTO = 'with torch.autocast("cuda", dtype=amp_dtype, enabled=device.type == "cuda"):'
 NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16):'
@@ -1197,7 +1197,7 @@ def test_a_torch_before_2_5_is_asked_in_its_own_words(cuda: str | None, asked: s
     assert "scaler = torch.cuda.amp.GradScaler(" in done.text and "is_bf16" not in done.text
     if not cuda:
         with pytest.warns(FutureWarning, match="deprecated"):
-            assert not trained(done.text)["scaler"].is_enabled()
+            assert not run(done.text)["scaler"].is_enabled()
 
 
 def test_no_autocast_where_it_takes_no_dtype() -> None:

@@ -892,7 +892,8 @@ def test_a_scaler_where_gradients_are_unscaled_once(text: str):
 
 def test_a_function_without_a_backward_is_no_reason():
     plain = """class Detect(torch.autograd.Function):
-    def forward(self, x):
+    @staticmethod
+    def forward(ctx, x):
         return x > 0
 
 model = Net()"""

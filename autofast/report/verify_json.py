@@ -26,7 +26,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Record: frozenset(
         {"model", "start", "saves", "calls", "modules", "lines", "written", "dropouts", "scalars"}
     ),
-    Pass: frozenset({"items"}),
+    Pass: frozenset({"items", "sketches"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
     Call: frozenset({"model", "samples", "sums", "step", "random"}),
     Lines: frozenset({"code", "ran"}),
