@@ -72,6 +72,14 @@ def indexed(dataset: Dataset) -> str:
     return _indexing(dataset.thing, dataset.getitem)
 
 
+def returns_tuple(dataset: Dataset) -> bool:
+    """Whether items that are :func:`indexed` are tuples."""
+    if dataset.getitem is None:
+        return dataset.kind == "tensors"
+    last = [*_running(dataset.getitem.body)][-1]
+    return isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple)
+
+
 def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
@@ -346,7 +354,7 @@ def _images(
     script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]
 ) -> Images | str:
     name = _short(things[0])
-    transforms = {_transforms(script, thing) for thing in things}
+    transforms = {to_tensor(thing) for thing in things}
     if len(transforms) != 1 or (composed := transforms.pop()) is None:
         return "its transforms are not just ToTensor and Normalize"
     if any(_is_given(thing, 3, "target_transform") for thing in things):
@@ -371,8 +379,8 @@ def _images(
     return Images(call, name, composed, loaders)
 
 
-def _transforms(script: Script, thing: Ext) -> bool | None:
-    """True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
+def to_tensor(thing: Ext) -> bool | None:
+    """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
     single = one(thing.args.get(2, "transform"))
     if not isinstance(single, Ext):
         return None
