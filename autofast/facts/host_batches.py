@@ -81,7 +81,9 @@ def moved_twice(loader: Loader) -> str:
 
 def _is_on_host(found: Values, loader: Loader) -> bool:
     """Something in it is a batch that no way has brought to the device; a copy under a condition is for machines without one."""
-    tensors = [t for t in _tensors(found) if not t.models and any(x in loader.things for x in t.batch)]
+    tensors = [
+        t for t in _tensors(found) if not t.models and any(x in loader.things for x in t.batch)
+    ]
     return bool(tensors) and not any(t.device == "dev" for t in tensors)
 
 

@@ -7,14 +7,22 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.flow.program import Flow
-from autofast.flow.provenance import Trail, assigned
-from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.flow.provenance import Trail
+from autofast.flow.scopes import (
+    Variable,
+    Variables,
+    is_parameter,
+    own_nodes,
+    parameters,
+    stored_in,
+    variables_of,
+)
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of
-from autofast.model.values import Ext, Given, Ref, Thing, Values
+from autofast.model.values import Ext, Given, Ref
 from autofast.rule import Refusal, at
-from autofast.write.spelling import is_device_object, torch_in
+from autofast.write.spelling import torch_in
 
 CUDA = '"cuda"'
 
@@ -44,12 +52,14 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
         return source_of(move.node).segment(target.expr), ()
     if isinstance(target.expr, ast.Attribute):
         return _attribute(script, loader, target, move), ()
-    for name in _names(script, loader, target, move):
+    if name := next(_names(script, loader, target, move), ""):
         return name, ()
     if text := _anywhere(script, loader, target, move):
         return text
     text = source_of(move.node).segment(target.expr)
-    raise Refusal(f"`{text}` of {at(move.node)} is not known yet where the loader is made: put it above")
+    raise Refusal(
+        f"`{text}` of {at(move.node)} is not known yet where the loader is made: put it above"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ .cuda()
@@ -71,7 +81,7 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
     given = Given(script.values(first), first)
     if isinstance(first, ast.Attribute):
         return f'{CUDA} if {_attribute(script, loader, given, move)} else "cpu"', ()
-    for name in _names(script, loader, given, move):
+    if name := next(_names(script, loader, given, move), ""):
         return f'{CUDA} if {name} else "cpu"', ()
     raise Refusal(f"`{first.id}` of {at(first)} is not known yet where the loader is made")
 
@@ -91,112 +101,83 @@ def _tests(move: Transfer) -> Iterator[ast.expr | None]:
 
 # ------------------------------------------------------------------------------------------------ names
 def _names(script: Script, loader: Loader, target: Given, move: Transfer) -> Iterator[str]:
-    """Variables that hold the same at the place of the loader."""
-    place = loader.node
+    """Variables that certainly hold, where the loader is made, what the target holds where batches are moved."""
+    if not isinstance(target.expr, ast.Name):
+        return
+    wanted = {_origin(target.expr, o.stack) for o in move.site}
+    place, table = loader.node, variables_of(loader.node)
     scope, module = function_of(place), source_of(place).tree
-    definitions = script.analysis(Flow).definitions(place)
-    origins = Trail(script).of(target, [o.stack for o in move.site])
-    wanted = {id(o.expr) for o in origins} if isinstance(origins, list) else set()
-    for where in dict.fromkeys((scope, module)):
-        for name, values, exprs in _variables(script, where):
-            if where is scope and not (
-                is_parameter(scope, name) or definitions.is_bound_at(place, name)
-            ):
-                continue
-            if where is not scope and (name in _locals(scope) or not _is_early(script, loader, exprs)):
-                continue
-            if values != target.values:
-                continue
-            same = is_device_object(values) and len(values) == 1
-            if same or _same_origin(script, loader, exprs, wanted, name, where):
-                yield name
-
-
-def _variables(
-    script: Script, scope: ast.AST
-) -> Iterator[tuple[str, Values, list[ast.expr | ast.arg]]]:
-    """The names of a scope that are set once, with what they hold and what sets them."""
-    found: dict[str, list[ast.expr | ast.arg]] = {}
-    for node in own_nodes(scope):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            value = assigned(node)
-            found.setdefault(node.id, []).append(value if value is not None else node)
-    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        for arg in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs):
-            found.setdefault(arg.arg, []).append(arg)
-    for name, exprs in found.items():
-        if len(exprs) != 1:
+    for name in dict.fromkeys(
+        n.id for s in (scope, module) for n in own_nodes(s) if isinstance(n, ast.Name)
+    ) | dict.fromkeys(a.arg for a in parameters(scope)):
+        variable = table.find(name, scope)  # type: ignore[arg-type]
+        if variable is None:
             continue
-        (expr,) = exprs
-        if isinstance(expr, ast.arg):
-            yield name, _of_parameter(script, scope, name), exprs
-        else:
-            yield name, script.values(expr), exprs
+        found = {_origin_of(table, variable, stack) for stack in _made(loader)}
+        if len(wanted) != 1 or found != wanted:
+            continue
+        ((origin, _),) = wanted
+        if origin is not None and all(_is_set(script, loader, v) for v in {variable, origin}):
+            yield name
 
 
-def _of_parameter(script: Script, scope: ast.AST, name: str) -> Values:
-    loads = [
-        n
-        for n in own_nodes(scope)
-        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+def _made(loader: Loader) -> list[Stack]:
+    return [t.made for t in loader.things if isinstance(t, Ext)]
+
+
+Origin = tuple[Variable | None, int]
+
+
+def _origin(name: ast.Name, stack: Stack) -> Origin:
+    """The variable that a name's value comes from along the calls, in one activation of its scope."""
+    table = variables_of(name)
+    variable = table.of(name)
+    return (None, id(name)) if variable is None else _origin_of(table, variable, stack)
+
+
+def _origin_of(table: Variables, variable: Variable, stack: Stack) -> Origin:
+    frames = [
+        n for n, f in enumerate(stack) if isinstance(f, CallFrame) and f.func.node is variable.scope
     ]
-    return frozenset[Thing]().union(*(script.values(n) for n in loads))
+    if not frames:
+        return variable, 0
+    frame = stack[frames[-1]]
+    assert isinstance(frame, CallFrame)
+    stores = [n for n in table.stores(variable) if not isinstance(n, ast.arg)]
+    given = frame.given.get(variable.name)
+    if is_parameter(frame.func.node, variable.name) and not stores and given is not None:
+        if isinstance(given.expr, ast.Name) and not given.via:
+            return _origin(given.expr, stack[: frames[-1]])
+    return variable, id(frame.node)
 
 
-def _locals(scope: ast.AST) -> set[str]:
-    stored = {
-        n.id
-        for n in own_nodes(scope)
-        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-    }
-    arguments = scope.args if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
-    return stored | {a.arg for a in ast.walk(arguments) if isinstance(a, ast.arg)} if arguments else stored
-
-
-def _is_early(script: Script, loader: Loader, exprs: list[ast.expr | ast.arg]) -> bool:
-    """A variable of the module that has its value before the function of the loader is called."""
-    orders = [
-        o.order
-        for e in exprs
-        for n in ast.walk(e)
-        for site in (script.log.at("new", n),)
-        if site is not None
-        for o in site
-    ]
-    made = [o.order for s in script.log.of("new") if s.node is loader.node for o in s]
-    return bool(orders) and bool(made) and max(orders) < min(made)
-
-
-def _same_origin(
-    script: Script,
-    loader: Loader,
-    exprs: list[ast.expr | ast.arg],
-    wanted: set[int],
-    name: str,
-    scope: ast.AST,
-) -> bool:
-    """Whether a variable gets its value in the very place where the other one gets it."""
-    if len(wanted) != 1:
+def _is_set(script: Script, loader: Loader, variable: Variable) -> bool:
+    """It has its value where the loader is made, or where the call stands that leads there, and gets no other one later."""
+    flow, stores = script.analysis(Flow), variables_of(variable.scope).stores(variable)
+    if any(_scope(n) is not variable.scope for n in stores):
         return False
-    stacks: list[Stack] = [t.made for t in loader.things if isinstance(t, Ext)]
-    (expr,) = exprs
-    if isinstance(expr, ast.arg):
-        given: list[Given] = []
-        for stack in stacks:
-            frames = [f for f in stack if isinstance(f, CallFrame) and f.func.node is scope]
-            given += [f.given[name] for f in frames[-1:] if name in f.given]
-        expressions = [g.expr for g in given if g.expr is not None and not g.via]
-        if len(expressions) != len(stacks):
+    mine = [n for n in stores if not isinstance(n, ast.arg)]
+    for way in [_way(variable.scope, loader, stack) for stack in _made(loader)]:
+        if way is None or any(flow.graph(way).may_follow(n, way) for n in mine):
             return False
-    else:
-        expressions = [expr]
-    for one in expressions:
-        if id(one) in wanted:
-            continue
-        found = Trail(script).of(Given(script.values(one), one), stacks)
-        if not isinstance(found, list) or {id(o.expr) for o in found} != wanted:
+        given = is_parameter(variable.scope, variable.name) and not mine
+        if not given and not flow.definitions(way).is_bound_at(way, variable.name):
             return False
     return True
+
+
+def _scope(store: ast.AST) -> ast.AST:
+    return (
+        function_of(parent_of(store) or store) if isinstance(store, ast.arg) else function_of(store)
+    )
+
+
+def _way(scope: ast.AST, loader: Loader, stack: Stack) -> ast.AST | None:
+    """Where a scope goes on to the place that makes the loader: this place, or the call that leads there."""
+    if function_of(loader.node) is scope:
+        return loader.node
+    calls = [f.node for f in stack if isinstance(f, CallFrame) and function_of(f.node) is scope]
+    return calls[-1] if calls else None
 
 
 # ------------------------------------------------------------------------------------------------ others
@@ -216,9 +197,11 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
         raise Refusal(why)
     if any(script.values(n) != script.values(root) for n in here if isinstance(n.ctx, ast.Load)):
         raise Refusal(why)
-    if not is_parameter(scope, root.id) and not script.analysis(Flow).definitions(
-        loader.node
-    ).is_bound_at(loader.node, root.id) and root.id in _locals(scope):
+    if (
+        not is_parameter(scope, root.id)
+        and not script.analysis(Flow).definitions(loader.node).is_bound_at(loader.node, root.id)
+        and root.id in stored_in(scope)
+    ):
         raise Refusal(why)
     owners = script.values(root)
     sites = [
@@ -244,4 +227,8 @@ def _anywhere(
     torch, imports = torch_in(source_of(loader.node))
     test = f"'cuda' if {torch}.cuda.is_available() else 'cpu'"
     plain = {test, f"{torch}.device({test})"}
-    return (f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports) if ast.unparse(expr) in plain else None
+    return (
+        (f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports)
+        if ast.unparse(expr) in plain
+        else None
+    )

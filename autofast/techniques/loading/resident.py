@@ -36,7 +36,9 @@ ROWS = "        tensors = self.dataset[:]  # all items at once"
 ITEMS = """\
         items = [self.dataset[i] for i in range(len(self.dataset))]
         tensors = self.collate_fn(items)  # all items as one batch"""
-GREY_IMAGES = "        images = self.dataset.data.unsqueeze(1).float().div(255)  # what ToTensor does"
+GREY_IMAGES = (
+    "        images = self.dataset.data.unsqueeze(1).float().div(255)  # what ToTensor does"
+)
 COLOUR_IMAGES = """\
         images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2)
         images = images.float().div(255)  # what ToTensor does"""
@@ -228,9 +230,7 @@ def _effect(loader: Loader) -> Effect:
     if persistent is not None and const(persistent.values) not in (False, None):
         return Effect.SAMPLING
     plain = all(
-        not u.is_next
-        and isinstance(u.stack[-1], LoopFrame)
-        and len(u.stack[-1].loaders) == 1
+        not u.is_next and isinstance(u.stack[-1], LoopFrame) and len(u.stack[-1].loaders) == 1
         for u in loader.uses
     )
     forked = workers is not None and const(workers.values) != 0
