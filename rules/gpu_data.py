@@ -9,7 +9,9 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.resident import Kept, edits, plans
 
-MESSAGE = "items that lie in memory are fetched one by one, put together and copied to the device, in every epoch again"
+MESSAGE = (
+    "batches of data in memory are made item by item and copied to the device, in every epoch again"
+)
 
 
 @rule(
@@ -17,6 +19,7 @@ MESSAGE = "items that lie in memory are fetched one by one, put together and cop
     Effect.EXACT,
     groups=("loader", "transfer"),
     decides=Kept,
+    uses=("ddp", "dataparallel-to-ddp"),
     relieves={"data": 6, "transfer": 4},
     asks=gains.usual(0.4, "no items to fetch and no batches to copy"),
     torch=(1, 11),  # torch.cuda.mem_get_info

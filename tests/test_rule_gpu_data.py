@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -47,7 +49,9 @@ def text_of(setup: str, before: str = "", loop: str = LOOP, body: str = BODY) ->
         HEAD
         + before
         + TRAIN.format(
-            setup=setup.replace("\n", "\n    "), loop=loop, body=body.replace("\n", "\n            ")
+            setup=setup.replace("\n", "\n    "),
+            loop=loop,
+            body=body.replace("\n", "\n            "),
         )
     )
 
@@ -160,7 +164,9 @@ def test_ways_to_the_device(body: str) -> None:
 
 
 def test_a_single_batch_by_hand() -> None:
-    checked(f"{TENSORS}\n{PLAIN}", loop="for _ in range(2):", body=f"x, y = next(iter(loader))\n{BODY}")
+    checked(
+        f"{TENSORS}\n{PLAIN}", loop="for _ in range(2):", body=f"x, y = next(iter(loader))\n{BODY}"
+    )
 
 
 def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,13 +185,167 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_left_for_other_rules() -> None:
-    others = "batched-dataset num-workers persistent-workers pin-memory non-blocking prefetch-factor"
+    others = (
+        "batched-dataset num-workers persistent-workers pin-memory non-blocking prefetch-factor"
+    )
     found = checked(f"{TENSORS}\n{PLAIN}", extra=others)
     assert {f.rule for f in found.findings} == {RULE}
 
 
 def test_on_a_cpu_it_has_nothing_to_do() -> None:
     assert not apply(RULE, text_of(f"{TENSORS}\n{PLAIN}"), target="cpu").findings
+
+
+# ------------------------------------------------------------------------------------------------ images
+class Compose:
+    def __init__(self, transforms: list[Any]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, image: Any) -> Any:
+        for transform in self.transforms:
+            image = transform(image)
+        return image
+
+
+class ToTensor:
+    """What torchvision does with an image of bytes, (height, width, channels)."""
+
+    def __call__(self, image: Any) -> Any:
+        return image.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
+
+
+class Normalize:
+    """What torchvision does, with the operations that it does it by, in their order."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self.mean, self.std = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
+
+    def __call__(self, tensor: Any) -> Any:
+        return tensor.clone().sub_(self.mean).div_(self.std)
+
+
+class Images:
+    """Images in memory as torchvision keeps them."""
+
+    def __init__(self, root: str, train: bool = True, transform: Any = None) -> None:
+        random = torch.Generator().manual_seed(int(train))
+        self.transform = transform
+        shape = (30, 28, 28) if type(self) is MNIST else (30, 32, 32, 3)
+        data = torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
+        targets = torch.randint(0, 2, (30,), generator=random)
+        self.data = data if type(self) is MNIST else data.numpy()
+        self.targets = targets if type(self) is MNIST else targets.tolist()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image = torch.as_tensor(self.data[index])
+        image = image.unsqueeze(2) if image.dim() == 2 else image
+        return self.transform(image), int(self.targets[index])
+
+
+class MNIST(Images):
+    pass
+
+
+class CIFAR10(Images):
+    pass
+
+
+@pytest.fixture
+def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for as much of torchvision as the scripts need."""
+    whole, datasets, transforms = (
+        ModuleType(f"torchvision{n}") for n in ("", ".datasets", ".transforms")
+    )
+    vars(datasets).update(MNIST=MNIST, CIFAR10=CIFAR10)
+    vars(transforms).update(Compose=Compose, ToTensor=ToTensor, Normalize=Normalize)
+    vars(whole).update(datasets=datasets, transforms=transforms)
+    for module in (whole, datasets, transforms):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+IMPORTS = "from torchvision import datasets, transforms\n"
+GREY = "transforms.Normalize((0.1307,), (0.3081,))"
+COLOUR = "transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))"
+
+
+@pytest.mark.parametrize(
+    ("name", "transform"),
+    [
+        ("MNIST", f"transforms.Compose([transforms.ToTensor(), {GREY}])"),
+        ("MNIST", "transforms.ToTensor()"),
+        ("CIFAR10", f"transforms.Compose([transforms.ToTensor(), {COLOUR}])"),
+    ],
+)
+@pytest.mark.usefixtures("torchvision")
+def test_images(name: str, transform: str) -> None:
+    setup = f"data = datasets.{name}('data', transform={transform})\n{PLAIN}"
+    assert "# what ToTensor does" in checked(setup, IMPORTS).text
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_a_part_of_the_images() -> None:
+    setup = "data = datasets.MNIST('data', transform=transforms.ToTensor())\n"
+    setup += f"data, rest = random_split(data, [20, 10])\n{PLAIN}"
+    assert "self.collate_fn(items)" in checked(setup, IMPORTS).text
+
+
+def test_images_of_torchvision() -> None:
+    real = pytest.importorskip("torchvision")
+    numpy = pytest.importorskip("numpy")
+    transform = real.transforms.Compose(
+        [real.transforms.ToTensor(), real.transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))]
+    )
+    for name, shape in (
+        ("MNIST", (30, 28, 28)),
+        ("CIFAR10", (30, 32, 32, 3)),
+        ("SVHN", (30, 3, 32, 32)),
+    ):
+        cls = getattr(real.datasets, name)
+        data = cls.__new__(cls)
+        bytes_ = numpy.random.RandomState(0).randint(0, 256, shape, dtype=numpy.uint8)
+        data.data = torch.from_numpy(bytes_) if name == "MNIST" else bytes_
+        data.transform, data.target_transform = transform, None
+        if name == "MNIST":
+            data.transform = real.transforms.Compose(
+                [real.transforms.ToTensor(), real.transforms.Normalize((0.1307,), (0.3081,))]
+            )
+        data.targets = torch.arange(30) if name == "MNIST" else list(range(30))
+        data.labels = numpy.arange(30)
+        setup = f"t = transforms.Compose([transforms.ToTensor(), {GREY}])\n"
+        text = apply(
+            RULE, text_of(f"{setup}data = datasets.{name}('d', transform=t)\n{PLAIN}", IMPORTS)
+        ).text
+        scope: dict[str, Any] = {"__name__": "module"}
+        exec(compile(text, "train.py", "exec"), scope)
+        runs = []
+        for loader in (
+            torch.utils.data.DataLoader(data, batch_size=8, shuffle=True),
+            scope["DeviceLoader"](data, batch_size=8, shuffle=True, device="cpu"),
+        ):
+            torch.manual_seed(0)
+            runs.append([tensor for _ in range(2) for batch in loader for tensor in batch])
+        for one, other in zip(*runs, strict=True):
+            assert one.dtype == other.dtype and one.stride() == other.stride()
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        ("data = datasets.MNIST('d', transform=transforms.Compose([transforms.RandomCrop(28, 4), transforms.ToTensor()]))", "draws random numbers for each item"),
+        ("data = datasets.MNIST('d', transform=transforms.Compose([transforms.Resize(64), transforms.ToTensor()]))", "are not just ToTensor and Normalize"),
+        ("data = datasets.MNIST('d', transform=transforms.ToTensor(), target_transform=lambda y: y % 2)", "has more than one transform"),
+        ("data = datasets.MNIST('d', transform=transforms.ToTensor())\ndata.targets[:] = 1", "may change `targets`"),
+        ("data = datasets.MNIST('d', transform=transforms.ToTensor())\ndata.targets = data.targets % 2", "changes"),
+        ("data = datasets.SVHN('d', split='extra', transform=transforms.ToTensor())", "are too many"),
+    ],
+)  # fmt: skip
+def test_images_that_stay(setup: str, reason: str) -> None:
+    found = apply(RULE, text_of(f"{setup}\n{PLAIN}", IMPORTS))
+    assert not found.fixes and reason in found.refusals, found.refusals
 
 
 # ------------------------------------------------------------------------------------------------ left alone

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
-from autofast.facts.host_batches import moved_twice, needs_host
-from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given
+from autofast.facts.host_batches import SHAPE, moved_twice, needs_host
+from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given
+from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import Source, source_of
+from autofast.model.source import Source, parent_of, source_of
 from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal, at
 from autofast.techniques.loading.batched import PASSING
@@ -30,6 +31,7 @@ KEPT = frozenset({"dataset", "batch_size", "sampler", "batch_sampler", "drop_las
 HANDED = (PASSING | {"tqdm.auto.tqdm", "tqdm.trange"}) - {
     f"builtins.{n}" for n in ("list", "tuple", "dict", "print")
 } - {"itertools.cycle"}  # fmt: skip
+ARRAYS = frozenset({"data", "targets", "labels", "train_data", "train_labels"})
 SUBSETS = (SPLIT, "torch.utils.data.Subset")
 
 ROWS = "        tensors = self.dataset[:]  # all items at once"
@@ -42,10 +44,17 @@ GREY_IMAGES = (
 COLOUR_IMAGES = """\
         images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2)
         images = images.float().div(255)  # what ToTensor does"""
+SVHN_IMAGES = (
+    "        images = {torch}.from_numpy(self.dataset.data).float().div(255)  # what ToTensor does"
+)
 COMPOSED = """
         for transform in self.dataset.transform.transforms[1:]:
             images = transform(images)"""
-TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.targets)]"
+TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.{targets})]"
+
+
+# Whose decisions :func:`left` asks for.
+USES = ("gpu-data", "ddp", "dataparallel-to-ddp")
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,17 @@ def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
     """The loaders whose data lie in memory and could be kept on the device, each with a plan or the reason against it."""
     if options.target == "cpu" or not uses_gpu(script):
         return []
-    return script.analysis(_Plans).found
+    found = script.analysis(_Plans).found
+    if several_processes(options):
+        return [(x, p if isinstance(p, str) else SEVERAL) for x, p in found]
+    return found
+
+
+SEVERAL = "several processes are to train, and each would keep all the data"
 
 
 def left(script: Script, options: Options) -> list[Loader]:
-    """The loaders that go on as they are: on the others there is nothing more to do."""
+    """The loaders that go on as they are, for rules with ``uses=USES``: on the others there is nothing more to do."""
     kept = {id(x) for x in script.loaders if x.kept}
     if options.decides(Kept):
         kept |= {id(x) for x, plan in plans(script, options) if isinstance(plan, Plan)}
@@ -252,7 +267,7 @@ def _of_data(script: Script, loader: Loader, dataset: Dataset) -> str:
         if isinstance(dataset.thing, Ext) and any(o.this is dataset.thing for o in site):
             return f"{at(site.node)} changes {dataset.name}"
     if dataset.kind == "library":
-        return ""
+        return _written_images(script, dataset)
     if why := indexed(dataset):
         return f"{dataset.name}: {why}"
     if not returns_tuple(dataset):
@@ -264,6 +279,28 @@ def _of_data(script: Script, loader: Loader, dataset: Dataset) -> str:
             return f"`{_text(expr)}` {why}"
         if why := written_after(script, expr, made):
             return why
+    return ""
+
+
+def _written_images(script: Script, dataset: Dataset) -> str:
+    """A place that may write to the images or labels; empty where all that is done with them is to read and to count."""
+    for source in script.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr not in ARRAYS:
+                continue
+            if not any(t is dataset.thing for t in script.values(node.value)):
+                continue
+            parent = parent_of(node)
+            match parent:
+                case ast.Subscript(value=value, ctx=ast.Load()) if (
+                    value is node and not isinstance(parent_of(parent), ast.Subscript)
+                ):
+                    continue
+                case ast.Attribute(attr=attr) if attr in SHAPE:
+                    continue
+                case ast.Call(func=ast.Name(id="len" | "print" | "set" | "max" | "Counter")):
+                    continue
+            return f"{at(node)} may change `{node.attr}` of {dataset.name}"
     return ""
 
 
@@ -280,7 +317,11 @@ def _items(script: Script, loader: Loader) -> str:
     if all(d.kind != "library" for d in loader.datasets):
         return ROWS
     forms = {_image_form(script, d) for d in loader.datasets}
-    return forms.pop() if direct and len(forms) == 1 else ITEMS
+    if direct and len(forms) == 1:
+        return forms.pop()
+    if loader.trains and not again(script, loader):
+        raise Refusal("it is gone through once, and making all items first would take as long")
+    return ITEMS
 
 
 def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
@@ -293,7 +334,7 @@ def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
 def _image_form(script: Script, dataset: Dataset) -> str:
     thing = dataset.thing
     short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
-    if not isinstance(thing, Ext) or short not in GREY | COLOUR:
+    if not isinstance(thing, Ext) or short not in (*GREY, *COLOUR, "SVHN"):
         raise Refusal(f"items of {dataset.name} are made in a way that is not known")
     composed = to_tensor(thing)
     if composed is None:
@@ -304,5 +345,8 @@ def _image_form(script: Script, dataset: Dataset) -> str:
         if thing.args.get(n, name)
     ):
         raise Refusal(f"{dataset.name} has more than one transform")
-    images = COLOUR_IMAGES if short in COLOUR else GREY_IMAGES
-    return images + (COMPOSED if composed else "") + TARGETS
+    if short == "SVHN" and const(thing.args.get(1, "split")) not in ("train", "test", ...):
+        raise Refusal(f"the extra images of {dataset.name} are too many")
+    images = COLOUR_IMAGES if short in COLOUR else GREY_IMAGES if short in GREY else SVHN_IMAGES
+    targets = "labels" if short == "SVHN" else "targets"
+    return images + (COMPOSED if composed else "") + TARGETS.replace("{targets}", targets)
