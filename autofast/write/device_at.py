@@ -47,15 +47,16 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
     if target is None or target.expr is None or target.via or not move.to_device:
         raise Refusal(f"{at(move.node)} does not say to which device it copies")
     if isinstance(target.expr, ast.Constant):
-        if str(target.expr.value).partition(":")[0] != "cuda":
-            raise Refusal(f"{at(move.node)} copies to `{target.expr.value}`")
-        return source_of(move.node).segment(target.expr), ()
+        text = source_of(move.node).segment(target.expr)
+        if not str(target.expr.value).startswith("cuda"):
+            raise Refusal(f"{at(move.node)} copies to {text}")
+        return text, ()
     if isinstance(target.expr, ast.Attribute):
         return _attribute(script, loader, target, move), ()
     if name := next(_names(script, loader, target, move), ""):
         return name, ()
-    if text := _anywhere(script, loader, target, move):
-        return text
+    if again := _anywhere(script, loader, target, move):
+        return again
     text = source_of(move.node).segment(target.expr)
     raise Refusal(
         f"`{text}` of {at(move.node)} is not known yet where the loader is made: put it above"
@@ -110,7 +111,7 @@ def _names(script: Script, loader: Loader, target: Given, move: Transfer) -> Ite
     for name in dict.fromkeys(
         n.id for s in (scope, module) for n in own_nodes(s) if isinstance(n, ast.Name)
     ) | dict.fromkeys(a.arg for a in parameters(scope)):
-        variable = table.find(name, scope)  # type: ignore[arg-type]
+        variable = table.find(name, scope)
         if variable is None:
             continue
         found = {_origin_of(table, variable, stack) for stack in _made(loader)}
