@@ -371,7 +371,7 @@ def _images(
         return "its transforms are not just ToTensor and Normalize"
     if any(_is_given(thing, 3, "target_transform") for thing in things):
         return "it has a target_transform"
-    if any(t != Ref(things[0].name) for t in script.values(call.func)) or not _is_imported(call):
+    if any(t != Ref(things[0].name) for t in script.values(call.func)) or not is_imported(call):
         return "which dataset it is depends on the run"
     if name in GREY and source_of(call).fresh(name) != name:
         return f"the name {name} is taken in this file, and a subclass must be called so to find its files"
@@ -410,7 +410,7 @@ def to_tensor(thing: Ext) -> bool | None:
     return True if kinds[0] == "torchvision.transforms.ToTensor" and rest else None
 
 
-def _is_imported(call: ast.Call) -> bool:
+def is_imported(call: ast.Call) -> bool:
     """The class is spelled with a name that an import at the top of the file binds, so a subclass can be written there."""
     root: ast.expr = call.func
     while isinstance(root, ast.Attribute):

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.program import Flow
 from autofast.model.script import Loader, Script
 from autofast.model.source import parent_of, source_of
+from autofast.model.tensors import is_dtype
 from autofast.model.values import (
     Bound,
     Cls,
@@ -25,24 +27,27 @@ from autofast.model.values import (
     Thing,
     Values,
 )
-from autofast.ops import is_view
 from autofast.rule import at
 
-MOVES = frozenset({"to", "cuda", "type"})
+MOVES = frozenset({"to", "cuda"})
 # What is said of a tensor, wherever it is.
 SHAPE = frozenset(
     {"shape", "size", "dim", "ndim", "numel", "nelement", "dtype", "stride", "is_contiguous"}
     | {"is_floating_point", "element_size", "requires_grad", "grad", "ndimension", "nbytes"}
 )
-CASTS = frozenset(
-    {"float", "double", "half", "bfloat16", "long", "int", "bool", "byte", "contiguous", "clone"}
+CASTS = frozenset({"float", "double", "half", "bfloat16", "long", "int", "bool", "byte"})
+SAME = frozenset(
+    {"contiguous", "clone", "detach", "view", "reshape", "flatten", "squeeze", "unsqueeze"}
+    | {"permute", "transpose", "t", "expand", "narrow", "unflatten", "movedim", "swapaxes"}
+    | {"chunk", "split", "unbind", "select", "repeat"}
 )
-# Views that are not taken by numbers in a tensor; `numpy` and `cpu` may be views, too.
-NO_VIEWS = frozenset({"numpy", "cpu", "__array__", "to_dense", "index_select", "masked_select"})
+PLAIN_TYPES = frozenset({"torch.Tensor", "torch.tensor"})
+# Devices of which some hold no double precision.
+OTHERS = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 CONTAINERS = frozenset({"items", "values", "keys", "get", "pop"})
 PASSING = frozenset(
     {
-        *(f"builtins.{n}" for n in ("enumerate", "iter", "next", "zip", "len", "isinstance", "type")),
+        *(f"builtins.{n}" for n in ("enumerate", "iter", "next", "zip", "len")),
         "tqdm.tqdm",
         "tqdm.auto.tqdm",
         "itertools.islice",
@@ -57,26 +62,48 @@ def needs_host(script: Script, loader: Loader) -> str:
         for node in source.nodes:
             if not isinstance(node, ast.expr) or not _is_on_host(script.values(node), loader):
                 continue
-            if why := _use(script, node):
+            if why := _use(script, loader, node):
                 text = source_of(node).segment(node).split("\n")[0]
                 return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
     return ""
 
 
-def moved_twice(loader: Loader) -> str:
-    """A batch that is copied to the device in two places: two copies, which would be one tensor; empty where there is none."""
-    seen: dict[tuple[int, str], ast.AST] = {}
-    for transfer in loader.moved:
-        func = transfer.node.func
-        if not isinstance(func, ast.Attribute) or not transfer.to_device or not transfer.loops:
-            continue
-        if all(t.device != "cpu" for t in transfer.tensors):
-            continue
-        key = id(transfer.loops[-1].node), ast.unparse(func.value)
-        other = seen.setdefault(key, transfer.node)
-        if other is not transfer.node and isinstance(func.value, ast.Name):
-            return f"{at(transfer.node)} copies `{key[1]}` to the device a second time, and the two copies would be one tensor"
+def shared_copies(script: Script, loader: Loader) -> str:
+    """A batch that may be copied to the device twice, of which one copy is written to, in words: both would be one tensor."""
+    for site in script.log.of("inplace", "tensor_write", "augment"):
+        for occurrence in site:
+            changed = occurrence.data["old"] if site.kind == "augment" else {occurrence.this}
+            if any(_is_copy(t, loader) for t in changed) and not _are_distinct(script, loader):
+                return f"{at(site.node)} writes to a batch, of which there may be another copy"
     return ""
+
+
+def _is_copy(thing: Thing | None, loader: Loader) -> bool:
+    return (
+        isinstance(thing, Tensor)
+        and thing.device == "dev"
+        and not thing.models
+        and any(x in loader.things for x in thing.batch)
+    )
+
+
+def _are_distinct(script: Script, loader: Loader) -> bool:
+    """Every copy to the device within a loop is of a variable of its own, which the loop itself sets."""
+    seen: set[int] = set()
+    for move in loader.moved:
+        func = move.node.func
+        if not move.to_device or not any(t.device == "cpu" for t in move.tensors):
+            continue
+        name = func.value if isinstance(func, ast.Attribute) else None
+        loop = move.loops[-1].node if move.loops else None
+        if not isinstance(name, ast.Name) or not isinstance(loop, ast.For):
+            return False
+        mine = {d.node for d in script.analysis(Flow).reaching(name)}
+        targets = {id(n) for n in ast.walk(loop.target)}
+        if not mine or any(id(n) not in targets or id(n) in seen for n in mine):
+            return False
+        seen |= {id(n) for n in mine}
+    return True
 
 
 def _is_on_host(found: Values, loader: Loader) -> bool:
@@ -95,14 +122,14 @@ def _tensors(found: Values, depth: int = 0) -> Iterator[Tensor]:
             yield from _tensors(thing.any(), depth + 1)
 
 
-def _use(script: Script, node: ast.expr) -> str:
+def _use(script: Script, loader: Loader, node: ast.expr) -> str:
     """What is done with it there that needs it in host memory; empty where nothing does."""
     if isinstance(getattr(node, "ctx", None), ast.Store):
         return "" if isinstance(node, (ast.Name, ast.Tuple, ast.List)) else _kept(node)
     parent = parent_of(node)
     match parent:
         case ast.Attribute(attr=attr):
-            return _asked(script, parent, attr)
+            return _asked(script, loader, parent, attr)
         case ast.Call() if node is not parent.func:
             return _handed(script, parent)
         case ast.keyword():
@@ -130,19 +157,39 @@ def _kept(node: ast.expr) -> str:
     return "" if isinstance(node, ast.Attribute) else "writes to"
 
 
-def _asked(script: Script, node: ast.Attribute, attr: str) -> str:
+def _asked(script: Script, loader: Loader, node: ast.Attribute, attr: str) -> str:
     parent = parent_of(node)
     called = isinstance(parent, ast.Call) and parent.func is node
-    if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | CASTS):
+    if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | SAME):
         return ""
-    if attr in ("T", "mT", "data") or (called and is_view(f".{attr}") and attr not in NO_VIEWS):
+    if called and (attr in CASTS or (attr == "type" and _is_cast(script, parent))):
+        wide = [
+            t for t in _tensors(script.values(node.value)) if t.dtype not in ("f32", "int", "half")
+        ]
+        return "casts" if wide and any(m.kinds & OTHERS for m in loader.moved) else ""
+    if attr in ("T", "mT", "data"):
         return ""
     return "uses" if called else f"asks for `.{attr}` of"
+
+
+def _is_cast(script: Script, call: ast.AST | None) -> bool:
+    """``x.type(torch.float32)``; the type of a tensor, as in ``x.type(torch.FloatTensor)``, names the host."""
+    given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    found = script.values(given) if given is not None else frozenset()
+    return bool(found) and all(
+        is_dtype(t) and isinstance(t, Ref) and t.name.rpartition(".")[2].islower() for t in found
+    )
 
 
 def _handed(script: Script, call: ast.Call) -> str:
     """Functions of the project are followed, and few of Python's do nothing with it."""
     callee = script.values(call.func)
+    if callee == {Ref("builtins.isinstance")} and len(call.args) == 2:
+        kinds = call.args[1]
+        named = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+        asked = [t for kind in named for t in script.values(kind)]
+        fine = all(isinstance(t, Ref) and _says_nothing(t.name) for t in asked)
+        return "" if asked and fine else "asks for the type of"
     known = bool(callee) and all(
         isinstance(t, (Func, Bound, Cls))
         or (isinstance(t, Inst) and t.cls.find("forward") is not None)
@@ -151,6 +198,10 @@ def _handed(script: Script, call: ast.Call) -> str:
         for t in callee
     )
     return "" if known else "hands on"
+
+
+def _says_nothing(name: str) -> bool:
+    return name in PLAIN_TYPES or name.startswith(("builtins.", "collections.", "typing."))
 
 
 def _is_plain(script: Script, index: ast.expr) -> bool:

@@ -17,12 +17,12 @@ from autofast.flow.scopes import (
     stored_in,
     variables_of,
 )
-from autofast.model.events import CallFrame, Stack
+from autofast.model.events import BranchFrame, CallFrame, Stack, TryFrame
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of
 from autofast.model.values import Ext, Given, Ref
 from autofast.rule import Refusal, at
-from autofast.write.spelling import torch_in
+from autofast.write.spelling import requires_cuda, torch_in
 
 CUDA = '"cuda"'
 
@@ -37,7 +37,26 @@ def device_at(script: Script, loader: Loader) -> tuple[str, tuple[Edit, ...]]:
         lines = " and ".join(sorted({str(m.node.lineno) for m in moves}))
         raise Refusal(f"its batches may go to several devices (lines {lines})")
     text, imports = found.pop()
+    if _is_cuda_only(moves) and not requires_cuda(script) and not any(map(_is_certain, moves)):
+        raise Refusal(f"{at(moves[0].node)} copies to CUDA under a condition")
     return text, imports
+
+
+def _is_cuda_only(moves: list[Transfer]) -> bool:
+    return all(move.kinds <= {"cuda"} for move in moves)
+
+
+def _is_certain(move: Transfer) -> bool:
+    """Some way leads there on which nothing is decided, but by the conditions that are written for the device."""
+    own = {id(node) for node in _conditions(move)}
+    return any(
+        not any(
+            isinstance(f, TryFrame)
+            or (isinstance(f, BranchFrame) and not f.known and id(f.node) not in own)
+            for f in o.stack
+        )
+        for o in move.site
+    )
 
 
 def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit, ...]]:
@@ -66,11 +85,15 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
 # ------------------------------------------------------------------------------------------------ .cuda()
 def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit, ...]]:
     """``x.cuda()``, or ``if use_cuda: x = x.cuda()``."""
-    tests = [test for test in _tests(move) if test is not None]
-    if not tests:
+    conditions = list(_conditions(move))
+    if not conditions:
         return CUDA, ()
-    (first, *others) = tests
-    if others or not isinstance(first, (ast.Name, ast.Attribute, ast.Call)):
+    first = conditions[0].test
+    if len(conditions) > 1 or not isinstance(first, (ast.Name, ast.Attribute, ast.Call)):
+        raise Refusal(f"{at(move.node)} copies to the device under a condition")
+    body = conditions[0].body
+    inside = body if isinstance(body, list) else [body]
+    if not any(n is move.node for part in inside for n in ast.walk(part)):
         raise Refusal(f"{at(move.node)} copies to the device under a condition")
     if isinstance(first, ast.Call):
         if {t.name for t in script.values(first.func) if isinstance(t, Ref)} == {
@@ -87,16 +110,14 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
     raise Refusal(f"`{first.id}` of {at(first)} is not known yet where the loader is made")
 
 
-def _tests(move: Transfer) -> Iterator[ast.expr | None]:
-    """The conditions around the copy, up to the loop."""
+def _conditions(move: Transfer) -> Iterator[ast.If | ast.IfExp]:
+    """What decides, in the loop, whether the copy is made."""
     loop = move.loops[-1].node if move.loops else None
     node: ast.AST | None = move.node
     while node is not None and node is not loop and not isinstance(node, ast.FunctionDef):
         above = parent_of(node)
-        if isinstance(above, ast.If):
-            yield above.test if any(node is s for s in above.body) else ast.Constant(None)
-        elif isinstance(above, ast.IfExp) and node is not above.test:
-            yield above.test if node is above.body else ast.Constant(None)
+        if isinstance(above, ast.If) or isinstance(above, ast.IfExp) and node is not above.test:
+            yield above
         node = above
 
 

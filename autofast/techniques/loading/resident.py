@@ -7,14 +7,24 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
 from autofast.facts.aliases import learned, written_after
-from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
-from autofast.facts.host_batches import SHAPE, moved_twice, needs_host
+from autofast.facts.datasets import (
+    COLOUR,
+    GREY,
+    SPLIT,
+    held,
+    indexed,
+    is_imported,
+    returns_tuple,
+    to_tensor,
+)
+from autofast.facts.host_batches import SHAPE, needs_host, shared_copies
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given
 from autofast.facts.several_processes import several_processes
+from autofast.flow.scopes import mentions
 from autofast.model.device_loader import CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import Source, parent_of, source_of
+from autofast.model.source import Source, function_of, parent_of, source_of
 from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal, at
 from autofast.techniques.loading.batched import PASSING
@@ -32,6 +42,7 @@ HANDED = (PASSING | {"tqdm.auto.tqdm", "tqdm.trange"}) - {
     f"builtins.{n}" for n in ("list", "tuple", "dict", "print")
 } - {"itertools.cycle"}  # fmt: skip
 ARRAYS = frozenset({"data", "targets", "labels", "train_data", "train_labels"})
+CHANGES = frozenset({"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"})
 SUBSETS = (SPLIT, "torch.utils.data.Subset")
 
 ROWS = "        tensors = self.dataset[:]  # all items at once"
@@ -166,7 +177,7 @@ def _plan(script: Script, loader: Loader) -> Plan:
             raise Refusal(why)
     items = _items(script, loader)
     device, imports = device_at(script, loader)
-    if why := needs_host(script, loader) or moved_twice(loader):
+    if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
     return Plan(loader, items, device, imports, _effect(loader))
 
@@ -199,6 +210,8 @@ def _of_loader(loader: Loader) -> str:
     for name in OWN:
         if (value := given(loader, name)) is not None and const(value.values) is not None:
             return f"it has a {name} of its own"
+    if not is_imported(loader.node):
+        return "its class is not imported at the top of the file"
     size, sampler = given(loader, "batch_size"), given(loader, "sampler")
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches are single items"
@@ -218,8 +231,17 @@ def _of_uses(script: Script, loader: Loader) -> str:
     def is_loader(expr: ast.expr) -> bool:
         return any(t is x for t in script.values(expr) for x in loader.things)
 
+    def is_iterator(expr: ast.expr) -> bool:
+        found = (t for t in script.values(expr) if isinstance(t, Ext) and t.name == "builtins.iter")
+        return any(x in t.attrs.get("over", ()) for t in found for x in loader.things)
+
     for source in script.sources:
         for node in source.nodes:
+            if isinstance(node, ast.Attribute) and is_iterator(node.value):
+                return f"{at(node)} uses `{node.attr}` of its iterator"
+            if isinstance(node, ast.Call) and any(map(is_iterator, node.args)):
+                if {Ref("builtins.len")} & script.values(node.func):
+                    return f"{at(node)} asks for the length of its iterator"
             if isinstance(node, ast.Attribute) and is_loader(node.value):
                 if node.attr not in KEPT or isinstance(node.ctx, ast.Store):
                     return f"{at(node)} uses its `{node.attr}`"
@@ -292,8 +314,8 @@ def _written_images(script: Script, dataset: Dataset) -> str:
                 continue
             parent = parent_of(node)
             match parent:
-                case ast.Subscript(value=value, ctx=ast.Load()) if (
-                    value is node and not isinstance(parent_of(parent), ast.Subscript)
+                case ast.Subscript(value=value, ctx=ast.Load()) if value is node and not isinstance(
+                    parent_of(parent), ast.Subscript
                 ):
                     continue
                 case ast.Attribute(attr=attr) if attr in SHAPE:
@@ -314,6 +336,8 @@ def _items(script: Script, loader: Loader) -> str:
     direct = all(any(t is d.thing for d in loader.datasets) for t in given)
     if not direct and not all(_is_part(t, loader.datasets) for t in given):
         raise Refusal("the dataset is wrapped in something that is not known")
+    if why := next((w for t in given if (w := _indices_change(script, t))), ""):
+        raise Refusal(why)
     if all(d.kind != "library" for d in loader.datasets):
         return ROWS
     forms = {_image_form(script, d) for d in loader.datasets}
@@ -329,6 +353,45 @@ def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
     if isinstance(thing, Ext) and thing.name in SUBSETS:
         return all(_is_part(t, datasets) for t in thing.args.get(0, "dataset"))
     return any(thing is d.thing for d in datasets)
+
+
+def _indices_change(script: Script, thing: Thing) -> str:
+    """A place that may change which items belong to a part of the data; empty where there is none."""
+    if not isinstance(thing, Ext) or thing.name not in SUBSETS:
+        return ""
+    for inner in thing.args.get(0, "dataset"):
+        if why := _indices_change(script, inner):
+            return why
+    given = thing.args.given(1, "indices")
+    if given is not None and isinstance(given.expr, ast.Name):
+        names = mentions(function_of(given.expr), given.expr.id)
+        if any(_may_write(n) for n in names):
+            return f"`{given.expr.id}`, which says what belongs to it, may be changed"
+    elif given is None or given.expr is None or isinstance(given.expr, ast.Attribute):
+        return "which items belong to it may change" if thing.name != SPLIT else ""
+    for source in script.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr not in ("indices", "dataset"):
+                continue
+            mine = any(t is thing for t in script.values(node.value))
+            if mine and (isinstance(node.ctx, ast.Store) or _may_write(node)):
+                return f"{at(node)} may change what belongs to it"
+    return ""
+
+
+def _may_write(node: ast.expr) -> bool:
+    """``x.append(1)``, ``x[0] = 1``, ``x += y``; also where it is handed to a function."""
+    parent = parent_of(node)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return isinstance(parent, ast.AugAssign)
+    match parent:
+        case ast.Attribute(attr=attr):
+            return attr in CHANGES
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            return value is node
+        case ast.Call(func=func):
+            return ast.unparse(func) in ("random.shuffle", "np.random.shuffle", "shuffle")
+    return False
 
 
 def _image_form(script: Script, dataset: Dataset) -> str:
