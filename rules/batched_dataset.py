@@ -16,7 +16,7 @@ from autofast.techniques.loading.batched import (
     sampler_of_batches,
     subclass,
 )
-from autofast.techniques.loading.resident import USES, left
+from autofast.techniques.loading.resident import left
 from autofast.techniques.loading.windows import cuts
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
@@ -33,7 +33,7 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     groups=("loader",),
     relieves={"data": 2, "evaluation": 3},
     asks=gains.usual(0.3, "waits for data, item by item"),
-    uses=USES,
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     torch=(2, 0),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.resident import USES, is_left
+from autofast.techniques.loading.resident import is_left
 from autofast.techniques.transfers.copies import Move, against, asynchronous, moves
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
@@ -18,7 +18,7 @@ from autofast.techniques.transfers.redundant import is_placed, taken_out
     Effect.EXACT,
     groups=("transfer",),
     relieves={"transfer": 2},
-    uses=USES,
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from autofast.facts.loaders import counts, given
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.few_workers import NONE, raised
-from autofast.techniques.loading.resident import USES, left
+from autofast.techniques.loading.resident import left
 from autofast.techniques.loading.workers import NAME, refusal, wish
 from autofast.write.loader_arguments import added
 from autofast.write.worker_helper import Helped
@@ -21,7 +21,7 @@ from autofast.write.worker_helper import Helped
     groups=("loader",),
     decides=Helped,
     relieves={"data": 1, "evaluation": 2},
-    uses=USES,
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     asks=gains.fetching,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from autofast.techniques.loading.persistent import (
     positive,
     workers_of,
 )
-from autofast.techniques.loading.resident import USES, left
+from autofast.techniques.loading.resident import left
 from autofast.write.arguments import Home
 from autofast.write.loader_arguments import Wish, added
 
@@ -30,7 +30,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
     Effect.SAMPLING,
     groups=("loader",),
     relieves={"data": 3},
-    uses=("num-workers", *USES),
+    uses=("num-workers", "gpu-data", "ddp", "dataparallel-to-ddp"),
     asks=gains.usual(0.02, "workers start once, not in every epoch"),
     torch=SINCE,
 )

@@ -354,7 +354,6 @@ def test_images_that_stay(setup: str, reason: str) -> None:
     [
         (PLAIN.replace("True)", "True, collate_fn=lambda items: items)"), "has a collate_fn of its own"),
         (PLAIN.replace("True)", "True, generator=torch.Generator())"), "has a generator of its own"),
-        (PLAIN.replace("batch_size=8", "batch_size=1"), "its batches are single items"),
         (f"{PLAIN}\na.add_(1)", "may write to it"),
         (f"{PLAIN}\ndata.tensors = (a, a)", "changes"),
         (f"{PLAIN}\nmake = loader._get_iterator", "uses its `_get_iterator`"),

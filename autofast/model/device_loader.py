@@ -16,8 +16,8 @@ class {name}({base}):
         super().__init__(*args, **options)
 {items}
         device = {torch}.device(device)
-        size = sum(t.numel() * t.element_size() for t in tensors)
-        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device)[0] / 10:
+        size = 10 * sum(t.numel() * t.element_size() for t in tensors)
+        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
             tensors = []  # too large: batches come as from any DataLoader
         self.tensors = [t.to(device).contiguous() for t in tensors]
 

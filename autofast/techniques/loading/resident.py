@@ -27,7 +27,7 @@ from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import Source, function_of, parent_of, source_of
 from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal, at
-from autofast.techniques.loading.batched import PASSING
+from autofast.techniques.loading.batched import PASSING, is_batched
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, torch_in, uses_gpu
 
@@ -64,10 +64,6 @@ COMPOSED = """
 TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.{targets})]"
 
 
-# Whose decisions :func:`left` asks for.
-USES = ("gpu-data", "ddp", "dataparallel-to-ddp")
-
-
 @dataclass(frozen=True)
 class Kept:
     """Data are kept on the device: other rules on loaders have nothing to do there."""
@@ -98,7 +94,7 @@ SEVERAL = "several processes are to train, and each would keep all the data"
 
 
 def left(script: Script, options: Options) -> list[Loader]:
-    """The loaders that go on as they are, for rules with ``uses=USES``: on the others there is nothing more to do."""
+    """The loaders that go on as they are, for rules that use what decides :class:`Kept` and about processes: on the others there is nothing more to do."""
     kept = {id(x) for x in script.loaders if x.kept}
     if options.decides(Kept):
         kept |= {id(x) for x, plan in plans(script, options) if isinstance(plan, Plan)}
@@ -117,6 +113,8 @@ class _Plans:
         for loader in script.loaders:
             if not counts(script, loader) or loader.kept or not _lie_in_memory(loader):
                 continue
+            if is_batched(loader):
+                continue  # single items, or batches that the data make themselves
             try:
                 self.found.append((loader, _plan(script, loader)))
             except Refusal as why:
@@ -185,8 +183,8 @@ def _plan(script: Script, loader: Loader) -> Plan:
 def _of_script(script: Script, loader: Loader) -> str:
     if script.unread:
         return script.unread
-    if script.frameworks:
-        return f"{next(iter(script.frameworks))} moves the batches itself"
+    if others := [name for name in script.frameworks if name != "apex"]:
+        return f"{others[0]} moves the batches itself"
     ranks = script.calls("torch.distributed.init_process_group")
     if script.processes or ranks:
         return "several processes train, and each would keep all the data"
@@ -214,7 +212,7 @@ def _of_loader(loader: Loader) -> str:
         return "its class is not imported at the top of the file"
     size, sampler = given(loader, "batch_size"), given(loader, "sampler")
     if size is None or Const(None) in size.values or const(size.values) == 1:
-        return "its batches are single items"
+        return "its batches may be single items"
     for thing in sampler.values if sampler is not None else ():
         if thing == Const(None):
             continue
