@@ -227,6 +227,8 @@ class TestExecution:
     @each_target
     def test_all_rules_together(self, fixture: Fixture, target: str):
         effects = (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)
+        if target == "cpu" and fixture not in FOR_CPU:  # what is written for a CPU alone changes rounding
+            effects = (Effect.ROUNDING,)
         trains_the_same(
             fixture,
             {
