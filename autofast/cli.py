@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,8 +19,11 @@ from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import REPORT, debug, internal
 from autofast.model.source import BadInput
+from autofast.nearest import hint
 
 if TYPE_CHECKING:
+    from autofast.commands.checking import Checked
+    from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
     from autofast.config import Config
 
@@ -30,6 +33,12 @@ STDIN = "-"
 ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
 # Those that are in the configuration as they are given.
 PLAIN = ("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", *ON_REQUEST)
+# Those that stand in [tool.autofast] itself, as several commands have them.
+_ELSEWHERE = (
+    *("select", "ignore", "effect", "target", "force-exclude"),
+    *(name.replace("_", "-") for name in PLAIN),
+)
+FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
 
 class Fault(click.ClickException):
@@ -59,6 +68,46 @@ class Commands(click.Group):
             raise click.exceptions.Exit(130) from None
         except Exception as error:
             raise Fault(internal(error)) from None
+
+
+class ProjectCommand(click.Command):
+    """A command whose options have their defaults in ``[tool.autofast.NAME]`` of the project."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from autofast.config import settings
+
+        near = [Path(p) for p in _paths(ctx) if p != STDIN] or [Path.cwd()]
+        if not all(path.exists() for path in near):
+            return super().invoke(ctx)  # which says so
+        found = settings(_root(ctx.params.get("root"), *near))
+        own = {_key(p): p for p in self.params if isinstance(p, click.Option)}
+        for key in ("root", "stdin-filename", "debug", *_ELSEWHERE):
+            own.pop(key, None)
+        for key, value in found.commands.get(str(self.name), {}).items():
+            where = f"{found.place(f'{self.name}.{key}')}: '{key}' in [tool.autofast.{self.name}]"
+            if key not in own:
+                raise BadInput(f"{where} is no option; {hint(key, own, _known(own))}")
+            name = str(own[key].name)
+            if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
+                try:
+                    ctx.params[name] = own[key].type_cast_value(ctx, value)
+                except (click.ClickException, TypeError):
+                    raise BadInput(f"{where} is {value!r}, which --{key} does not take") from None
+        return super().invoke(ctx)
+
+
+def _paths(ctx: click.Context) -> tuple[str, ...]:
+    """The files and folders that a command is given."""
+    named = ctx.params.get("paths") or (ctx.params.get("entry") or ctx.params.get("script"),)
+    return tuple(str(path) for path in named if path is not None)
+
+
+def _key(option: click.Option) -> str:
+    return max(option.opts, key=len).lstrip("-")
+
+
+def _known(options: Iterable[str]) -> str:
+    return f"options are {', '.join(sorted(options))}"
 
 
 # ------------------------------------------------------------------------------------------------ options of several commands
@@ -179,7 +228,7 @@ def cli() -> None:
     """Rewrites PyTorch training scripts into faster ones, every hunk with its reason."""
 
 
-@cli.command("rewrite")
+@cli.command("rewrite", cls=ProjectCommand)
 @click.argument("entry")
 @click.option(
     "-o",
@@ -198,6 +247,7 @@ def cli() -> None:
     help="Write the changes to FILE for `git apply` (`-`: standard output).",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
 @_input_options
 def rewrite_command(
     entry: str,
@@ -241,7 +291,7 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
 
     script, raw = _entry(entry, given["stdin_filename"])
     root = _root(given["root"], script)
-    to = Destination(mode, path, force)
+    to = Destination(mode, path, force, keep=not given["quiet"])
     config = _configured(root, given)
     try:
         result = rewrite(script, root, config, raw=raw, alone=to.alone)
@@ -251,65 +301,167 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         raise Fault(f"{entry}: {internal(error)}") from None
     delivery = deliver(result, to, for_stream(sys.stdout))
     _out(delivery.product)
+    if given["quiet"]:
+        _say([], result.warnings)
+        return
     click.echo(
-        summary(result, to, delivery.written, for_stream(sys.stderr)),
+        summary(result, to, delivery, for_stream(sys.stderr)),
         err=True,
         nl=False,
         color=True,
     )
 
 
-@cli.command("check")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@cli.command("check", cls=ProjectCommand)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
+@click.option("--fix", is_flag=True, help="Write the fixes: all files or none.")
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(FORMATS),
     default="text",
-    help="For people or for programs.",
+    help="For people, programs or a CI.  [default: text]",
 )
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 although something was found.")
+@click.option(
+    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where --fix wrote something."
+)
 @click.option(
     "-v",
     "--show-refused",
     is_flag=True,
     help="Also list the places that are left alone, with the reason.",
 )
+@click.option(
+    "--imported", is_flag=True, help="Also what is found in files that are only imported."
+)
+@click.option(
+    "--force-exclude",
+    is_flag=True,
+    default=None,
+    help="Leave out what `exclude` names even where a PATH names it.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
 @_input_options
-def check_command(
-    paths: tuple[str, ...], output_format: str, exit_zero: bool, show_refused: bool, **given: Any
-) -> None:
+def check_command(paths: tuple[str, ...], **given: Any) -> None:
     """Find what could be faster.
 
-    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input).
+    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input). Without one it is the current folder.
 
     Exit code: 0 nothing found, 1 something found, 2 something could not be read.
     """
-    from autofast.commands.checking import check
-    from autofast.report import json, text
-    from autofast.report.style import for_stream
+    from autofast.commands.checking import Request, check
 
+    paths = paths or (".",)
+    if given["fix"] and (given["diff"] or STDIN in paths):
+        other = "--diff" if given["diff"] else "standard input"
+        raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
     stdin = [_entry(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
     named = [Path(path) for path in paths if path != STDIN]
     near = [*named, *(path for path, _ in stdin)]
     root = _root(given["root"], near[0], *near[1:])
-    result = check(named, root, _configured(root, given), dict(stdin))
-    for line in result.complaints:
-        click.echo(f"autofast: {line}", err=True)
-    if output_format == "json":
-        _out(json.report(result.files, result.records).encode())
-    elif result.records or not result.failed:
-        _out(text.report(result.records, for_stream(sys.stdout), refused=show_refused).encode())
-    found = any(record.status not in ("refused", "small") for record in result.records)
-    raise click.exceptions.Exit(2 if result.failed else 1 if found and not exit_zero else 0)
+    request = Request(named, root, _configured(root, given), dict(stdin), given["imported"])
+    if given["diff"]:
+        raise click.exceptions.Exit(_show_fixes(request, given))
+    fixed = _write_fixes(request, given) if given["fix"] else 0
+    result = check(request)
+    _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
+    _out(_presented(request, result, given).encode())
+    if fixed and not given["quiet"]:
+        click.echo(f"Fixed {fixed}.", err=True)
+    found = result.found and not given["exit_zero"]
+    found = found or bool(fixed and given["exit_non_zero_on_fix"])
+    raise click.exceptions.Exit(2 if result.errors else int(found))
+
+
+def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
+    from autofast.commands.present import present
+    from autofast.report.style import for_stream
+
+    fixes = None
+    if given["output_format"] == "sarif":
+        from autofast.commands.suggesting import of_request
+
+        fixes = of_request(request)
+    return present(
+        result,
+        given["output_format"],
+        for_stream(sys.stdout),
+        refused=given["show_refused"],
+        statistics=given["statistics"],
+        quiet=given["quiet"],
+        fixes=fixes,
+    )
+
+
+def _show_fixes(request: CheckRequest, given: dict[str, Any]) -> int:
+    """The exit code of ``check --diff``."""
+    from autofast.commands.fixing import fix
+    from autofast.report import diff
+    from autofast.report.style import count, for_stream
+
+    result = fix(request)
+    _say(result.errors, result.warnings)
+    _out(diff.shown(result.diffs, for_stream(sys.stdout)).encode())
+    if not given["quiet"]:
+        places, files = count(len(result.records), "place"), count(len(result.diffs), "file")
+        click.echo(f"Would fix {places} in {files}.", err=True)
+    return 2 if result.errors else int(bool(result.diffs) and not given["exit_zero"])
+
+
+def _write_fixes(request: CheckRequest, given: dict[str, Any]) -> str:
+    """Write what ``check --fix`` writes; says how much that was, nothing where it was nothing."""
+    from autofast.commands.fixing import fix
+    from autofast.report.style import count
+
+    result = fix(request)
+    _say([], result.warnings)
+    files = result.write()
+    places = count(len(result.records), "place")
+    return f"{places} in {count(len(files), 'file')}" if files else ""
+
+
+def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = ()) -> None:
+    for kind, lines in (("", errors), ("warning: ", warnings), ("", notes)):
+        for line in lines:
+            click.echo(f"autofast: {kind}{line}", err=True)
+
+
+@cli.command("config", cls=ProjectCommand)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@_input_options
+def config_command(paths: tuple[str, ...], **given: Any) -> None:
+    """Show the configuration that is in force, and where it comes from.
+
+    PATH is a script or a folder of the project. Without one it is the current folder.
+    """
+    from autofast.config import settings
+    from autofast.model.source import shown_path
+    from autofast.report import config
+    from autofast.report.style import for_stream
+
+    near = [Path(path) for path in paths or (".",)]
+    root = _root(given["root"], *near)
+    found, in_force = settings(root), _configured(root, given)
+    there = found.path.is_file()
+    named = [key.replace("_", "-") for key, value in given.items() if value not in (None, ())]
+    click.echo(f"project: {root}{'' if there else ' (without a pyproject.toml)'}\n", err=True)
+    style = for_stream(sys.stdout)
+    click.echo(config.table(in_force, found, named, style, shown_path(found.path)), nl=False)
 
 
 @cli.command("rules")
 @click.option("--markdown", is_flag=True, help="As the table of README.md.")
-def rules_command(markdown: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def rules_command(markdown: bool, as_json: bool) -> None:
     """List all rules."""
     from autofast.report import rules
 
-    click.echo(rules.markdown() if markdown else rules.table(sys.stdout), nl=False)
+    if as_json:
+        click.echo(rules.json(), nl=False)
+    else:
+        click.echo(rules.markdown() if markdown else rules.table(sys.stdout), nl=False)
 
 
 @cli.command("rule")
@@ -321,7 +473,7 @@ def rule_command(name: str) -> None:
     click.echo(rules.card(name, sys.stdout), nl=False)
 
 
-class _WithScriptArguments(click.Command):
+class _WithScriptArguments(ProjectCommand):
     """What stands behind ``--`` belongs to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -515,7 +667,8 @@ def _configured(root: Path, given: dict[str, Any]) -> Config:
     from autofast.rule import Effect
 
     config = load(root)
-    changes = {key: given[key] for key in ("target", *PLAIN) if given[key] is not None}
+    plain = ("target", "force_exclude", *PLAIN)
+    changes = {key: given[key] for key in plain if given.get(key) is not None}
     if given["effect"] is not None:
         changes["effect"] = Effect[given["effect"].upper()]
     # Asked for by name just now: this outdoes what the project's file leaves out.
