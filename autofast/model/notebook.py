@@ -117,10 +117,13 @@ def _line_numbers(raw: str, text: str, cells: list[dict[str, Any]]) -> list[int]
             at,
         )
         numbers.append(at + 1)
-        lines = _text(cell).splitlines(keepends=True) or [""]
+        lines = _text(cell).split("\n")
+        last = max(len(lines) - (lines[-1] == ""), 1) - 1  # nothing stands behind a last line end
         start = next((n for n in range(at, len(rows)) if rows[n].startswith('"source"')), at)
         several = isinstance(cell.get("source"), list)
-        numbers.extend(start + 2 + n if several else start + 1 for n in range(len(lines)))
+        numbers.extend(
+            start + 2 + min(n, last) if several else start + 1 for n in range(len(lines))
+        )
         at = start + 1
     count = text.count("\n")
     return (numbers + [numbers[-1] if numbers else 1] * count)[: max(count, 1)]

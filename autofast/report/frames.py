@@ -72,10 +72,10 @@ def _clipped(record: Record) -> tuple[str, int, int]:
     """The line as it is shown, where the place begins in it, and how long it is."""
     start = record.column - 1
     end = record.end_column - 1 if record.end_line == record.line else len(record.code.rstrip())
-    before, place, after = (
-        part.expandtabs(4)
-        for part in (record.code[:start], record.code[start:end], record.code[end:].rstrip())
-    )
+    # A tab reaches to the next stop of the whole line.
+    stops = [len(record.code[:n].expandtabs(4)) for n in (start, end)]
+    whole = record.code.rstrip().expandtabs(4)
+    before, place, after = whole[: stops[0]], whole[slice(*stops)], whole[stops[1] :]
     cut = max(0, len(before) - WIDTH // 2) if len(before) + len(place) > WIDTH else 0
     lead = "..." * bool(cut) + before[cut:]
     code = lead + place + after
