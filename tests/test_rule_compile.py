@@ -16,7 +16,7 @@ from autofast.rule import Effect
 from tests.harness import HARNESS, HAVE_TORCH, ROUNDING, Job, compare
 from tests.onerule import Applied, apply
 
-needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch: pip install autofast[verify]")
+needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch")
 
 HEAD = """
 import copy
