@@ -246,6 +246,11 @@ def cli() -> None:
     metavar="FILE",
     help="Write the changes to FILE for `git apply` (`-`: standard output).",
 )
+@click.option(
+    "--split-patches",
+    metavar="DIR",
+    help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
 @_input_options
@@ -256,6 +261,7 @@ def rewrite_command(
     in_place: bool,
     diff: bool,
     patch: str | None,
+    split_patches: str | None,
     force: bool,
     **given: Any,
 ) -> None:
@@ -270,11 +276,12 @@ def rewrite_command(
         "--in-place": ("in-place", in_place),
         "--diff": ("diff", diff),
         "--patch": ("patch", patch),
+        "--split-patches": ("patches", split_patches),
     }
     chosen = [(option, mode, value) for option, (mode, value) in modes.items() if value]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
-    if entry == STDIN and (in_place or output_dir):
+    if entry == STDIN and (in_place or output_dir or split_patches):
         raise click.UsageError(
             f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
         )

@@ -16,12 +16,12 @@ from autofast.report import diff
 from autofast.report.style import Style
 
 STDOUT = "-"
-Mode = Literal["diff", "file", "folder", "in-place", "patch"]
+Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches"]
 
 
 @dataclass(frozen=True)
 class Destination:
-    """What the user wants to have: ``path`` belongs to ``file``, ``folder`` and ``patch``; ``keep``: what is rewritten in place, as it was."""
+    """What the user wants to have: ``path`` belongs to ``file``, ``folder``, ``patch`` and ``patches``; ``keep``: what is rewritten in place, as it was."""
 
     mode: Mode = "diff"
     path: str = STDOUT
@@ -53,6 +53,10 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
         return _folder(result, to)
     if to.mode == "patch":
         return _patch(result, to)
+    if to.mode == "patches":
+        from autofast.commands.splitting import write_patches
+
+        return Delivery(written=write_patches(result, Path(to.path), force=to.force))
     kept = _kept(result) if result.texts and to.keep else None
     write_all(
         [Output(source.path, result.bytes_of(source), was=source.raw) for source in result.texts]

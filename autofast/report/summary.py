@@ -70,6 +70,9 @@ def _next(result: Rewritten, to: Destination, delivery: Delivery, name: str) -> 
         yield f"Nothing was written; to write it: autofast rewrite {entry} --in-place (or -o FILE, --output-dir DIR, --patch FILE)"
     if to.mode == "patch" and to.path != STDOUT:
         yield f"To apply it: git apply {shlex.quote(to.path)} (in {_typed(result.root)})"
+    if to.mode == "patches" and delivery.written:
+        patches = " ".join(shlex.quote(_typed(path)) for path in delivery.written)
+        yield f"To apply them, in this order: git apply {patches} (in {_typed(result.root)})"
     if to.mode == "file" and to.path != STDOUT:
         entry += f" {shlex.quote(to.path)}"
     elif to.mode == "folder":
