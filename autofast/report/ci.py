@@ -60,8 +60,9 @@ def markdown(records: Sequence[Record]) -> str:
 
 def described(record: Record) -> str:
     """What was found and what to do: of advice what it says, of a fix what it is expected to gain."""
-    told = record.reason or expected(record.gain)
-    return f"{record.message} ({record.status}{': ' + told if told else ''})"
+    gain = expected(record.gain)
+    told = f": {record.reason}" if record.reason else f"; {gain}" if gain else ""
+    return f"{record.message} ({record.status}{told})"
 
 
 def _shown(records: Sequence[Record]) -> Iterator[Record]:
