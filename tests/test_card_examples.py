@@ -33,6 +33,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
     "parallel.py": "dataparallel-to-ddp",
+    "resume.py": "checkpoint-state",
     "table.py": "accumulation batched-dataset ddp loss-item-sync stepwise-scheduler",
     "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",

@@ -27,7 +27,19 @@ from autofast.model.source import (
     parent_of,
     source_of,
 )
-from autofast.model.values import Const, Ext, Inst, Num, Ref, Seq, Tensor, Thing, const, one
+from autofast.model.values import (
+    Const,
+    Ext,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    const,
+    library_name,
+    one,
+)
 from autofast.ops import reshapes
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
@@ -160,17 +172,17 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         ):
             return False
         case ast.Call(func=func, args=args) if any(isinstance(t, Ref) for t in script.values(func)):
-            names = {t.name if isinstance(t, Ref) else "" for t in script.values(func)}
-            if names <= PARAMETERS and args:
+            name = library_name(script.values(func))
+            if name in PARAMETERS and args:
                 return in_order(script, args[0], depth)
-            if names == {"torch.tensor"} and args and isinstance(args[0], (ast.List, ast.ListComp)):
+            if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers
             parts = (
                 args[0].elts
-                if names <= JOINS and args and isinstance(args[0], (ast.List, ast.Tuple))
+                if name in JOINS and args and isinstance(args[0], (ast.List, ast.Tuple))
                 else []
             )
-            return names <= IN_ORDER or (
+            return name in IN_ORDER or (
                 bool(parts) and all(in_order(script, part, depth) for part in parts)
             )
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):

@@ -14,12 +14,6 @@ from autofast.model.values import Const, Func, Inst, Thing, Values
 from autofast.read.recover.build import unwrapped
 
 
-def last_switched_to(script: Script, forward: Occurrence) -> bool | None:
-    """The mode (True: training) that the model was last switched to before this forward pass; None where it was not."""
-    last = max(_switches(script, forward, before=True), key=lambda s: s[0].order, default=None)
-    return last[1] if last else None
-
-
 def trains_at(script: Script, forward: Occurrence) -> bool | None:
     """The mode that a model is certainly in at a forward pass; None where that is not certain."""
     every = list(_switches(script, forward))
@@ -58,18 +52,15 @@ def _is_part(script: Script, forward: Occurrence) -> bool:
     return False
 
 
-def _switches(
-    script: Script, forward: Occurrence, before: bool = False
-) -> Iterator[tuple[Occurrence, bool]]:
+def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:
     """Where the model of a forward pass, or what it is a part of, is switched, and to which mode."""
     if forward.this is None:
         return
     mine = {id(x) for x in unwrapped(forward.this)}
     for site in script.methods("eval", "train"):
         for o in site:
-            if (not before or o.order < forward.order) and o.this is not None:
-                if any(id(x) in mine for x in unwrapped(o.this)):
-                    yield o, site.kind == ".train" and not _is_false(o)
+            if o.this is not None and any(id(x) in mine for x in unwrapped(o.this)):
+                yield o, site.kind == ".train" and not _is_false(o)
 
 
 def _is_false(train: Occurrence) -> bool:

@@ -10,7 +10,7 @@ from autofast.facts.parts import parts_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, line_of, parent_of
+from autofast.model.source import ancestors, function_of, line_of, parent_of, within
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
@@ -62,6 +62,9 @@ def in_other_ways(script: Script) -> str:
                 return f"line {line_of(site.node)} keeps a normalisation from taking the mean of a batch"
     for site in script.methods("register_forward_hook", "register_forward_pre_hook"):
         return f"line {line_of(site.node)} sets a hook, which may look at what a layer gives"
+    for site in script.methods("parameters"):
+        if _is_counted(site.node):
+            return f"line {line_of(site.node)} counts parameters"
     for source in script.sources:
         for node in source.nodes:
             if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
@@ -73,9 +76,15 @@ def in_other_ways(script: Script) -> str:
                     for t in script.values(node.value)
                 ):
                     return f"line {line_of(node)} puts another layer into a container"
-            if isinstance(node, ast.Subscript) and "parameters()" in ast.unparse(node.value):
-                return f"line {line_of(node)} counts parameters"
     return ""
+
+
+def _is_counted(parameters: ast.AST) -> bool:
+    """``list(model.parameters())[3]``: parameters are told apart by their numbers."""
+    return any(
+        isinstance(outer, ast.Subscript) and within(parameters, outer.value)
+        for outer in ancestors(parameters)
+    )
 
 
 def _only_asks(outer: ast.AST | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autofast.facts.model_mode import last_switched_to
+from autofast.facts.model_mode import trains_at
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import line_of
 
@@ -15,7 +15,7 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
     """
     sites = script.calls("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
     if not sites or all(
-        last_switched_to(script, o) is False for site in evaluation.forwards for o in site
+        trains_at(script, o) is False for site in evaluation.forwards for o in site
     ):
         return ""
     return f"threads of DataParallel (line {line_of(sites[0].node)}) may change buffers of models that are not in evaluation mode"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from autofast.flow.cfg import Frequency, Graph, Loop, Node, is_repeated, loops_around
+from autofast.flow.cfg import Frequency, Graph, Loop, Node, loops_around
 from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import BranchFrame
 from autofast.model.source import ancestors, source_of
@@ -102,31 +102,29 @@ def is_rare(frame: BranchFrame) -> bool:
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
     """The conditions around ``node`` that few iterations of ``loop`` (calls of its function, without one) pass, innermost first, each with its arm."""
-    found: list[tuple[ast.If, bool]] = []
-    here = node
-    for outer in ancestors(node):
-        if outer is loop or (loop is None and isinstance(outer, (*FUNCTIONS, ast.Module))):
-            return found if loop is None or is_repeated(here, loop) else []
-        if isinstance(outer, ast.If) and here is not outer.test:
-            arm = any(here is s for s in outer.body)
-            found += [(outer, arm)] if rare_arm(outer) is arm else []
-        here = outer
-    return []
+    if loop is not None and not any(outer is loop for outer in loops_around(node)):
+        return []
+    return [(gate, arm) for gate, arm in _arms_around(node, loop) if rare_arm(gate) is arm]
 
 
 def is_mostly_left_out(graph: Graph, node: ast.AST) -> bool:
     """Whether ``if step % 50: return`` or the like stands before ``node`` in its function."""
-    for leaving in graph.leaving_before(node):
-        here: ast.AST = leaving
-        for outer in ancestors(leaving):
-            if isinstance(outer, FUNCTIONS):
-                break
-            if isinstance(outer, ast.If) and here is not outer.test:
-                arm = any(here is s for s in outer.body)
-                if rare_arm(outer) is (not arm):
-                    return True
-            here = outer
-    return False
+    return any(
+        rare_arm(gate) is (not arm)
+        for leaving in graph.leaving_before(node)
+        for gate, arm in _arms_around(leaving, None)
+    )
+
+
+def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, bool]]:
+    """The conditions around ``node`` in ``end`` (in its function, without one), innermost first, each with the arm that it stands in."""
+    here = node
+    for outer in ancestors(node):
+        if outer is end or (end is None and isinstance(outer, (*FUNCTIONS, ast.Module))):
+            return
+        if isinstance(outer, ast.If) and here is not outer.test:
+            yield outer, any(here is s for s in outer.body)
+        here = outer
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:

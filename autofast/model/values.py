@@ -599,6 +599,12 @@ def const(values: Values) -> Any:
     return thing.value if isinstance(thing, Const) else ...
 
 
+def library_name(values: Values) -> str:
+    """The canonical name of the library's object that ``values`` must be; empty where it is not certain."""
+    thing = one(values)
+    return thing.name if isinstance(thing, Ref) else ""
+
+
 def consts(values: Values) -> set[Any] | None:
     """All constants that ``values`` may be, options by their defaults left out; None where any is not a constant."""
     found = set()

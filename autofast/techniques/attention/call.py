@@ -6,18 +6,17 @@ import ast
 from collections.abc import Iterable
 
 from autofast.edit.edits import Edit, Remove, Rewrite
+from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
-from autofast.flow.callgraph import CallGraph
-from autofast.flow.memory import Memory
+from autofast.flow.changes import may_change
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, binds
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, line_of, source_of, statement_of
-from autofast.model.values import Ext, const
+from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
-from autofast.techniques.attention.products import is_vector, name_of
 from autofast.techniques.attention.written_out import Attention, Scale
 from autofast.write.imports import functional_in
 from autofast.write.spelling import torch_in
@@ -54,7 +53,7 @@ def _scripted(script: Script) -> ast.AST | None:
     for source in script.sources:
         for node in source.nodes if "jit" in source.text else ():
             for decorator in getattr(node, "decorator_list", ()):
-                if name_of(script, decorator) == "torch.jit.script":
+                if library_name(script.values(decorator)) == "torch.jit.script":
                     return node
     return None
 
@@ -70,7 +69,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     words, effect = ["{q}", "{k}", "{v}"], Effect.ROUNDING
     _not_hidden(source, found.product, name.split(".")[0])
     for side in (found.query, found.value):
-        if is_vector(script, side):
+        if may_be_vector(script, side):
             raise Refusal(f"`{ast.unparse(side)}` has one dimension, and the call needs two")
     causal = found.mask is not None and is_causal(script, found)
     if found.mask is not None and not causal:
@@ -92,7 +91,10 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
         words.append(f"scale={text}")
     gone = list(dict.fromkeys([*found.statements, *_only_for_default(script, found, holes)]))
     _nothing_between(script, found, gone, holes.values())
-    if any(c is not None and not name_of(script, c.func) for c in (found.softmax, found.dropout)):
+    if any(
+        c is not None and not library_name(script.values(c.func))
+        for c in (found.softmax, found.dropout)
+    ):
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
     return (*imports, Rewrite(found.product, call, holes), *(Remove(s) for s in gone)), effect
@@ -102,7 +104,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
 def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
     """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
     keywords = {k.arg: k.value for k in call.keywords}
-    if name_of(script, call.func):  # the function
+    if library_name(script.values(call.func)):  # the function
         given = [*call.args[1:], None, None]
         p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
         inplace = len(call.args) > 3 or "inplace" in keywords
@@ -162,7 +164,9 @@ def _is_default(script: Script, found: Attention, scale: Scale) -> bool:
         case ast.BinOp(left=base, op=ast.Pow(), right=power):
             wanted = 0.5 if divides else -0.5
             return const(script.values(power)) == wanted and _is_width(script, found, base)
-        case ast.Call(func=func, args=[base], keywords=[]) if name_of(script, func) in ROOTS:
+        case ast.Call(func=func, args=[base], keywords=[]) if (
+            library_name(script.values(func)) in ROOTS
+        ):
             return divides and _is_width(script, found, base)
     return False
 
@@ -238,25 +242,7 @@ def _nothing_between(
         inner = [statement_of(expr), *(a for a in ancestors(expr) if isinstance(a, ast.stmt))]
         first = next((n for n, s in enumerate(here) if any(s is i for i in inner)), 0)
         between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
-        for statement in between:
-            if (node := _changes(script, statement, expr)) is not None:
-                raise Refusal(
-                    f"line {line_of(node)} may change `{ast.unparse(expr)}` on the way to the product"
-                )
-
-
-def _changes(script: Script, statement: ast.stmt, expr: ast.expr) -> ast.AST | None:
-    """The part of a statement that may give another value to an expression."""
-    parts = list(ast.walk(expr))
-    names = {n.id for n in parts if isinstance(n, ast.Name)}
-    attributes = {n.attr for n in parts if isinstance(n, ast.Attribute)}
-    memory, calls = script.analysis(Memory), script.analysis(CallGraph)
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
-                return node
-        if isinstance(node, ast.Call) and calls.callees(node):
-            return node
-        if memory.written(node):
-            return node
-    return None
+        if (node := may_change(script, between, expr)) is not None:
+            raise Refusal(
+                f"line {line_of(node)} may change `{ast.unparse(expr)}` on the way to the product"
+            )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import math
 
+from autofast.facts.attribute_values import lasting
+from autofast.facts.dimensions import least
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import line_of, parent_of
-from autofast.model.values import Inst, Tensor, Unknown, const
+from autofast.model.source import line_of
+from autofast.model.values import Tensor, const, library_name
 from autofast.rule import Refusal
-from autofast.techniques.attention.products import dimensions, name_of
 from autofast.techniques.attention.written_out import Attention, Mask
 
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
@@ -54,17 +55,19 @@ def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
             return made is not None and _is_added_triangle(script, made)
         case ast.Call(func=ast.Attribute(value=full, attr="triu"), args=[one], keywords=[]):
             pass
-        case ast.Call(func=func, args=[full, one]) if name_of(script, func) == "torch.triu":
+        case ast.Call(func=func, args=[full, one]) if (
+            library_name(script.values(func)) == "torch.triu"
+        ):
             pass
         case ast.Call(
             func=func, args=[full], keywords=[ast.keyword(arg="diagonal", value=one)]
-        ) if name_of(script, func) == "torch.triu":
+        ) if library_name(script.values(func)) == "torch.triu":
             pass
         case _:
             return False
     match full:
         case ast.Call(func=func, args=[ast.Tuple(elts=[a, b]), value, *_]) if (
-            name_of(script, func) == "torch.full"
+            library_name(script.values(func)) == "torch.full"
         ):
             number = _number(script, value)
             same = ast.dump(a) == ast.dump(b) and const(script.values(one)) == 1
@@ -89,7 +92,7 @@ def _ends(script: Script, where: ast.expr) -> list[ast.expr]:
 def _sizes(script: Script, expr: ast.expr) -> list[ast.expr]:
     """The last sizes of ``torch.ones(...)`` and ``torch.full(...)`` in an expression."""
     calls = [n for n in ast.walk(expr) if isinstance(n, ast.Call) and n.args]
-    made = [c for c in calls if name_of(script, c.func) in ("torch.ones", "torch.full")]
+    made = [c for c in calls if library_name(script.values(c.func)) in ("torch.ones", "torch.full")]
     given = [
         c.args[0].elts if isinstance(c.args[0], (ast.Tuple, ast.List)) else c.args for c in made
     ]
@@ -148,21 +151,21 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
         return False
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SHAPES and not (
-            name_of(script, expr.func)
+            library_name(script.values(expr.func))
         ):
             return _is_triangle(script, inner, lower, depth + 1)
         case ast.Subscript(value=inner, slice=cut):
             return _is_square(cut) and _is_triangle(script, inner, lower, depth + 1)
         case ast.Call(func=func, args=[ones, *more]) if (
-            name_of(script, func) == f"torch.{'tril' if lower else 'triu'}"
+            library_name(script.values(func)) == f"torch.{'tril' if lower else 'triu'}"
         ):
             given = [*more, *(k.value for k in expr.keywords if k.arg == "diagonal")]
             diagonal = const(script.values(given[0])) if len(given) == 1 else None
             right = diagonal in (None, 0) if lower else diagonal == 1
             return right and (not lower or not given or diagonal == 0) and _is_ones(script, ones)
-        case ast.Attribute(value=ast.Name(), attr=name):
-            made = _buffers(script, expr, name)
-            return len(made) == 1 and all(_is_triangle(script, m, lower, depth + 1) for m in made)
+        case ast.Attribute(value=ast.Name()):
+            made = lasting(script, expr)
+            return made is not None and _is_triangle(script, made, lower, depth + 1)
         case ast.Name():
             found = list(script.analysis(Flow).reaching(expr))
             alone = (
@@ -175,7 +178,7 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
 
 def _is_ones(script: Script, expr: ast.expr) -> bool:
     """Whether it is ``torch.ones(n, n)``."""
-    if not isinstance(expr, ast.Call) or name_of(script, expr.func) != "torch.ones":
+    if not isinstance(expr, ast.Call) or library_name(script.values(expr.func)) != "torch.ones":
         return False
     sizes = expr.args
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
@@ -207,54 +210,6 @@ def _from_start(cut: ast.Slice) -> bool:
     return cut.lower is None or (isinstance(cut.lower, ast.Constant) and cut.lower.value == 0)
 
 
-def _buffers(script: Script, attribute: ast.Attribute, name: str) -> list[ast.expr]:
-    """What the object has under ``name``: what ``register_buffer`` is given, or what is assigned; empty where it may be changed, too."""
-    mine = {id(t) for t in script.values(attribute.value) if isinstance(t, Inst)}
-    found: list[ast.expr] = []
-    for source in script.sources:
-        for node in source.nodes if name in source.text else ():
-            if isinstance(node, ast.Constant) and node.value == name:
-                call = parent_of(node)
-                match call:
-                    case ast.Call(
-                        func=ast.Attribute(value=owner, attr="register_buffer"),
-                        args=[key, made, *_],
-                    ) if key is node:
-                        if any(id(t) in mine for t in script.values(owner)):
-                            found.append(made)
-                        continue
-                return []  # setattr, a key of a dict
-            if isinstance(node, ast.Attribute) and node.attr == name:
-                owners = script.values(node.value)
-                if owners and not any(id(t) in mine or isinstance(t, Unknown) for t in owners):
-                    continue
-                outer = parent_of(node)
-                if isinstance(node.ctx, ast.Load) and _is_only_read(node):
-                    continue
-                if isinstance(outer, ast.Assign) and outer.targets == [node]:
-                    found.append(outer.value)
-                else:
-                    return []
-    return found
-
-
-def _is_only_read(node: ast.Attribute) -> bool:
-    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to it."""
-    outer: ast.AST | None = parent_of(node)
-    here: ast.AST = node
-    while isinstance(outer, ast.Subscript) and outer.value is here:
-        if not isinstance(outer.ctx, ast.Load):
-            return False
-        here, outer = outer, parent_of(outer)
-    if isinstance(outer, ast.Attribute):
-        return outer.attr in ("bool", "logical_not", "to", "shape", "size", "device", "dtype")
-    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or (
-        isinstance(outer, ast.Call)
-        and isinstance(outer.func, ast.Attribute)
-        and outer.func.attr == "masked_fill"
-    )
-
-
 def _number(script: Script, value: ast.expr) -> float | None:
     """The number that scores are replaced by, as far as it is known."""
     match value:
@@ -262,17 +217,17 @@ def _number(script: Script, value: ast.expr) -> float | None:
             found = _number(script, inner)
             return -found if found is not None else None
         case ast.Call(func=func, args=[text], keywords=[]) if (
-            name_of(script, func) == "builtins.float"
+            library_name(script.values(func)) == "builtins.float"
         ):
             said = const(script.values(text))
             try:
                 return float(said) if isinstance(said, (str, int, float)) else None
             except ValueError:
                 return None
-        case ast.Attribute() if name_of(script, value) in INFINITE:
+        case ast.Attribute() if library_name(script.values(value)) in INFINITE:
             return math.inf
-        case ast.Attribute(value=ast.Call(func=func), attr=attr) if name_of(
-            script, func
+        case ast.Attribute(value=ast.Call(func=func), attr=attr) if library_name(
+            script.values(func)
         ) == "torch.finfo" and attr in ("min", "max"):
             return -3e38 if attr == "min" else 3e38
     said = const(script.values(value))
@@ -290,7 +245,7 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     Raises :class:`Refusal` where there is none that gives the same.
     """
     text, holes = _given(script, mask)
-    if dimensions(script, mask.expr) < 2:
+    if least(script, mask.expr) < 2:
         line = line_of(mask.expr)
         raise Refusal(f"nothing shows that the mask of line {line} has two dimensions or more")
     if mask.unless_none is not None:

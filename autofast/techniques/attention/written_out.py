@@ -10,19 +10,18 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from autofast.facts.dimensions import rank
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import function_of, line_of, live, parent_of
-from autofast.model.values import Const, Ext, Num, const
+from autofast.model.values import Const, Ext, Num, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.products import (
     factors,
     is_tensor,
-    name_of,
     of_scores,
     of_values,
-    rank,
 )
 
 SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
@@ -91,9 +90,9 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "softmax":
         if is_tensor(script, call.func.value):
             args.insert(0, call.func.value)
-        elif name_of(script, call.func) not in SOFTMAX:
+        elif library_name(script.values(call.func)) not in SOFTMAX:
             return None
-    elif name_of(script, call.func) not in SOFTMAX:
+    elif library_name(script.values(call.func)) not in SOFTMAX:
         return None
     axis = args[1] if len(args) == 2 else keywords.pop("dim", None)
     if axis is None or len(args) > 2 or not args or keywords:
@@ -168,7 +167,7 @@ class _Reader:
             ) if attr in FILLS:
                 return self._masked(inner, Mask(where, value))
             case ast.Call(func=func, args=[where, a, b], keywords=[]) if (
-                name_of(self.script, func) == WHERE
+                library_name(self.script.values(func)) == WHERE
             ):
                 return self._masked(a, Mask(where, b, kept=True)) or self._masked(b, Mask(where, a))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -316,4 +315,4 @@ class _Reader:
         is_layer = bool(layers) and all(
             isinstance(t, Ext) and t.name == "torch.nn.Dropout" for t in layers
         )
-        return is_layer or name_of(self.script, call.func) == DROPOUT
+        return is_layer or library_name(self.script.values(call.func)) == DROPOUT

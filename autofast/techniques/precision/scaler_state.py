@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from autofast.edit.edits import After, DictItem, Edit
 from autofast.flow.callgraph import Callee, CallGraph
@@ -12,48 +13,62 @@ from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
 from autofast.model.events import Site
-from autofast.model.script import Script, Update
+from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Ref, Seq
-from autofast.write.plumbing import Way
+from autofast.model.values import Ref, Seq, Thing
+from autofast.rule import Refusal, at
 
 KEY = "scaler"
 DEEP = 6  # functions and variables between a dict and torch.save
 
 
-def state_edits(script: Script, updates: list[Update], way: Way) -> list[Edit]:
-    """The scaler's state, saved and loaded beside that of the optimizer."""
-    things = {id(t) for u in updates for t in u.things}
-    edits: list[Edit] = []
-    loads: list[Edit] = []
-    done: set[int] = set()
+Name = Callable[[ast.AST], str]
+
+
+class Place(NamedTuple):
+    """Where the scaler's state is saved or loaded, and the edit that does it."""
+
+    node: ast.expr
+    edit: Edit
+
+
+def checkpoints(script: Script, optimizers: Iterable[Thing]) -> list[ast.Dict | ast.Call]:
+    """The dicts with the state of optimizers that are saved and nothing else."""
+    things = {id(t) for t in optimizers}
+    found = (_display_of(script, site, things) for site in script.methods("state_dict"))
+    return list({id(d): d for d in found if d is not None}.values())
+
+
+def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Place]:
+    """Where the state of the optimizers is saved and loaded, and that of the scaler can be; none where it is not saved.
+
+    ``name`` gives what to write for the scaler at a node, or raises. Raises :class:`Refusal` where a checkpoint may not have another key, too.
+    """
+    optimizers = list(optimizers)
+    saved = []
+    for display in checkpoints(script, optimizers):
+        if _has_key(display):
+            raise Refusal(f'{at(display)} saves something as "{KEY}" already')
+        edit = DictItem(display, KEY, f"{name(display)}.state_dict()")
+        saved.append(Place(display, edit))
+    return [*saved, *_loads(script, optimizers, name)] if saved else []
+
+
+def _loads(script: Script, optimizers: Iterable[Thing], name: Name) -> Iterable[Place]:
+    things = {id(t) for t in optimizers}
+    found: dict[int, Place] = {}  # by the block that they stand in
     for site in script.methods("load_state_dict"):
-        checkpoint = _loaded_from(site, things)
-        if (
-            checkpoint is None
-            or not isinstance(parent_of(site.node), ast.Expr)
-            or id(block(statement_of(site.node))) in done
-        ):
+        checkpoint, call = _loaded_from(site, things), site.node
+        here = id(block(statement_of(call)))
+        if checkpoint is None or not isinstance(parent_of(call), ast.Expr) or here in found:
             continue
-        done.add(id(block(statement_of(site.node))))
-        if _is_closed(script, checkpoint) or (name := way.to(function_of(site.node))) is None:
-            return []
-        text = ast.unparse(checkpoint)
-        loads.append(
-            After(
-                statement_of(site.node),
-                f'if {text}.get("{KEY}"):\n    {name}.load_state_dict({text}["{KEY}"])',
-            )
-        )
-    for site in script.methods("state_dict"):
-        display = _display_of(script, site, things)
-        if display is None or id(display) in done:
-            continue
-        done.add(id(display))
-        if _has_key(display) or (name := way.to(function_of(site.node))) is None:
-            return []
-        edits.append(DictItem(display, KEY, f"{name}.state_dict()"))
-    return edits + loads if edits else []
+        if _is_closed(script, checkpoint):
+            raise Refusal(f"something may notice another key in the checkpoint of {at(call)}")
+        assert isinstance(call, ast.Call)
+        text, scaler = ast.unparse(checkpoint), name(call)
+        code = f'if {text}.get("{KEY}"):\n    {scaler}.load_state_dict({text}["{KEY}"])'
+        found[here] = Place(call, After(statement_of(call), code))
+    return found.values()
 
 
 def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
@@ -67,7 +82,7 @@ def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
     """The reads of what a variable or attribute holds at ``place``."""
     if isinstance(place, ast.Name):
         made = script.analysis(Flow).reaching(place)
-        return [use for d in made for use in _loads(script, place, d)]
+        return [use for d in made for use in _reads(script, place, d)]
     assert isinstance(place, ast.Attribute)
     return [
         n
@@ -158,7 +173,7 @@ def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
                 for callee, names in given
             )
         case ast.Assign(targets=[ast.Name() as name]):
-            return _all_saved(script, _loads(script, name, Definition(name.id, name)), deep)
+            return _all_saved(script, _reads(script, name, Definition(name.id, name)), deep)
         case ast.Return():
             sites = script.analysis(CallGraph).sites(function_of(expr))  # type: ignore[arg-type]
             return bool(sites) and all(_is_saved(script, s, deep - 1) for s in sites)
@@ -167,10 +182,10 @@ def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
 
 def _saves_parameter(script: Script, callee: Callee, name: str, deep: int) -> bool:
     given = next(p for p in parameters(callee.function) if p.arg == name)
-    return _all_saved(script, _loads(script, given, Definition(name, given)), deep)
+    return _all_saved(script, _reads(script, given, Definition(name, given)), deep)
 
 
-def _loads(script: Script, place: ast.AST, definition: Definition) -> list[ast.expr]:
+def _reads(script: Script, place: ast.AST, definition: Definition) -> list[ast.expr]:
     """The reads that a definition reaches."""
     uses = script.analysis(Flow).definitions(place).uses(definition)
     return [use for use in uses if isinstance(use.ctx, ast.Load)]

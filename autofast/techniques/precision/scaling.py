@@ -21,10 +21,11 @@ from autofast.model.source import (
     function_of,
     parent_of,
 )
+from autofast.model.values import Thing
 from autofast.rule import Refusal, at
 from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.scaler_places import ends, makes
-from autofast.techniques.precision.scaler_state import state_edits
+from autofast.techniques.precision.scaler_state import Place, places
 from autofast.techniques.precision.unscale_places import Unscale, unscales
 from autofast.write.plumbing import Way
 from autofast.write.spelling import torch_in
@@ -46,6 +47,7 @@ class Scaling:
     early: bool = False
     edits: list[Edit] = field(default_factory=list)
     unscales: list[Unscale] = field(default_factory=list)
+    states: list[Place] = field(default_factory=list)
     backwards: list[ast.Call] = field(default_factory=list)
 
     @property
@@ -95,8 +97,8 @@ class _Builder:
             raise Refusal(home)
         if home.scope is not None and any(function_of(s) is not home.scope for s in home.stores):
             raise Refusal(f"the optimizer is set through `global` ({at(home.stores[0])})")
-        places, early = makes(home, self.backwards, self.updates)
-        made = Scaling(_free_name(self.script), home, places, early)
+        after, early = makes(home, self.backwards, self.updates)
+        made = Scaling(_free_name(self.script), home, after, early)
         self.way = Way(
             self.script,
             home.beside(made.name),
@@ -127,9 +129,16 @@ class _Builder:
         for unscale in made.unscales:
             made.edits += unscale.edits
         self._follow(made, last)
-        made.edits += state_edits(self.script, self.updates, self.way)
+        made.states = self._states(objects)
+        made.edits += [place.edit for place in made.states]
         made.edits += self.way.edits
         return made
+
+    def _states(self, optimizers: list[Thing]) -> list[Place]:
+        try:
+            return places(self.script, optimizers, self._name)
+        except Refusal:
+            return []  # a training that goes on from a checkpoint finds its scale anew
 
     def _name(self, node: ast.AST) -> str:
         name = self.way.to(function_of(node))

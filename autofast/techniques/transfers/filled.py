@@ -7,7 +7,7 @@ import ast
 from autofast.edit.edits import Rewrite
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Arg, Num, Ref, Tensor, Unknown, const
+from autofast.model.values import Arg, Num, Tensor, Unknown, const, library_name
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
     "Tensor": "",
@@ -23,8 +23,7 @@ WHOLE = frozenset({"long", "int", "uint8"})
 
 def constructor(script: Script, call: ast.Call) -> str:
     """The name of the old constructor that a call gives nothing but sizes; empty for anything else."""
-    names = {t.name if isinstance(t, Ref) else "" for t in script.values(call.func)}
-    name = next(iter(names)).removeprefix("torch.") if len(names) == 1 else ""
+    name = library_name(script.values(call.func)).removeprefix("torch.")
     if name not in DTYPES or call.keywords or not call.args:
         return ""
     several = len(call.args) > 1  # one by one: numbers, as data come as one list

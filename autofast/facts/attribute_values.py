@@ -1,0 +1,81 @@
+"""What an object of the project has under the name of an attribute: by assignments and by ``register_buffer``."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.script import Script
+from autofast.model.source import parent_of
+from autofast.model.values import Inst, Unknown
+
+
+def given(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
+    """The expressions whose value ``self.name`` may have; what is put there in other ways is not among them (see :func:`lasting`)."""
+    mine = _owners(script, attribute)
+    found: list[ast.expr] = []
+    for source in script.sources:
+        for node in source.nodes if attribute.attr in source.text else ():
+            owner, made = _put(node, attribute.attr)
+            if owner is not None and any(id(t) in mine for t in script.values(owner)):
+                assert made is not None
+                found.append(made)
+    return found
+
+
+def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
+    """The one expression whose value ``self.name`` has all along; None where it may be another, or be written to.
+
+    What may be the same object's counts: objects that are not known, names in strings (``setattr``), calls of methods of the value.
+    """
+    mine, name = _owners(script, attribute), attribute.attr
+    for source in script.sources:
+        for node in source.nodes if name in source.text else ():
+            if isinstance(node, ast.Constant) and node.value == name:
+                if _put(parent_of(node), name)[0] is None:
+                    return None  # setattr, a key of a dict
+            if isinstance(node, ast.Attribute) and node.attr == name:
+                owners = script.values(node.value)
+                if owners and not any(id(t) in mine or isinstance(t, Unknown) for t in owners):
+                    continue
+                if _put(parent_of(node), name)[0] is not node.value and not _is_only_read(node):
+                    return None
+    found = given(script, attribute)
+    return found[0] if len(found) == 1 else None
+
+
+def _owners(script: Script, attribute: ast.Attribute) -> set[int]:
+    return {id(t) for t in script.values(attribute.value) if isinstance(t, Inst)}
+
+
+def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | None]:
+    """The object that gets something under the name, and what, where a node does that."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=owner, attr="register_buffer"),
+            args=[ast.Constant(value), made, *_],
+        ) if value == name:
+            return owner, made
+        case ast.Assign(targets=[ast.Attribute(value=owner, attr=attr)], value=made) if (
+            attr == name
+        ):
+            return owner, made
+    return None, None
+
+
+def _is_only_read(node: ast.Attribute) -> bool:
+    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to it."""
+    if not isinstance(node.ctx, ast.Load):
+        return False
+    outer: ast.AST | None = parent_of(node)
+    here: ast.AST = node
+    while isinstance(outer, ast.Subscript) and outer.value is here:
+        if not isinstance(outer.ctx, ast.Load):
+            return False
+        here, outer = outer, parent_of(outer)
+    if isinstance(outer, ast.Attribute):
+        return outer.attr in ("bool", "logical_not", "to", "shape", "size", "device", "dtype")
+    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or (
+        isinstance(outer, ast.Call)
+        and isinstance(outer.func, ast.Attribute)
+        and outer.func.attr == "masked_fill"
+    )

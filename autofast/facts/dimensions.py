@@ -1,0 +1,174 @@
+"""How many dimensions a tensor has, by how it is made and brought into shape."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from autofast.facts.attribute_values import given
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import function_of
+from autofast.model.values import Const, Num, Tensor, const, library_name
+
+SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
+SAME = frozenset(
+    "transpose contiguous to bool float type logical_not clone detach cuda swapaxes swapdims".split()
+)
+GROWING = frozenset("expand masked_fill eq ne".split())  # by what they are given
+SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
+TRIANGLES = frozenset({"tril", "triu"})
+VECTORS = frozenset({"torch.arange", "torch.linspace"})
+DEEPEST = 6
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """At least, and at most (None: nothing shows it)."""
+
+    least: int = 0
+    most: int | None = None
+
+
+UNKNOWN = Dimensions()
+
+
+def rank(script: Script, expr: ast.expr) -> int | None:
+    """The number of dimensions; None where it does not show, or is not always the same."""
+    found = _possible(script, expr, 0)
+    (one,) = found if len(found) == 1 else (UNKNOWN,)
+    return one.least if one.least == one.most else None
+
+
+def least(script: Script, expr: ast.expr) -> int:
+    """How many dimensions a tensor has at the least; 0 where nothing shows it."""
+    return min(d.least for d in _possible(script, expr, 0))
+
+
+def may_be_vector(script: Script, expr: ast.expr) -> bool:
+    """Whether one of the ways to make it gives one dimension."""
+    return any(d.least == d.most == 1 for d in _possible(script, expr, 0))
+
+
+def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
+    """One for each way in which the value may be made."""
+    if depth > DEEPEST:
+        return frozenset({UNKNOWN})
+    ways: set[Dimensions] = set()
+    match expr:
+        case ast.Name():
+            for definition in script.analysis(Flow).reaching(expr):
+                ways |= _of_definition(script, definition, depth)
+        case ast.Attribute():
+            for made in given(script, expr):
+                ways |= _possible(script, made, depth + 1)
+        case ast.BinOp(left=a, right=b) | ast.Compare(left=a, comparators=[b]):
+            ways = {
+                _broadcast(one, other)
+                for one in _operand(script, a, depth)
+                for other in _operand(script, b, depth)
+            }
+        case ast.UnaryOp(operand=a):
+            ways = {*_possible(script, a, depth + 1)}
+        case ast.Subscript(value=value, slice=cut):
+            ways = {_cut(d, cut) for d in _possible(script, value, depth + 1)}
+        case ast.Call():
+            ways = _of_call(script, expr, depth)
+    if ways - {UNKNOWN}:
+        return frozenset(ways)
+    batch = any(isinstance(t, Tensor) and t.batch for t in script.values(expr))
+    return frozenset({Dimensions(1) if batch else UNKNOWN})
+
+
+def _operand(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
+    """The same for one side of an operation, where a number has no dimensions."""
+    found = script.values(expr)
+    if found and all(isinstance(t, (Num, Const)) for t in found):
+        return frozenset({Dimensions(0, 0)})
+    return _possible(script, expr, depth + 1)
+
+
+def _broadcast(one: Dimensions, other: Dimensions) -> Dimensions:
+    most = max(one.most, other.most) if one.most is not None and other.most is not None else None
+    return Dimensions(max(one.least, other.least), most)
+
+
+def _of_definition(
+    script: Script, definition: Definition, depth: int
+) -> frozenset[Dimensions] | set[Dimensions]:
+    """The same for what a definition gives its variable."""
+    if definition.value is not None:
+        return _possible(script, definition.value, depth + 1)
+    function = function_of(definition.node)
+    if not definition.is_parameter or isinstance(function, ast.Module):
+        return {UNKNOWN}
+    found: set[Dimensions] = set()
+    for call, argument in script.analysis(CallGraph).arguments(function, definition.name):
+        if argument is not None:
+            found |= _possible(script, argument, depth + 1)
+        elif _may_unpack(call):
+            found.add(UNKNOWN)  # else the default, which is no tensor
+    return found
+
+
+def _may_unpack(call: ast.Call) -> bool:
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(
+        k.arg is None for k in call.keywords
+    )
+
+
+def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
+    """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with dimensions of its own."""
+    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    new = sum(isinstance(p, ast.Constant) and p.value is None for p in parts)
+    kept = sum(isinstance(p, ast.Slice) for p in parts)
+    if not new or not all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts):
+        return Dimensions(new + kept)
+    gone = len(parts) - new - kept
+    return Dimensions(max(new + kept, whole.least + new - gone))
+
+
+def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
+    if (name := library_name(script.values(call.func))) in SHAPED:
+        first = call.args[0] if call.args else None
+        sizes = first.elts if isinstance(first, (ast.Tuple, ast.List)) else call.args
+        return {Dimensions(len(sizes), len(sizes))}
+    if name in VECTORS:
+        return {Dimensions(1, 1)}
+    match call:
+        case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
+            return {*_possible(script, inner, depth + 1)}
+        case ast.Call(args=[_, pattern, *_]) if name == "einops.rearrange":
+            return {_rearranged(const(script.values(pattern)))}
+        case ast.Call(args=[inner, *_]) if name.removeprefix("torch.") in TRIANGLES:
+            return _at_least(2, _possible(script, inner, depth + 1))
+        case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
+            each = len(args) > 1 and not any(isinstance(a, ast.Starred) for a in args)
+            return {Dimensions(len(args), len(args)) if each else UNKNOWN}
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
+            before = _possible(script, inner, depth + 1)
+            if attr in SAME:
+                return {*before}
+            if attr in TRIANGLES:
+                return _at_least(2, before)
+            if attr in GROWING:
+                return {Dimensions(d.least) for d in before}
+            if attr == "unsqueeze":
+                return {Dimensions(d.least + 1, d.most and d.most + 1) for d in before}
+    return {UNKNOWN}
+
+
+def _at_least(number: int, before: frozenset[Dimensions]) -> set[Dimensions]:
+    return {Dimensions(max(number, d.least), d.most) for d in before}
+
+
+def _rearranged(pattern: object) -> Dimensions:
+    """What einops gives by ``b n (h d) -> b h n d``."""
+    shape = pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+    if "." in shape:
+        return UNKNOWN
+    axes = len(re.sub(r"\([^)]*\)", "x", shape).split())
+    return Dimensions(axes, axes)

@@ -1,0 +1,30 @@
+"""What may give an expression another value on the way from one statement to another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.memory import Memory
+from autofast.model.script import Script
+
+
+def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -> ast.AST | None:
+    """The first part of the statements that may change what an expression gives: its names, its attributes, or the memory of its tensors.
+
+    Every call of a function of the project may, as it may reach them by other ways.
+    """
+    parts = list(ast.walk(expr))
+    names = {n.id for n in parts if isinstance(n, ast.Name)}
+    attributes = {n.attr for n in parts if isinstance(n, ast.Attribute)}
+    memory, calls = script.analysis(Memory), script.analysis(CallGraph)
+    for node in (n for statement in statements for n in ast.walk(statement)):
+        if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
+                return node
+        if isinstance(node, ast.Call) and calls.callees(node):
+            return node
+        if memory.written(node):
+            return node
+    return None
