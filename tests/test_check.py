@@ -57,13 +57,14 @@ def test_which_scripts_are_started(project: Path) -> None:
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
 
-    def of(name: str) -> list[str]:
-        found = Entries(project).of(project / name)
-        return [path.relative_to(project).as_posix() for path in found]
+    def of(name: str) -> str:
+        return Entries(project).of(project / name).relative_to(project).as_posix()
 
-    assert of("pkg/engine.py") == ["tools/eval.py", "main.py"]
-    assert of("main.py") == ["main.py"] and of("tools/eval.py") == ["tools/eval.py"]
-    assert of("other/engine.py") == ["other/run.py"]
+    assert of("pkg/engine.py") == "main.py"  # by its name
+    assert of("main.py") == "main.py" and of("tools/eval.py") == "tools/eval.py"
+    assert of("other/engine.py") == "other/run.py"
+    (project / "tools/eval.py").write_text(f"{tree['tools/eval.py']}    loss.backward()\n")
+    assert of("pkg/engine.py") == "tools/eval.py"  # it trains
 
 
 def test_exclude_of_named_files(project: Path) -> None:

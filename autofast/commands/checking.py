@@ -68,11 +68,10 @@ def entries(request: Request) -> tuple[list[Entry], list[str]]:
     found: dict[Path, Path] = {}
     notes: list[str] = []
     for file in scripts(request.paths, request.root, config.exclude, config.force_exclude):
-        starts = graph.of(file)
-        found.update((entry.resolve(), entry) for entry in starts)
-        if file not in starts:
-            through = ", ".join(shown_path(entry) for entry in starts)
-            notes.append(f"{shown_path(file.resolve())}: read as a part of {through}")
+        entry = graph.of(file)
+        found[entry.resolve()] = entry
+        if entry != file:
+            notes.append(f"{shown_path(file.resolve())}: read as a part of {shown_path(entry)}")
     return [*((path, None) for path in found.values()), *request.stdin.items()], notes
 
 

@@ -1,4 +1,4 @@
-"""Which scripts are started to run a file: what a file does is known from there, not from the file alone."""
+"""Which script is started to run a file: what a file does is known from there, not from the file alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.discover import python_files
+from autofast.commands.discover import looks_like_training, python_files
 
-MOST = 4  # scripts that are read for one file: the nearest
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
     re.M,
@@ -24,13 +23,16 @@ class Entries:
     def __init__(self, root: Path):
         self.root = root.resolve()
 
-    def of(self, file: Path) -> list[Path]:
-        """The scripts that are started to run ``file``, the nearest first: itself where it is one, or where nothing is known of others."""
+    def of(self, file: Path) -> Path:
+        """The script that is started to run ``file``: itself where it is one, or where nothing is known of others.
+
+        Of several, one that trains is best (by its text, then by its name), then the nearest. Reading them all would take too long.
+        """
         real = file.resolve()
         if file.suffix != ".py" or self.root not in real.parents or _is_started(_raw(real)):
-            return [file]
+            return file
         found = [p for p in self._above(real) if _is_started(_raw(p)) or not self._importers.get(p)]
-        return found[:MOST] or [file]
+        return min(found, key=_preference, default=file)
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The files that import ``file``, directly or not, but for tests; the nearest first."""
@@ -85,6 +87,11 @@ def _raw(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def _preference(path: Path) -> tuple[bool, bool]:
+    named = any(word in path.stem for word in ("train", "main"))
+    return not looks_like_training(_raw(path)), not named
 
 
 def _is_started(raw: bytes) -> bool:
