@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from autofast.commands.checking import Checked
     from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
+    from autofast.commands.picking import Picker
     from autofast.config import Config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -251,6 +252,12 @@ def cli() -> None:
     metavar="DIR",
     help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
 )
+@click.option(
+    "-i",
+    "--interactive",
+    is_flag=True,
+    help="Ask about each fix; without another option, those that are wanted are written in place.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
 @_input_options
@@ -285,7 +292,10 @@ def rewrite_command(
         raise click.UsageError(
             f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
         )
-    default: tuple[str, Mode, str | bool] = ("", "file" if entry == STDIN else "diff", "-")
+    if entry == STDIN and given["interactive"]:
+        raise click.UsageError("the answers come from standard input: give a file, not `-`.")
+    without: Mode = "file" if entry == STDIN else "in-place" if given["interactive"] else "diff"
+    default: tuple[str, Mode, str | bool] = ("", without, "-")
     _, mode, value = chosen[0] if chosen else default
     _rewrite(entry, mode, value if isinstance(value, str) else "-", force, given)
 
@@ -301,8 +311,9 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
     to = Destination(mode, path, force, keep=not given["quiet"])
     config = _configured(root, given)
     try:
-        result = rewrite(script, root, config, raw=raw, alone=to.alone)
-    except (BadInput, PostConditionError):
+        unwanted = _picker() if given["interactive"] else None
+        result = rewrite(script, root, config, raw=raw, alone=to.alone, unwanted=unwanted)
+    except (BadInput, PostConditionError, click.Abort):
         raise
     except Exception as error:
         raise Fault(f"{entry}: {internal(error)}") from None
@@ -317,6 +328,23 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         nl=False,
         color=True,
     )
+
+
+def _picker() -> Picker:
+    """Asks on standard error, as standard output is for what comes of it."""
+    from autofast.commands.picking import pick
+    from autofast.report.style import for_stream
+
+    def ask(question: str) -> str:
+        click.echo(question, err=True, nl=False)
+        if not (line := sys.stdin.readline()):
+            raise click.Abort
+        return line
+
+    def tell(text: str) -> None:
+        click.echo(text, err=True, nl=False, color=True)
+
+    return pick(ask, tell, for_stream(sys.stderr))
 
 
 @cli.command("check", cls=ProjectCommand)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,11 @@ from pathlib import Path
 from autofast.commands.sparing import spare
 from autofast.config import Config
 from autofast.depth import deeply
+from autofast.edit.amend import Amendment, Key
 from autofast.edit.edits import Edit
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
+from autofast.edit.recovery import stand
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
 from autofast.read import read_script
@@ -118,9 +120,10 @@ def rewrite(
     raw: bytes | None = None,
     alone: bool = False,
     within: Callable[[Path], bool] | None = None,
+    unwanted: Callable[[Plan], Iterable[Key]] | None = None,
 ) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the files that are ``within``. What would then
-    be done by half is left out whole.
+    be done by half is left out whole. ``unwanted`` is asked which fixes are not to be made; what only follows from others is not made then.
 
     A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
@@ -142,6 +145,10 @@ def rewrite(
         return spare(read_script(entry, root, overlay=overlay), config)
 
     passes = fixed_point(chosen, reread)
+    if unwanted is not None:
+        refused = {key: Amendment("not wanted") for key in unwanted(passes.first)}
+        left, _ = stand(passes.first.amended(refused), reread, settled=False)
+        passes = Passes((left,), reread)
     if beyond is not None:
         passes = passes.while_true(lambda f: not beyond(f))
     if narrowed and passes.first.left_out:

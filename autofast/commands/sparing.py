@@ -18,9 +18,9 @@ def spare(script: Script, config: Config) -> Script:
     if config.per_file_ignores:
         from pathspec import GitIgnoreSpec
 
-        for pattern, names in config.per_file_ignores:
+        for pattern, away in config.per_file_ignores:
             spec = GitIgnoreSpec.from_lines([pattern])
             for source in script.sources:
                 if spec.match_file(source.rel):
-                    source.spared |= expanded(names)
+                    source.spared |= expanded(away)
     return script

@@ -34,8 +34,8 @@ def table(
         rows.append((key, _value(getattr(config, place.name)), " and ".join(origins) or DEFAULT))
     for command, options in settings.commands.items():
         for key, value in options.items():
-            line = settings.lines.get(f"{command}.{key}")
-            rows.append((f"{command}.{key}", _value(value), f"{shown}:{line}" if line else shown))
+            at = settings.lines.get(f"{command}.{key}")
+            rows.append((f"{command}.{key}", _value(value), f"{shown}:{at}" if at else shown))
     wide = [max(len(row[n]) for row in rows) for n in range(2)]
     lines = []
     for key, value, origin in rows:
