@@ -477,6 +477,8 @@ def config_command(paths: tuple[str, ...], **given: Any) -> None:
     from autofast.report.style import for_stream
 
     near = [Path(path) for path in paths or (".",)]
+    if missing := next((path for path in near if not path.exists()), None):
+        raise BadInput(f"{missing}: no such file or folder")
     root = _root(given["root"], *near)
     found, in_force = settings(root), _configured(root, given)
     there = found.path.is_file()
