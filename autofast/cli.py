@@ -6,39 +6,33 @@ command that needs it. Standard output carries the product alone, standard error
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from autofast import __version__
-from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
 from autofast.edit.postcheck import PostConditionError
-from autofast.faults import REPORT, debug, internal
+from autofast.faults import REPORT, internal
 from autofast.model.source import BadInput
-from autofast.nearest import hint
+from autofast.options import (
+    PLAIN,
+    STDIN,
+    ProjectCommand,
+    configured,
+    entry_of,
+    input_options,
+    root_of,
+)
 
 if TYPE_CHECKING:
     from autofast.commands.checking import Checked
     from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
     from autofast.commands.picking import Picker
-    from autofast.config import Config
 
-F = TypeVar("F", bound=Callable[..., Any])
-STDIN = "-"
-# Options that mean nothing without another one.
-ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
-# Those that are in the configuration as they are given.
-PLAIN = ("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", *ON_REQUEST)
-# Those that stand in [tool.autofast] itself, as several commands have them.
-_ELSEWHERE = (
-    *("select", "ignore", "effect", "target", "force-exclude"),
-    *(name.replace("_", "-") for name in PLAIN),
-)
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
 
@@ -69,157 +63,6 @@ class Commands(click.Group):
             raise click.exceptions.Exit(130) from None
         except Exception as error:
             raise Fault(internal(error)) from None
-
-
-class ProjectCommand(click.Command):
-    """A command whose options have their defaults in ``[tool.autofast.NAME]`` of the project."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        from autofast.config import settings
-
-        near = [Path(p) for p in _paths(ctx) if p != STDIN] or [Path.cwd()]
-        if not all(path.exists() for path in near):
-            return super().invoke(ctx)  # which says so
-        found = settings(_root(ctx.params.get("root"), *near))
-        own = {_key(p): p for p in self.params if isinstance(p, click.Option)}
-        for key in ("root", "stdin-filename", "debug", *_ELSEWHERE):
-            own.pop(key, None)
-        for key, value in found.commands.get(str(self.name), {}).items():
-            where = f"{found.place(f'{self.name}.{key}')}: '{key}' in [tool.autofast.{self.name}]"
-            if key not in own:
-                raise BadInput(f"{where} is no option; {hint(key, own, _known(own))}")
-            name = str(own[key].name)
-            if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
-                try:
-                    ctx.params[name] = own[key].type_cast_value(ctx, value)
-                except (click.ClickException, TypeError):
-                    raise BadInput(f"{where} is {value!r}, which --{key} does not take") from None
-        return super().invoke(ctx)
-
-
-def _paths(ctx: click.Context) -> tuple[str, ...]:
-    """The files and folders that a command is given."""
-    named = ctx.params.get("paths") or (ctx.params.get("entry") or ctx.params.get("script"),)
-    return tuple(str(path) for path in named if path is not None)
-
-
-def _key(option: click.Option) -> str:
-    return max(option.opts, key=len).lstrip("-")
-
-
-def _known(options: Iterable[str]) -> str:
-    return f"options are {', '.join(sorted(options))}"
-
-
-# ------------------------------------------------------------------------------------------------ options of several commands
-def _comma_separated(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    names = tuple(name for value in values for part in value.split(",") if (name := part.strip()))
-    if values and not names and param.name == "select":
-        raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
-    return names
-
-
-def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
-    debug(on)
-
-
-def _input_options(command: F) -> F:
-    """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
-    options = [
-        click.option(
-            "--root",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder of the project.  [default: the git root]",
-        ),
-        click.option(
-            "--stdin-filename",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="What standard input is called.",
-        ),
-        click.option(
-            "--select",
-            multiple=True,
-            callback=_comma_separated,
-            metavar="RULES",
-            help="Only these rules and groups.",
-        ),
-        click.option(
-            "--ignore",
-            multiple=True,
-            callback=_comma_separated,
-            metavar="RULES",
-            help="None of these rules and groups.",
-        ),
-        click.option(
-            "--effect",
-            type=click.Choice(EFFECTS),
-            help="How far a rewrite may go.  [default: sampling]",
-        ),
-        click.option(
-            "--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"
-        ),
-        click.option(
-            "--target",
-            type=click.Choice(TARGETS),
-            help="Hardware that the rewrite is for.  [default: cuda]",
-        ),
-        click.option(
-            "--compile",
-            is_flag=True,
-            default=None,
-            help="Also compile the model: pays back in long runs.",
-        ),
-        click.option(
-            "--accumulate",
-            type=click.IntRange(2),
-            metavar="N",
-            help="Also take an optimizer step every N batches only.",
-        ),
-        click.option(
-            "--keep-batch",
-            is_flag=True,
-            default=None,
-            help="With --accumulate: of batches N times smaller.",
-        ),
-        click.option(
-            "--ddp",
-            is_flag=True,
-            default=None,
-            help="Also train on several processes, started by torchrun.",
-        ),
-        click.option(
-            "--sync-batchnorm",
-            is_flag=True,
-            default=None,
-            help="With --ddp: BatchNorm over all processes.",
-        ),
-        click.option(
-            "--min-gain",
-            type=click.FloatRange(0, 100),
-            metavar="PERCENT",
-            help="Only what is expected to save this much of the training's time.  [default: 1]",
-        ),
-        click.option(
-            "--exhaustive",
-            is_flag=True,
-            default=None,
-            help="Everything, however little it gains (as --min-gain 0).",
-        ),
-        click.option(
-            "--debug",
-            is_flag=True,
-            expose_value=False,
-            callback=_debug,
-            help="Show traces of internal errors.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 # ------------------------------------------------------------------------------------------------ commands
@@ -260,7 +103,7 @@ def cli() -> None:
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
-@_input_options
+@input_options
 def rewrite_command(
     entry: str,
     output: str | None,
@@ -306,10 +149,10 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
     from autofast.report.style import for_stream
     from autofast.report.summary import summary
 
-    script, raw = _entry(entry, given["stdin_filename"])
-    root = _root(given["root"], script)
+    script, raw = entry_of(entry, given["stdin_filename"])
+    root = root_of(given["root"], script)
     to = Destination(mode, path, force, keep=not given["quiet"])
-    config = _configured(root, given)
+    config = configured(root, given)
     try:
         unwanted = _picker() if given["interactive"] else None
         result = rewrite(script, root, config, raw=raw, alone=to.alone, unwanted=unwanted)
@@ -378,7 +221,7 @@ def _picker() -> Picker:
     help="Leave out what `exclude` names even where a PATH names it.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
-@_input_options
+@input_options
 def check_command(paths: tuple[str, ...], **given: Any) -> None:
     """Find what could be faster.
 
@@ -392,11 +235,11 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
     if given["fix"] and (given["diff"] or STDIN in paths):
         other = "--diff" if given["diff"] else "standard input"
         raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
-    stdin = [_entry(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
+    stdin = [entry_of(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
     named = [Path(path) for path in paths if path != STDIN]
     near = [*named, *(path for path, _ in stdin)]
-    root = _root(given["root"], near[0], *near[1:])
-    request = Request(named, root, _configured(root, given), dict(stdin), given["imported"])
+    root = root_of(given["root"], near[0], *near[1:])
+    request = Request(named, root, configured(root, given), dict(stdin), given["imported"])
     if given["diff"]:
         raise click.exceptions.Exit(_show_fixes(request, given))
     fixed = _write_fixes(request, given) if given["fix"] else 0
@@ -465,7 +308,7 @@ def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = 
 
 @cli.command("config", cls=ProjectCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@_input_options
+@input_options
 def config_command(paths: tuple[str, ...], **given: Any) -> None:
     """Show the configuration that is in force, and where it comes from.
 
@@ -479,8 +322,8 @@ def config_command(paths: tuple[str, ...], **given: Any) -> None:
     near = [Path(path) for path in paths or (".",)]
     if missing := next((path for path in near if not path.exists()), None):
         raise BadInput(f"{missing}: no such file or folder")
-    root = _root(given["root"], *near)
-    found, in_force = settings(root), _configured(root, given)
+    root = root_of(given["root"], *near)
+    found, in_force = settings(root), configured(root, given)
     there = found.path.is_file()
     named = [key.replace("_", "-") for key, value in given.items() if value not in (None, ())]
     click.echo(f"project: {root}{'' if there else ' (without a pyproject.toml)'}\n", err=True)
@@ -623,7 +466,7 @@ class _WithScriptArguments(ProjectCommand):
     metavar="X",
     help="Share of the loss that counts as no difference.  [default: 0.02]",
 )
-@_input_options
+@input_options
 def verify_command(
     script: Path,
     rewritten: Path | None,
@@ -655,8 +498,8 @@ def verify_command(
     )
     wish.check()
     given.pop("stdin_filename")
-    root = _root(given["root"], script)
-    config = _configured(root, given)
+    root = root_of(given["root"], script)
+    config = configured(root, given)
     options = {
         name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
     }
@@ -673,51 +516,6 @@ def verify_command(
     for line in notes:
         click.echo(line, err=True)
     raise click.exceptions.Exit(0 if result.passed else 1)
-
-
-# ------------------------------------------------------------------------------------------------ what the commands share
-def _entry(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None]:
-    """The script to read, and its text where that comes from standard input."""
-    if name != STDIN:
-        return Path(name), None
-    return stdin_filename or Path("-"), sys.stdin.buffer.read()
-
-
-def _root(given: Path | None, *near: Path) -> Path:
-    """The project's folder: as given, else the git root, else the folder of what is looked at (what is common to several)."""
-    if given is None:
-        return Path(os.path.commonpath([find_root(path) for path in near]))
-    if not given.is_dir():
-        raise BadInput(f"{given}: is no folder; give the project's folder as --root")
-    root = given.resolve()
-    for path in near:
-        if path.resolve() != root and root not in path.resolve().parents:
-            raise BadInput(f"{path}: is outside of --root {given}; give a folder that holds it")
-    return root
-
-
-def _configured(root: Path, given: dict[str, Any]) -> Config:
-    """The project's configuration with the options of the command line over it."""
-    from dataclasses import replace
-
-    from autofast.config import load
-    from autofast.rule import Effect
-
-    config = load(root)
-    plain = ("target", "force_exclude", *PLAIN)
-    changes = {key: given[key] for key in plain if given.get(key) is not None}
-    if given["effect"] is not None:
-        changes["effect"] = Effect[given["effect"].upper()]
-    # Asked for by name just now: this outdoes what the project's file leaves out.
-    if given["select"]:
-        changes.update(select=given["select"], ignore=given["ignore"])
-    else:
-        changes["ignore"] = (*config.ignore, *given["ignore"])
-    config = replace(config, **changes)
-    for name, other in ON_REQUEST.items():
-        if getattr(config, name) and not getattr(config, other):
-            raise BadInput(f"--{name.replace('_', '-')} means nothing without --{other}; give both")
-    return config
 
 
 def _out(product: bytes) -> None:

@@ -43,8 +43,9 @@ LAYERS: dict[str, set[str]] = {
         "rule",
         "report",
     },
+    "options": {"model", "config", "faults", "nearest", "registry", "rule"},
     "cli": {
-        "nearest",
+        "options",
         "faults",
         "model",
         "config",
