@@ -25,7 +25,7 @@ def test_without_a_path_it_is_this_folder(project: Path) -> None:
     (project / "train.py").write_text(IDLE)
     done = autofast("check")
     assert done.code == 0 and done.text == "Found nothing to make faster.\n"
-    assert done.err == "autofast: no training script found in what was named\n"
+    assert done.err == "autofast: no training script found in .\n"
     assert autofast("check", "-q") == autofast("check", "-q", "train.py")
     assert autofast("check", "-q").text == autofast("check", "-q").err == ""
 

@@ -108,7 +108,9 @@ def check(request: Request) -> Checked:
     if idle and len(idle) == len(todo) and not result.errors:
         result.notes.append(_idle(idle))
     elif not todo:
-        result.notes.append("no training script found in what was named")
+        names = [str(path) for path in request.paths]
+        where = ", ".join(names) if len(names) < 4 else f"{len(names)} paths"
+        result.notes.append(f"no training script found in {where}")
     result.errors = list(dict.fromkeys(result.errors))  # scripts share files
     result.warnings = list(dict.fromkeys(result.warnings))
     result.files = sorted(files)
