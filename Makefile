@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # Tests compare numbers, so they know their torch exactly. `make test TORCH=torch==2.9.0` tries another.
 TORCH ?= torch==2.13.0
-JOBS ?= 2
+# Processes for the tests: one for each core. Each may take a gigabyte.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(8, os.cpu_count() or 2)))')
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 

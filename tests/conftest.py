@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import NoReturn
@@ -10,6 +11,9 @@ import pytest
 
 from autofast.edit import running
 from tests.fixture import Fixture
+from tests.zygote import ONE_THREAD
+
+os.environ.update(ONE_THREAD)  # tensors are small: threads would only wait for those of other tests
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import tempfile
 import textwrap
 from collections.abc import Mapping
@@ -83,17 +82,15 @@ def apply(
             min_gain=min_gain,
         )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
-        plan.check(
+        again = plan.check(
             reread=lambda texts: read_script(
                 entry, root, overlay={s.path: s.encode(t) for s, t in texts.items()}
             )
         )
+        left = (again or plan).fixes  # nothing was written: nothing may be a fix
+        assert not left, [f.message for f in left]
+        assert again is None or not again.amendments  # that nothing is left is not its doing
         new = {source.rel: made for source, made in plan.texts().items()}
-        for name, made in new.items():
-            ast.parse(made)
-            (root / name).write_text(made, "utf-8")
-        again = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
-        assert not again.fixes, [f.message for f in again.fixes]
         return Applied(tuple(plan.findings), {"train.py": text, **new}, text)
 
 

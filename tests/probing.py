@@ -52,6 +52,10 @@ def options(folder: Path, **given: object) -> str:
     )
 
 
+def environment(folder: Path, **given: object) -> dict[str, str]:
+    return {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
+
+
 def command(script: str, *arguments: str, probe: bool) -> list[str]:
     path = str(SCRIPTS / script) if (SCRIPTS / script).exists() else script
     return [str(PROBE), path, *arguments] if probe else [path, *arguments]
@@ -65,9 +69,8 @@ def run(folder: Path, script: str, *arguments: str, probe: bool = True, **given:
     """In a fork of a process that has torch."""
     for old in folder.glob("record-*.json"):
         old.unlink()
-    environment = {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
     code = ZYGOTE.run(
-        PROGRAM, command(script, *arguments, probe=probe), limit=LIMIT, cwd=folder, environment=environment,
+        PROGRAM, command(script, *arguments, probe=probe), limit=LIMIT, cwd=folder, environment=environment(folder, **given),
         stdout=folder / "stdout", stderr=folder / "stderr",
     )  # fmt: skip
     assert code is not None, f"more than {LIMIT:g} s"
@@ -78,8 +81,12 @@ def run(folder: Path, script: str, *arguments: str, probe: bool = True, **given:
 
 def fresh(folder: Path, words: list[str], **given: object) -> Ran:
     """In a process of its own, ``words`` being its whole command line."""
-    environment = {**os.environ, **ENVIRONMENT, "AUTOFAST_PROBE": options(folder, **given)}
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT
+        words,
+        cwd=folder,
+        env=environment(folder, **given),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
     )
     return Ran(done.returncode, done.stdout, done.stderr, records(folder))

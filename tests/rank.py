@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import dataloader
 
-from tests import recording
+from tests import recording, zygote
 
 COLLECTIVES = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast", "broadcast_object_list", "gather",
@@ -48,6 +48,12 @@ def record(job: Mapping[str, Any], place: str) -> int:
     }
     (Path(place) / "extra").write_bytes(pickle.dumps(extra))
     return code
+
+
+def program(*arguments: str) -> int:
+    """A rank that is not watched."""
+    _listen([])
+    return zygote.program(*arguments)
 
 
 def _watch(written: list[str], samples: list[list[float]]) -> None:

@@ -81,7 +81,7 @@ def test_names_and_summary(rule: Rule) -> None:
 def said() -> Iterator[tuple[Script, Finding]]:
     """What the rules say about the fixtures."""
     for path in sorted((ROOT / "fixtures").glob("*/train.py")):
-        script = read(path, ROOT / "fixtures")
+        script = read(path, path.parent)
         for finding in plan(script, Config(select=(registry.ALL,), effect=Effect.RECIPE)).findings:
             yield script, finding
 

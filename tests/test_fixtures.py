@@ -205,7 +205,7 @@ def test_forbidden_fixes_are_not_made(fixture: Fixture):
 
 # ------------------------------------------------------------------------------------------------ that it trains the same
 @pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+    not HAVE_TORCH, reason="running training scripts needs torch"
 )
 class TestExecution:
     """Originals and rewritten scripts run on the CPU, for each rule alone and for all together."""
@@ -227,6 +227,8 @@ class TestExecution:
     @each_target
     def test_all_rules_together(self, fixture: Fixture, target: str):
         effects = (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING)
+        if target == "cpu" and fixture not in FOR_CPU:  # what is written for a CPU alone changes rounding
+            effects = (Effect.ROUNDING,)
         trains_the_same(
             fixture,
             {
@@ -318,9 +320,9 @@ def tolerance(fixture: Fixture, plan: Plan, effect: Effect, fake: bool) -> Toler
 def test_a_second_rewrite_changes_nothing(fixture: Fixture, target: str):
     for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING):
         plan = plan_of(fixture, target, effect)
-        plan.check(lambda texts: reread(fixture, texts))
-        again = planned(reread(fixture, plan.texts()), target, effect, also=fixture.also)
+        again = plan.check(lambda texts: reread(fixture, texts)) or plan
         assert not again.fixes, f"up to {effect.name.lower()}:\n{shown(again.fixes)}"
+        assert not again.amendments, "a fix that the second reading refused"
 
 
 @each_fixture

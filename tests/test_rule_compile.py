@@ -10,13 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from autofast.cli import cli
 from autofast.registry import select
 from autofast.rule import Effect
 from tests.harness import HARNESS, HAVE_TORCH, ROUNDING, Job, compare
 from tests.onerule import Applied, apply
+from tests.zygote import PROGRAM, QUIET, ZYGOTE
 
-needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch: pip install autofast[verify]")
+needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch")
 
 HEAD = """
 import copy
@@ -72,6 +75,30 @@ def with_(*changes: tuple[str, str], text: str = SCRIPT) -> str:
     return text
 
 
+def forked(folder: Path, script: str) -> str:
+    """What a script prints."""
+    out, err = folder / "stdout", folder / "stderr"
+    code = ZYGOTE.run(
+        PROGRAM, [script], limit=60, cwd=folder, environment=QUIET, stdout=out, stderr=err
+    )
+    assert code == 0, err.read_text()
+    return out.read_text()
+
+
+def fresh(folder: Path, script: str, **environment: str) -> str:
+    """What a script prints that must have a process of its own."""
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 def follows(result: Applied, statement: str, before: str) -> bool:
     """``statement`` stands in the line behind ``before``."""
     lines = [line.strip() for line in result.text.splitlines()]
@@ -94,17 +121,8 @@ def test_the_option(tmp_path: Path, command: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
 
     def said(*options: str) -> str:
-        call = [
-            sys.executable,
-            "-m",
-            "autofast",
-            command,
-            "--root",
-            str(tmp_path),
-            str(tmp_path / "train.py"),
-            *options,
-        ]
-        return subprocess.run(call, capture_output=True, text=True).stdout
+        call = [command, "--root", str(tmp_path), str(tmp_path / "train.py"), *options]
+        return CliRunner().invoke(cli, call).stdout
 
     mark = "compiling takes minutes" if command == "check" else "+model.compile()"
     assert mark not in said() and mark in said("--compile")
@@ -230,12 +248,8 @@ def test_a_compiled_model_is_pickled_as_it_was(tmp_path: Path) -> None:
         folder.mkdir()
         for path, code in {**files, "train.py": content, "load.py": LOADS}.items():
             (folder / path).write_text(code, "utf-8")
-        subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)
-        said.append(
-            subprocess.run(
-                [sys.executable, "load.py"], cwd=folder, check=True, capture_output=True, text=True
-            ).stdout
-        )
+        forked(folder, "train.py")
+        said.append(fresh(folder, "load.py"))  # which must not import the compiler
     assert said[0] == said[1] and said[0].count("Net") == 3 and "True" not in said[0]
 
 
@@ -785,25 +799,18 @@ torch.save(model.state_dict(), "state.pth")
             + evaluate
             + "print([round(p.sum().item(), 4) for p in model.parameters()])\n"
         )
-        folder = str(tmp_path)
-        env = {
-            **os.environ,
-            "TORCHINDUCTOR_CACHE_DIR": folder,
-            "OMP_NUM_THREADS": "1",
+        (tmp_path / "before.py").write_text(text)
+        (tmp_path / "after.py").write_text(done(text).text)
+        compiler = {
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
         }
-        outputs = []
-        for name, script in (("before", text), ("after", done(text).text)):
-            (tmp_path / f"{name}.py").write_text(script)
-            run = subprocess.run(
-                [sys.executable, f"{name}.py"],
-                cwd=folder,
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=300,
+        outputs = [
+            [float(number) for number in re.findall(r"-?\d+\.\d+", printed)]
+            for printed in (
+                forked(tmp_path, "before.py"),
+                fresh(tmp_path, "after.py", **compiler),
             )
-            assert run.returncode == 0, run.stderr[-2000:]
-            outputs.append([float(number) for number in re.findall(r"-?\d+\.\d+", run.stdout)])
+        ]
         assert len(outputs[0]) == 6 and outputs[1] == pytest.approx(outputs[0], abs=2e-4)
         assert list(tmp_path.rglob("*.cpp")), "kernels were made"

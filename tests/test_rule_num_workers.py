@@ -234,7 +234,37 @@ def test_an_option_that_is_read_for_something_else() -> None:
         "DataLoader(Files(), batch_size=4, num_workers=args.workers)",
         dataset=FILES + ARGS.format(default=1) + "torch.set_num_threads(args.workers)\n",
     )
-    assert "reads the option for something else" in apply(RULE, text).refusals
+    assert "reads it for something else" in apply(RULE, text).refusals
+
+
+SETTINGS = {
+    "dict": ("cfg = {'lr': 0.1, 'workers': 2}", "cfg['workers']"),
+    "dict in a dict": ("cfg = {'train': {'workers': 2}}", "cfg['train']['workers']"),
+    "class": ("class cfg:\n    lr = 0.1\n    workers = 2", "cfg.workers"),
+    "object of a class": ("class Config:\n    workers: int = 2\ncfg = Config()", "cfg.workers"),
+    "namespace": (
+        "from types import SimpleNamespace\ncfg = SimpleNamespace(workers=2)",
+        "cfg.workers",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_number_among_settings(kind: str) -> None:
+    settings, workers = SETTINGS[kind]
+    call = f"DataLoader(Files(), batch_size=4, num_workers={workers})"
+    found = apply(RULE, script(call, dataset=FILES + settings + "\n"))
+    assert re.search(r"max\(2, (loader_)?workers\)", found.text)
+    assert f"num_workers={workers}" in found.text
+    other = f"{settings}\ntorch.set_num_threads({workers})\n"
+    found = apply(RULE, script(call, dataset=FILES + other))
+    assert "reads it for something else" in found.refusals
+
+
+def test_a_setting_that_is_given_anew() -> None:
+    settings = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    workers: int = 2\ncfg = Config(workers=8)\n"
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    assert not apply(RULE, script(call, dataset=FILES + settings)).fixes
 
 
 def test_an_option_that_is_also_compared_and_printed() -> None:

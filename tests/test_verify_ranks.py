@@ -11,34 +11,62 @@ import pytest
 from autofast.verify import parity
 from autofast.verify.ranks import compared, joined
 from autofast.verify.record import FULL, Checkpoint, Lines, Pass, Record, Run
-from tests.probing import PROBE, SCRIPTS, fresh
+from tests import probing
+from tests.probing import PROBE, SCRIPTS
+from tests.torchrun import finish, of_rank, store
 from tests.verify_runs import record, run, step
+from tests.zygote import ZYGOTE
 
 SCRIPT = str(SCRIPTS / "several.py")
+MAIN = str(PROBE / "__main__.py")
 RANKS = [
     sys.executable,
     "-m",
     "torch.distributed.run",
     "--standalone",
     "--nproc-per-node=2",
-    str(PROBE / "__main__.py"),
+    MAIN,
     SCRIPT,
 ]
 
 
-def made(folder: Path, arm: str, *words: str) -> Run:
+def started(folder: Path) -> Run:
+    """By torchrun itself."""
     folder.mkdir()
-    ran = fresh(folder, list(words), detail=FULL)
+    ran = probing.fresh(folder, RANKS, detail=FULL)
     assert ran.code == 0, ran.stderr
-    return run(ran.records, arm, stdout=ran.stdout)
+    return run(ran.records, "rewritten", stdout=ran.stdout)
+
+
+def forked(folder: Path, fault: str) -> Run:
+    """In two forks, which find what torchrun would have given to them."""
+    folder.mkdir()
+    environment = probing.environment(folder, detail=FULL)
+    with store(folder) as port:
+        ranks = [
+            ZYGOTE.start(
+                "tests.rank:program",
+                [MAIN, SCRIPT, fault],
+                cwd=folder,
+                environment={**environment, **of_rank(number, 2, port)},
+                stdout=folder / f"stdout{number}",
+                stderr=folder / f"stderr{number}",
+            )
+            for number in range(2)
+        ]
+        finish(ranks, probing.LIMIT)
+    errors = [(folder / f"stderr{number}").read_text() for number in range(2)]
+    assert [rank.wait() for rank in ranks] == [0, 0], errors
+    said = [(folder / f"stdout{number}").read_text() for number in range(2)]
+    return run(probing.records(folder), "rewritten", stdout="".join(said))
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Run:
     pytest.importorskip("torch")
-    return made(
-        tmp_path_factory.mktemp("one") / "run", "original", sys.executable, str(PROBE), SCRIPT
-    )
+    ran = probing.run(tmp_path_factory.mktemp("one"), SCRIPT, detail=FULL)
+    assert ran.code == 0, ran.stderr
+    return run(ran.records, "original", stdout=ran.stdout)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +81,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_two_processes_beside_one(
     tmp_path: Path, original: Run, fault: str, failed: set[str]
 ) -> None:
-    both = made(tmp_path / "two", "rewritten", *RANKS, fault)
+    both = forked(tmp_path / "two", fault) if fault else started(tmp_path / "two")
     assert len(both.records) == 2
     found = parity.judge("rounding", [original, original, both])
     assert failed <= {check.name for check in found.checks if not check.passed}

@@ -13,6 +13,7 @@ from autofast.model.source import BadInput
 from autofast.verify import runs, scratch
 from autofast.verify.record import Detail, Run
 from autofast.verify.runs import Program, Runner, Setup
+from tests.forked import ForkRunner
 
 SCRIPT = """
 import os
@@ -46,14 +47,16 @@ def run(
     extra: str = "",
     arguments: tuple[str, ...] = ("5",),
     steps: int = 0,
+    runner: type[Runner] = ForkRunner,
     **setup: object,
 ) -> Run:
+    """What became of the script; in a fork, where it is not the start or the end of the process that matters."""
     made = scratch.make([project], parent=project.parent.parent)
-    runner = Runner(Setup(arguments=arguments, cwd=project, threads=1, **setup), made)  # type: ignore[arg-type]
+    starts = runner(Setup(arguments=arguments, cwd=project, threads=1, **setup), made)  # type: ignore[arg-type]
     script = project / "train.py"
     overlay = {script: SCRIPT.replace("EXTRA", extra).encode()} if extra else {}
     try:
-        return runner.run(
+        return starts.run(
             Program("original", script, overlay), seed=0, shift=0, detail=Detail(), steps=steps
         )
     finally:
@@ -65,6 +68,7 @@ def test_a_run_is_recorded_and_leaves_nothing(project: Path):
     done = run(
         project,
         "print(os.environ['OMP_NUM_THREADS'], os.environ['PYTHONHASHSEED'], os.path.basename(os.getcwd()), sys.argv)",
+        runner=Runner,
     )
     assert done.ok and done.exit_code == 0 and len(done.record.steps) == 5
     printed = [
@@ -111,7 +115,7 @@ def test_a_run_beyond_its_limit_is_ended_with_all_its_children(project: Path):
         "import os, signal, time\nchild = os.fork()\nif child:\n    print('child', child, flush=True)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "while True:\n    time.sleep(100)\n"
     )
-    done = run(project, limit=2.0)
+    done = run(project, limit=2.0, runner=Runner)
     assert done.timed_out and not done.ok
     assert ended(int(done.stdout.split()[1]))
 
@@ -119,13 +123,13 @@ def test_a_run_beyond_its_limit_is_ended_with_all_its_children(project: Path):
 def test_what_leaves_the_group_of_a_run_is_ended_with_it(project: Path):
     """As torchrun's ranks do."""
     left = "import subprocess; print('child', subprocess.Popen(['sleep', '1000'], start_new_session=True).pid)"
-    done = run(project, left)
+    done = run(project, left, runner=Runner)
     assert done.ok and ended(int(done.stdout.split()[-1]))
 
 
 def test_a_file_that_a_run_made_outside_may_be_written_again(project: Path):
     made = scratch.make([project], parent=project.parent.parent)
-    runner = Runner(Setup(arguments=("5",), cwd=project, threads=1), made)
+    runner = ForkRunner(Setup(arguments=("5",), cwd=project, threads=1), made)
     new = project.parent / "new.txt"
     script = SCRIPT.replace(
         "EXTRA",

@@ -126,9 +126,9 @@ def _outcome(job: Job, ranks: int, scratch: Path) -> World:
     lay_out(job, work)
     before = {path for path in work.rglob("*") if path.is_file()}
     places = [scratch / f"run{number}" for number in range(ranks)]
-    with _store(scratch) as port:
+    with store(scratch) as port:
         children = [_start(job, number, place, ranks, port) for number, place in enumerate(places)]
-        hung = _finish(children, job.limit)
+        hung = finish(children, job.limit)
     codes = [child.wait() for child in children]
     runs = [
         read_run(place, "ended by the others" if code < 0 else "no record")
@@ -148,7 +148,7 @@ def _outcome(job: Job, ranks: int, scratch: Path) -> World:
 
 
 @contextmanager
-def _store(scratch: Path) -> Iterator[str]:
+def store(scratch: Path) -> Iterator[str]:
     """The port of a server of the store in a process of its own, as the agent of torchrun has one: no port is guessed."""
     ours, theirs = os.pipe()
     server = ZYGOTE.start(
@@ -166,22 +166,27 @@ def _store(scratch: Path) -> Iterator[str]:
         server.end()
 
 
+def of_rank(rank: int, ranks: int, port: str) -> dict[str, str]:
+    """What torchrun puts into the environment of a process."""
+    world = str(ranks)
+    return {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
+        "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none", "GLOO_SOCKET_IFNAME": "lo",
+    }  # fmt: skip
+
+
 def _start(job: Job, rank: int, place: Path, ranks: int, port: str) -> Child:
     place.mkdir()
-    world = str(ranks)
-    environment = dict(
-        QUIET, RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", ROLE_RANK=str(rank), ROLE_NAME="default",
-        WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, GROUP_WORLD_SIZE="1", ROLE_WORLD_SIZE=world,
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0",
-        TORCHELASTIC_MAX_RESTARTS="0", TORCHELASTIC_RUN_ID="none", GLOO_SOCKET_IFNAME="lo",
-    )  # fmt: skip
+    environment = {**QUIET, **of_rank(rank, ranks, port)}
     outputs = {"stdout": place / "stdout", "stderr": place / "stderr"}
     return ZYGOTE.start(
         "tests.rank:record", [job.message(), place], cwd=place, environment=environment, **outputs
     )
 
 
-def _finish(ranks: list[Child], limit: float) -> bool:
+def finish(ranks: list[Child], limit: float) -> bool:
     """Wait for the end of all; the first that fails ends the others, and so does the limit of time, of which it is told here."""
     deadline = time.monotonic() + limit
     left, hung = ranks, False

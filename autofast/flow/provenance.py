@@ -10,7 +10,7 @@ from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Arg, Given, Inst, Ref, one
+from autofast.model.values import Arg, Arguments, Cls, Dict, Ext, Given, Inst, Ref, one
 
 CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
 
@@ -24,12 +24,14 @@ class Origin:
         expr: the constant, or what computes the value.
         node: what a report names: the ``add_argument`` call of an option, else ``expr``.
         shared: it reaches the place in question through a name, an option or a parameter, and may reach others too.
+        key: what it is called in a dict, class or object with settings; empty where it does not stand in one.
     """
 
     kind: str
     expr: ast.expr
     node: ast.expr
     shared: bool
+    key: str = ""
 
 
 class Unresolved(Exception):
@@ -74,15 +76,19 @@ class Trail:
         ):
             return self._follow(expr.args[0], stack, shared, depth + 1)
         if isinstance(option := one(self.script.values(expr)), Arg):
-            default = next((k.value for k in option.node.keywords if k.arg == "default"), None)
-            if not isinstance(default, ast.Constant):
-                raise Unresolved(f"the default of `--{option.name}` is not a constant")
-            return Origin("option", default, option.node, True)
+            return self._option(option)
+        if (held := self._setting(expr)) is not None and isinstance(held[1], ast.Constant):
+            return Origin("literal", held[1], held[1], True, held[0])
         if isinstance(expr, ast.Attribute) and any(
             isinstance(t, Inst) for t in self.script.values(expr.value)
         ):
             return self._attribute(expr, depth)
         return Origin("computed", expr, expr, shared)
+
+    def _option(self, option: Arg) -> Origin:
+        if not isinstance(option.said, ast.Constant):
+            raise Unresolved(f"the default of `--{option.name}` is not a constant")
+        return Origin("option", option.said, option.node, True)
 
     def _is_cast(self, func: ast.expr) -> bool:
         return any(isinstance(t, Ref) and t.name in CASTS for t in self.script.values(func))
@@ -92,6 +98,8 @@ class Trail:
         if len(stores) != 1:
             raise Unresolved(f"`{expr.id}` is set in {len(stores) or 'no'} places")
         if isinstance(stores[0], ast.arg):
+            if isinstance(option := one(self.script.values(expr)), Arg) and option.said is not None:
+                return self._option(option)
             return self._parameter(expr.id, function_of(stores[0]), stack, depth)
         value = assigned(stores[0])
         if value is None:
@@ -124,8 +132,35 @@ class Trail:
         stack = next(o.stack for o in sites[0] if o.this in owners)
         return self._follow(value, stack, True, depth + 1)
 
+    def _setting(self, expr: ast.expr) -> tuple[str, ast.expr] | None:
+        """The name of a setting, and where it stands: in a dict, the body of a class, or the arguments of a namespace."""
+        match expr:
+            case ast.Subscript(value=holder, slice=ast.Constant(value=str(key))):
+                pass
+            case ast.Attribute(value=holder, attr=key):
+                pass
+            case _:
+                return None
+        match one(self.script.values(holder)):
+            case Dict(entries=entries, rest=rest) if not rest:
+                mine = entries.get(key, [])
+                found = mine[0].expr if len(mine) == 1 and mine[0].sure else None
+            case Ext(name="argparse.Namespace", args=Arguments(named=named)) if key in named:
+                found = named[key].expr
+            case Cls() as owner:
+                found = _in_body(owner, key)
+            case Inst(cls=cls) as owner if key not in owner.attrs:
+                found = _in_body(cls, key)
+            case _:
+                return None
+        if found is None or self.script.values(found) != self.script.values(expr):
+            return None
+        return key, found
+
     def read_elsewhere(self, origin: Origin) -> ast.expr | None:
-        """A place that reads an option and is not on any trail that was followed, comparisons left out."""
+        """A place that reads an option or setting and is not on any trail that was followed, comparisons left out."""
+        if origin.key:
+            return self._setting_elsewhere(origin)
         if origin.kind != "option":
             return None
         on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
@@ -143,6 +178,29 @@ class Trail:
                         if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
                             return node
         return None
+
+    def _setting_elsewhere(self, origin: Origin) -> ast.expr | None:
+        for source in self.script.sources:
+            for node in source.nodes if origin.key in source.text else ():
+                if not isinstance(node, (ast.Attribute, ast.Subscript)) or id(node) in self.seen:
+                    continue
+                name = node.attr if isinstance(node, ast.Attribute) else _key(node)
+                if name == origin.key and isinstance(node.ctx, ast.Load):
+                    if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
+                        return node
+        return None
+
+
+def _key(node: ast.Subscript) -> object:
+    return node.slice.value if isinstance(node.slice, ast.Constant) else None
+
+
+def _in_body(cls: Cls, name: str) -> ast.expr | None:
+    """What the body of a class gives an attribute, where it does so once."""
+    found = [
+        n for s in cls.node.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
+    ]
+    return assigned(found[0]) if len(found) == 1 else None
 
 
 def only_value(name: ast.Name) -> ast.expr | None:

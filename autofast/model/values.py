@@ -311,12 +311,13 @@ class Dict(Mutable):
 
 @dataclass(frozen=True)
 class Arg:
-    """A command-line option: ``args.workers``; ``node`` is the ``add_argument`` call, ``default`` its default."""
+    """A command-line option: ``args.workers``; ``node`` is the call that declares it, ``default`` its default, which stands at ``said``."""
 
     name: str
     default: Values
     node: ast.Call
     kind: str = ""  # "flag" for store_true / store_false
+    said: ast.expr | None = None
 
     def __hash__(self) -> int:
         return hash((steady(self.name), self.node.lineno))

@@ -40,9 +40,10 @@ from autofast.model.values import (
     const,
     ordered,
 )
+from autofast.read.interpreter.containers import as_table
 from autofast.read.interpreter.reachable import PLAIN
 from autofast.read.interpreter.state import Core, NoValue, join, values
-from autofast.read.library import module_parts
+from autofast.read.library import module_parts, options
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
@@ -466,6 +467,8 @@ class Binding(Core):
     def library_attribute(self, thing: Ref, name: str) -> Values:
         """``thing.name`` of a library, or of a folder of the project without ``__init__.py``."""
         full = torchlib.canonical(f"{thing.name}.{name}")
+        if full in self.patched and thing.name == options.FLAGS:
+            return self.patched[full]
         if full in self.patched:
             return self.patched[full] | values(Ref(full))
         if (source := self.project.in_namespace(full)) is not None:
@@ -519,6 +522,8 @@ class Binding(Core):
             return values(
                 Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
             )
+        if isinstance(thing, Ext) and thing.name == "builtins.vars" and isinstance(key, str):
+            return NOTHING.union(*(self.attribute(t, key, node) for t in thing.attrs["of"]))
         if isinstance(thing, Seq):
             if (
                 thing.items is not None
@@ -556,6 +561,7 @@ class Binding(Core):
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
         """``{**thing}`` or ``into.update(thing)``."""
+        thing = as_table(self, thing)
         if isinstance(thing, Dict):
             if thing is into:
                 return

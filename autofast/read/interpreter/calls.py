@@ -36,11 +36,12 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.containers import as_table
 from autofast.read.interpreter.iteration import fields_of
 from autofast.read.interpreter.named import evaluated, is_namespace
 from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
 from autofast.read.interpreter.summaries import key_of
-from autofast.read.library import module_parts
+from autofast.read.library import module_parts, options
 from autofast.read.library import torch_library as torchlib
 
 EVAL = values(Ref("builtins.eval"))
@@ -103,7 +104,7 @@ class Calls(Binding):
                 args.named[keyword.arg] = Given(found, keyword.value)
                 continue
             several = len(found) > 1
-            for thing in ordered(found):
+            for thing in (as_table(self, t) for t in ordered(found)):
                 if isinstance(thing, Dict):
                     self.spread_arguments(args, thing, several)
                 else:
@@ -482,6 +483,8 @@ class Calls(Binding):
                     if args.open and args.loose is None
                     else default
                 )
+            elif option := options.of_command(self, func, name):
+                found = option
             elif args.open:
                 found = values(Unknown(args.open))
             else:

@@ -153,7 +153,28 @@ def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Val
                 interp.set_in_namespace(this, key, table.get(key))
         elif args.positional or args.open:
             interp.set_in_namespace(this, ..., NOTHING)
+    key = const(args.get(0, "key"))
+    if name in ("get", "pop") and isinstance(key, str):
+        return args.get(1, "default").union(
+            *(interp.attribute(t, key, None) for t in this.attrs["of"])
+        )
     return values(Unknown("an object's attributes as a dict"))
+
+
+def as_table(interp: Core, this: Thing) -> Thing:
+    """A copy of ``vars(x)`` as it is now; anything else as it is."""
+    if not isinstance(this, Ext) or this.name != "builtins.vars":
+        return this
+    made: Dict = interp.intern(Dict, ("table", this), lambda: Dict(None))
+    owners = ordered(this.attrs["of"])
+    for owner in owners:
+        for key, found in owner.attrs.items() if isinstance(owner, (Inst, Ext)) else ():
+            if made.get(key) != found:
+                made.entries[key] = [Entry(found, None, None, len(owners) == 1)]
+        why = owner.open if isinstance(owner, (Inst, Ext)) else "an object's attributes as a dict"
+        if why and not made.open:
+            made.widen(why)
+    return made
 
 
 def is_settings(thing: Dict) -> bool:

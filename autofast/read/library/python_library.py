@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autofast.model.values import (
@@ -27,7 +26,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    const,
     expand,
     joined,
     one,
@@ -43,7 +41,7 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
-from autofast.read.library import loaded_settings, module_parts
+from autofast.read.library import loaded_settings, module_parts, options
 from autofast.read.search_paths import folder
 
 if TYPE_CHECKING:
@@ -259,11 +257,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return frozenset(copied(interp, thing, node) for thing in ordered(first))
     if name in ("collections.OrderedDict", "collections.defaultdict"):
         return values(dict_of(interp, node, args))
-    if name == "argparse.ArgumentParser":
-        made = interp.intern(
-            Ext, (id(node), name), lambda: Ext(name, node, args, {"__options__": NOTHING})
-        )
-        return values(made)
+    if (parsed := options.call(interp, name, args, node)) is not None:
+        return parsed
     if name in ("random.choice", "random.choices", "random.sample"):
         drawn = torchlib.iterate(interp, first or args.get(0, "population"), node or ast.Pass())
         return (
@@ -304,15 +299,6 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
             Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
         )
         return values(row_of(interp, (id(node), "rows"), node, values(row)))
-    if name == "types.SimpleNamespace":
-        space: Ext = interp.intern(
-            Ext, (id(node), name), lambda: Ext("argparse.Namespace", node, args)
-        )
-        for key, given in args.named.items():
-            space.attrs[key] = join(space.attrs.get(key, NOTHING), given.values)
-        known = args.dicts and all(not holder.rest for holder in args.dicts)
-        space.open = space.open or ("" if known else args.open)
-        return values(space)
     if name in ("builtins.staticmethod", "builtins.classmethod", "builtins.property"):
         return first
     if name in ("contextlib.nullcontext", "contextlib.suppress"):
@@ -414,9 +400,9 @@ def method(
         return values(Num())
     if isinstance(this, Ext) and this.name == "builtins.vars":
         return namespace_method(interp, this, name, args)
+    if options.is_parser(this):
+        return options.parser_method(interp, this, name, args, node)
     if isinstance(this, Ext):
-        if this.name == "argparse.ArgumentParser":
-            return parser_method(interp, this, name, args, node)
         if "over" in this.attrs and name in ("__next__", "next"):
             from autofast.read.library import torch_library as torchlib
 
@@ -427,73 +413,3 @@ def method(
         if "over" in this.attrs:
             return values(Num())
     return None
-
-
-def parser_method(
-    interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
-    """argparse: ``add_argument`` declares an option, ``parse_args`` gives an object with all of them."""
-    if name == "add_argument" and isinstance(node, ast.Call):
-        flags = [v for g in args.positional if isinstance(v := const(g.values), str)]
-        dest = const(args.named["dest"].values) if "dest" in args.named else ...
-        long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
-        key = dest if isinstance(dest, str) else long.lstrip("-").replace("-", "_")
-        action = const(args.named["action"].values) if "action" in args.named else None
-        default = (
-            args.named["default"].values
-            if "default" in args.named
-            else values(
-                Const(
-                    False if action == "store_true" else True if action == "store_false" else None
-                )
-            )
-        )
-        arg = Arg(
-            key,
-            default,
-            node,
-            "flag" if isinstance(action, str) and action.startswith("store_") else "",
-        )
-        this.attrs[f"option {key}"] = values(arg)
-        return values(Num())
-    if name in (
-        "add_argument_group",
-        "add_mutually_exclusive_group",
-        "add_subparsers",
-        "add_parser",
-    ):
-        return values(this)
-    if name in ("parse_args", "parse_known_args"):
-        options = {k[len("option ") :]: v for k, v in this.attrs.items() if k.startswith("option ")}
-        space: Ext = interp.intern(
-            Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
-        )
-        space.attrs.update({k: v for k, v in options.items() if k not in space.attrs})
-        space.open = (
-            space.open
-            or this.open
-            or ("it is filled from another object" if "namespace" in args.named else "")
-        )
-        if name == "parse_args":
-            return values(space)
-        return values(
-            interp.intern(
-                Seq,
-                (id(node), "parsed"),
-                lambda: Seq(node, (values(space), values(Num())), NOTHING, "tuple"),
-            )
-        )
-    if name == "set_defaults":
-        for key, given in args.named.items():
-            for option in this.attrs.get(f"option {key}", NOTHING):
-                if isinstance(option, Arg):
-                    default = (
-                        option.default | given.values
-                        if interp.weak(this.made) or not given.sure
-                        else given.values
-                    )
-                    this.attrs[f"option {key}"] = values(replace(option, default=default))
-        if args.open:
-            interp.open_attributes(this, "defaults of options are set that are not known")
-        return values(Const(None))
-    return values(Num())

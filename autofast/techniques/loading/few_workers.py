@@ -124,7 +124,7 @@ def _too_few(script: Script, number: Number, trail: Trail) -> str:
     if number.value == 0 and not number.is_default:
         return f"{NAME}=0 is written out"
     if (other := trail.read_elsewhere(number.origin)) is not None:
-        return f"line {other.lineno} reads the option for something else"
+        return f"line {other.lineno} reads it for something else"
     for loader in number.loaders:
         if why := against(script, loader) or (cheap(script, loader) if number.value == 0 else ""):
             return why

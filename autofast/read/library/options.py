@@ -1,0 +1,213 @@
+"""Options of the command line: what argparse, click and absl give a script is the default, or what its user says."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeGuard
+
+from autofast.model.source import parent_of
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
+from autofast.model.values import things as values
+
+if TYPE_CHECKING:
+    from autofast.read.interpreter.state import Core
+
+PARSERS = frozenset(
+    {
+        "argparse.ArgumentParser",
+        "configargparse.ArgParser",
+        "configargparse.ArgumentParser",
+        "configargparse.ConfigArgParser",
+        "jsonargparse.ArgumentParser",
+    }
+)
+SPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
+FLAGS = "absl.flags.FLAGS"
+DEFINE = "absl.flags.DEFINE_"
+TYPER = frozenset({"typer.Option", "typer.Argument"})
+OPTION = "option "  # before the names of options among the attributes of a parser
+
+
+def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """What a function gives that makes a parser, options or an object of them; None for any other."""
+    if name in PARSERS:
+        parser: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
+        _inherit(interp, parser, args.get(4, "parents"), node)
+        return values(parser)
+    if name in SPACES:
+        return values(_space(interp, args, node))
+    if name in TYPER and isinstance(node, ast.Call) and (given := args.given(0, "default")):
+        return values(Arg(_parameter_of(node), given.values, node, "", given.expr))
+    if name.startswith(DEFINE) and isinstance(node, ast.Call):
+        return _defined(interp, args, node)
+    return None
+
+
+def _space(interp: Core, args: Arguments, node: ast.AST | None) -> Ext:
+    space: Ext = interp.intern(
+        Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
+    )
+    for key, given in args.named.items():
+        space.attrs[key] = space.attrs.get(key, NOTHING) | given.values
+    known = args.dicts and all(not holder.rest for holder in args.dicts)
+    space.open = space.open or ("" if known else args.open)
+    return space
+
+
+# ---------------------------------------------------------------------------------------------------- argparse
+def _inherit(interp: Core, parser: Ext, parents: Values, node: ast.AST | None) -> None:
+    """``ArgumentParser(parents=[...])``: it has the options that these have when it is made."""
+    from autofast.read.library import torch_library as torchlib
+
+    for thing in torchlib.iterate(interp, parents, node or ast.Pass()) if parents else ():
+        if is_parser(thing) and not thing.open:
+            parser.attrs.update((k, v) for k, v in thing.attrs.items() if k.startswith(OPTION))
+        else:
+            interp.open_attributes(parser, "it has the options of a parser that is not known")
+
+
+def is_parser(thing: Thing) -> TypeGuard[Ext | Inst]:
+    """A parser, also one of a class of the project that extends it."""
+    if isinstance(thing, Inst):
+        return bool(PARSERS & thing.cls.external)
+    return isinstance(thing, Ext) and thing.name in PARSERS
+
+
+def parser_method(
+    interp: Core, this: Ext | Inst, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
+    """``add_argument`` declares an option, ``parse_args`` gives an object with all of them."""
+    if name in ("add_argument", "add", "add_arg") and isinstance(node, ast.Call):
+        flags = [v for g in args.positional if isinstance(v := const(g.values), str)]
+        dest = const(args.named["dest"].values) if "dest" in args.named else ...
+        key = dest if isinstance(dest, str) else _name(flags)
+        action = const(args.named["action"].values) if "action" in args.named else None
+        given = args.named.get("default")
+        kind = "flag" if isinstance(action, str) and action.startswith("store_") else ""
+        unsaid = {"store_true": False, "store_false": True}.get(str(action))
+        default = given.values if given is not None else values(Const(unsaid))
+        said = given.expr if given is not None else None
+        this.attrs[f"{OPTION}{key}"] = values(Arg(key, default, node, kind, said))
+        return values(Num())
+    if name in ("add_argument_group", "add_mutually_exclusive_group"):
+        return values(this)
+    if name in ("add_subparsers", "add_parser"):
+        return values(this)  # of which one is chosen: all their options are there
+    if name in ("parse_args", "parse_known_args"):
+        space = _parsed(interp, this, args, node)
+        if name == "parse_args":
+            return values(space)
+        both = (values(space), values(Num()))
+        return values(
+            interp.intern(Seq, (id(node), "parsed"), lambda: Seq(node, both, NOTHING, "tuple"))
+        )
+    if name == "set_defaults":
+        _set_defaults(interp, this, args)
+        return values(Const(None))
+    return values(Num())
+
+
+def _name(flags: list[str]) -> str:
+    """``batch_size`` of ``--batch-size``: the first long form, else the first."""
+    long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+    return long.lstrip("-").replace("-", "_")
+
+
+def _parsed(interp: Core, this: Ext | Inst, args: Arguments, node: ast.AST | None) -> Ext:
+    options = {k[len(OPTION) :]: v for k, v in this.attrs.items() if k.startswith(OPTION)}
+    space: Ext = interp.intern(
+        Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
+    )
+    space.attrs.update({k: v for k, v in options.items() if k not in space.attrs})
+    filled = "it is filled from another object" if "namespace" in args.named else ""
+    space.open = space.open or this.open or filled
+    return space
+
+
+def _set_defaults(interp: Core, this: Ext | Inst, args: Arguments) -> None:
+    for key, given in args.named.items():
+        declared = this.attrs.get(f"{OPTION}{key}", NOTHING)
+        for option in declared:
+            if isinstance(option, Arg):
+                weak = interp.weak(this.made) or not given.sure
+                default = option.default | given.values if weak else given.values
+                this.attrs[f"{OPTION}{key}"] = values(replace(option, default=default))
+        if not any(isinstance(option, Arg) for option in declared):
+            this.attrs[f"{OPTION}{key}"] = declared | given.values  # as of several subparsers
+    if args.open:
+        interp.open_attributes(this, "defaults of options are set that are not known")
+
+
+# ---------------------------------------------------------------------------------------------------- click
+def of_command(interp: Core, func: Func, parameter: str) -> Values:
+    """What click gives a parameter of ``@click.option(...) def main(...)``; nothing where no option is declared for it."""
+    for written in getattr(func.node, "decorator_list", ()):
+        if isinstance(written, ast.Call) and _is_option(interp, written):
+            words = [const(interp.at.get(id(a), NOTHING)) for a in written.args]
+            names = [w for w in words if isinstance(w, str)]
+            plain = [n for n in names if not n.startswith("-")]
+            if (plain[0] if plain else _name(names)) == parameter:
+                return values(_declared(interp, written, parameter))
+    return NOTHING
+
+
+def _is_option(interp: Core, written: ast.Call) -> bool:
+    return any(
+        isinstance(t, Ref) and t.name in ("click.option", "click.decorators.option")
+        for t in interp.at.get(id(written.func), NOTHING)
+    )
+
+
+def _declared(interp: Core, written: ast.Call, name: str) -> Arg:
+    keywords = {k.arg: k.value for k in written.keywords}
+    said = keywords.get("default")
+    is_flag = (
+        "is_flag" in keywords and const(interp.at.get(id(keywords["is_flag"]), NOTHING)) is True
+    )
+    unsaid = values(Const(False if is_flag else None))
+    default = interp.at.get(id(said), NOTHING) if said is not None else unsaid
+    return Arg(name, default, written, "flag" if is_flag else "", said)
+
+
+def _parameter_of(default: ast.expr) -> str:
+    """The parameter that a default stands at."""
+    spec = parent_of(default)
+    if not isinstance(spec, ast.arguments):
+        return ""
+    last = [*spec.posonlyargs, *spec.args][-len(spec.defaults) :] if spec.defaults else []
+    pairs = [
+        *zip(last, spec.defaults, strict=True),
+        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+    ]
+    return next((parameter.arg for parameter, given in pairs if given is default), "")
+
+
+# ---------------------------------------------------------------------------------------------------- absl
+def _defined(interp: Core, args: Arguments, node: ast.Call) -> Values:
+    """``flags.DEFINE_integer("workers", 4, "...")``, which gives a holder with the ``value``."""
+    name, given = const(args.get(0, "name")), args.given(1, "default")
+    if not isinstance(name, str) or given is None:
+        return values(Unknown("an option whose name is not known"))
+    option = values(Arg(name, given.values, node, "", given.expr))
+    interp.patched[f"{FLAGS}.{name}"] = option
+    holder: Ext = interp.intern(
+        Ext, (id(node), "holder"), lambda: Ext("argparse.Namespace", node, args)
+    )
+    holder.attrs["value"] = option
+    return values(holder)
