@@ -52,14 +52,12 @@ ITEMS = """\
 GREY_IMAGES = (
     "        images = self.dataset.data.unsqueeze(1).float().div(255)  # what ToTensor does"
 )
-COLOUR_IMAGES = """\
-        images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2)
-        images = images.float().div(255)  # what ToTensor does"""
-SVHN_IMAGES = (
-    "        images = {torch}.from_numpy(self.dataset.data).float().div(255)  # what ToTensor does"
+COLOUR_IMAGES = (
+    "        images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2).float().div(255)"
 )
+SVHN_IMAGES = "        images = {torch}.from_numpy(self.dataset.data).float().div(255)"
 COMPOSED = """
-        for transform in self.dataset.transform.transforms[1:]:
+        for transform in self.dataset.transform.transforms[1:]:  # after ToTensor
             images = transform(images)"""
 TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.{targets})]"
 
