@@ -282,7 +282,7 @@ COLOUR = "transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))"
 @pytest.mark.usefixtures("torchvision")
 def test_images(name: str, transform: str) -> None:
     setup = f"data = datasets.{name}('data', transform={transform})\n{PLAIN}"
-    assert ".float().div(255)" in checked(setup, IMPORTS).text
+    assert ".float() / 255" in checked(setup, IMPORTS).text
 
 
 @pytest.mark.usefixtures("torchvision")

@@ -49,13 +49,11 @@ ROWS = "        tensors = self.dataset[:]  # all items at once"
 ITEMS = """\
         items = [self.dataset[i] for i in range(len(self.dataset))]
         tensors = self.collate_fn(items)  # all items as one batch"""
-GREY_IMAGES = (
-    "        images = self.dataset.data.unsqueeze(1).float().div(255)  # what ToTensor does"
-)
+GREY_IMAGES = "        images = self.dataset.data.unsqueeze(1).float() / 255  # what ToTensor does"
 COLOUR_IMAGES = (
-    "        images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2).float().div(255)"
+    "        images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2).float() / 255"
 )
-SVHN_IMAGES = "        images = {torch}.from_numpy(self.dataset.data).float().div(255)"
+SVHN_IMAGES = "        images = {torch}.from_numpy(self.dataset.data).float() / 255"
 COMPOSED = """
         for transform in self.dataset.transform.transforms[1:]:  # after ToTensor
             images = transform(images)"""
