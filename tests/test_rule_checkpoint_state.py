@@ -168,6 +168,18 @@ main()
             "may notice another key",
         ),
         ('{"model"', '{"scaler": 1, "model"', "already"),
+        # another scaler, for the same loss
+        (
+            "    scaler.step(optimizer)",
+            "    other = torch.amp.GradScaler()\n    other.scale(model(torch.ones(2, 4)).mean()).backward()\n    scaler.step(optimizer)",
+            "several GradScalers",
+        ),
+        # an object that has keys, and no get()
+        (
+            "    checkpoint = torch.load(PATH)",
+            "    class Parts:\n        def __getitem__(self, key):\n            return torch.load(PATH)[key]\n    checkpoint = Parts()",
+            "may notice another key",
+        ),
     ],
 )
 def test_refused(old, new, why):

@@ -28,6 +28,10 @@ def forgotten(script: Script, message: str) -> Iterator[Finding]:
     ):
         return
     saved = checkpoints(script, optimizers)
+    scalers = {id(t) for step in script.steps for t in step.scalers}
+    if saved and len(scalers) > 1:
+        yield Finding(saved[0], message, refusal="there are several GradScalers, each with a state")
+        return
     try:
         found = places(script, optimizers, _Names(script).seen_from)
     except Refusal as why:

@@ -15,7 +15,7 @@ from autofast.flow.scopes import parameters
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Ref, Seq, Thing
+from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Refusal, at
 
 KEY = "scaler"
@@ -73,7 +73,7 @@ def _loads(script: Script, optimizers: Iterable[Thing], name: Name) -> Iterable[
 
 def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
     """Whether something may notice a new key: ``Snapshot(**checkpoint)``, ``for name in checkpoint:``, ``check(checkpoint)``; or it is no dict."""
-    if any(isinstance(t, Seq) for t in script.values(checkpoint)):
+    if any(isinstance(t, (Seq, Inst)) for t in script.values(checkpoint)):
         return True
     return not all(_asks_for_a_key(use) for use in _uses(script, checkpoint))
 
