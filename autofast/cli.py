@@ -6,30 +6,34 @@ command that needs it. Standard output carries the product alone, standard error
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from autofast import __version__
-from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
 from autofast.edit.postcheck import PostConditionError
-from autofast.faults import REPORT, debug, internal
+from autofast.faults import REPORT, internal
 from autofast.model.source import BadInput
+from autofast.options import (
+    PLAIN,
+    STDIN,
+    ProjectCommand,
+    configured,
+    entry_of,
+    input_options,
+    root_of,
+)
 
 if TYPE_CHECKING:
+    from autofast.commands.checking import Checked
+    from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
-    from autofast.config import Config
+    from autofast.commands.picking import Picker
 
-F = TypeVar("F", bound=Callable[..., Any])
-STDIN = "-"
-# Options that mean nothing without another one.
-ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
-# Those that are in the configuration as they are given.
-PLAIN = ("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", *ON_REQUEST)
+FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
 
 class Fault(click.ClickException):
@@ -61,117 +65,6 @@ class Commands(click.Group):
             raise Fault(internal(error)) from None
 
 
-# ------------------------------------------------------------------------------------------------ options of several commands
-def _comma_separated(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    names = tuple(name for value in values for part in value.split(",") if (name := part.strip()))
-    if values and not names and param.name == "select":
-        raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
-    return names
-
-
-def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
-    debug(on)
-
-
-def _input_options(command: F) -> F:
-    """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
-    options = [
-        click.option(
-            "--root",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder of the project.  [default: the git root]",
-        ),
-        click.option(
-            "--stdin-filename",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="What standard input is called.",
-        ),
-        click.option(
-            "--select",
-            multiple=True,
-            callback=_comma_separated,
-            metavar="RULES",
-            help="Only these rules and groups.",
-        ),
-        click.option(
-            "--ignore",
-            multiple=True,
-            callback=_comma_separated,
-            metavar="RULES",
-            help="None of these rules and groups.",
-        ),
-        click.option(
-            "--effect",
-            type=click.Choice(EFFECTS),
-            help="How far a rewrite may go.  [default: sampling]",
-        ),
-        click.option(
-            "--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"
-        ),
-        click.option(
-            "--target",
-            type=click.Choice(TARGETS),
-            help="Hardware that the rewrite is for.  [default: cuda]",
-        ),
-        click.option(
-            "--compile",
-            is_flag=True,
-            default=None,
-            help="Also compile the model: pays back in long runs.",
-        ),
-        click.option(
-            "--accumulate",
-            type=click.IntRange(2),
-            metavar="N",
-            help="Also take an optimizer step every N batches only.",
-        ),
-        click.option(
-            "--keep-batch",
-            is_flag=True,
-            default=None,
-            help="With --accumulate: of batches N times smaller.",
-        ),
-        click.option(
-            "--ddp",
-            is_flag=True,
-            default=None,
-            help="Also train on several processes, started by torchrun.",
-        ),
-        click.option(
-            "--sync-batchnorm",
-            is_flag=True,
-            default=None,
-            help="With --ddp: BatchNorm over all processes.",
-        ),
-        click.option(
-            "--min-gain",
-            type=click.FloatRange(0, 100),
-            metavar="PERCENT",
-            help="Only what is expected to save this much of the training's time.  [default: 1]",
-        ),
-        click.option(
-            "--exhaustive",
-            is_flag=True,
-            default=None,
-            help="Everything, however little it gains (as --min-gain 0).",
-        ),
-        click.option(
-            "--debug",
-            is_flag=True,
-            expose_value=False,
-            callback=_debug,
-            help="Show traces of internal errors.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 # ------------------------------------------------------------------------------------------------ commands
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="autofast", message="%(prog)s %(version)s")
@@ -179,7 +72,7 @@ def cli() -> None:
     """Rewrites PyTorch training scripts into faster ones, every hunk with its reason."""
 
 
-@cli.command("rewrite")
+@cli.command("rewrite", cls=ProjectCommand)
 @click.argument("entry")
 @click.option(
     "-o",
@@ -197,8 +90,20 @@ def cli() -> None:
     metavar="FILE",
     help="Write the changes to FILE for `git apply` (`-`: standard output).",
 )
+@click.option(
+    "--split-patches",
+    metavar="DIR",
+    help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
+)
+@click.option(
+    "-i",
+    "--interactive",
+    is_flag=True,
+    help="Ask about each fix; without another option, those that are wanted are written in place.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-@_input_options
+@click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
+@input_options
 def rewrite_command(
     entry: str,
     output: str | None,
@@ -206,6 +111,7 @@ def rewrite_command(
     in_place: bool,
     diff: bool,
     patch: str | None,
+    split_patches: str | None,
     force: bool,
     **given: Any,
 ) -> None:
@@ -220,15 +126,19 @@ def rewrite_command(
         "--in-place": ("in-place", in_place),
         "--diff": ("diff", diff),
         "--patch": ("patch", patch),
+        "--split-patches": ("patches", split_patches),
     }
     chosen = [(option, mode, value) for option, (mode, value) in modes.items() if value]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
-    if entry == STDIN and (in_place or output_dir):
+    if entry == STDIN and (in_place or output_dir or split_patches):
         raise click.UsageError(
             f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
         )
-    default: tuple[str, Mode, str | bool] = ("", "file" if entry == STDIN else "diff", "-")
+    if entry == STDIN and given["interactive"]:
+        raise click.UsageError("the answers come from standard input: give a file, not `-`.")
+    without: Mode = "file" if entry == STDIN else "in-place" if given["interactive"] else "diff"
+    default: tuple[str, Mode, str | bool] = ("", without, "-")
     _, mode, value = chosen[0] if chosen else default
     _rewrite(entry, mode, value if isinstance(value, str) else "-", force, given)
 
@@ -239,77 +149,199 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
     from autofast.report.style import for_stream
     from autofast.report.summary import summary
 
-    script, raw = _entry(entry, given["stdin_filename"])
-    root = _root(given["root"], script)
-    to = Destination(mode, path, force)
-    config = _configured(root, given)
+    script, raw = entry_of(entry, given["stdin_filename"])
+    root = root_of(given["root"], script)
+    to = Destination(mode, path, force, keep=not given["quiet"])
+    config = configured(root, given)
     try:
-        result = rewrite(script, root, config, raw=raw, alone=to.alone)
-    except (BadInput, PostConditionError):
+        unwanted = _picker() if given["interactive"] else None
+        result = rewrite(script, root, config, raw=raw, alone=to.alone, unwanted=unwanted)
+    except (BadInput, PostConditionError, click.Abort):
         raise
     except Exception as error:
         raise Fault(f"{entry}: {internal(error)}") from None
     delivery = deliver(result, to, for_stream(sys.stdout))
     _out(delivery.product)
+    if given["quiet"]:
+        _say([], result.warnings)
+        return
     click.echo(
-        summary(result, to, delivery.written, for_stream(sys.stderr)),
+        summary(result, to, delivery, for_stream(sys.stderr)),
         err=True,
         nl=False,
         color=True,
     )
 
 
-@cli.command("check")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def _picker() -> Picker:
+    """Asks on standard error, as standard output is for what comes of it."""
+    from autofast.commands.picking import pick
+    from autofast.report.style import for_stream
+
+    def ask(question: str) -> str:
+        click.echo(question, err=True, nl=False)
+        if not (line := sys.stdin.readline()):
+            raise click.Abort
+        return line
+
+    def tell(text: str) -> None:
+        click.echo(text, err=True, nl=False, color=True)
+
+    return pick(ask, tell, for_stream(sys.stderr))
+
+
+@cli.command("check", cls=ProjectCommand)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
+@click.option("--fix", is_flag=True, help="Write the fixes: all files or none.")
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(FORMATS),
     default="text",
-    help="For people or for programs.",
+    help="For people, programs or a CI.  [default: text]",
 )
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 although something was found.")
+@click.option(
+    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where --fix wrote something."
+)
 @click.option(
     "-v",
     "--show-refused",
     is_flag=True,
     help="Also list the places that are left alone, with the reason.",
 )
-@_input_options
-def check_command(
-    paths: tuple[str, ...], output_format: str, exit_zero: bool, show_refused: bool, **given: Any
-) -> None:
+@click.option(
+    "--imported", is_flag=True, help="Also what is found in files that are only imported."
+)
+@click.option(
+    "--force-exclude",
+    is_flag=True,
+    default=None,
+    help="Leave out what `exclude` names even where a PATH names it.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
+@input_options
+def check_command(paths: tuple[str, ...], **given: Any) -> None:
     """Find what could be faster.
 
-    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input).
+    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input). Without one it is the current folder.
 
     Exit code: 0 nothing found, 1 something found, 2 something could not be read.
     """
-    from autofast.commands.checking import check
-    from autofast.report import json, text
-    from autofast.report.style import for_stream
+    from autofast.commands.checking import Request, check
 
-    stdin = [_entry(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
+    paths = paths or (".",)
+    if given["fix"] and (given["diff"] or STDIN in paths):
+        other = "--diff" if given["diff"] else "standard input"
+        raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
+    stdin = [entry_of(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
     named = [Path(path) for path in paths if path != STDIN]
     near = [*named, *(path for path, _ in stdin)]
-    root = _root(given["root"], near[0], *near[1:])
-    result = check(named, root, _configured(root, given), dict(stdin))
-    for line in result.complaints:
-        click.echo(f"autofast: {line}", err=True)
-    if output_format == "json":
-        _out(json.report(result.files, result.records).encode())
-    elif result.records or not result.failed:
-        _out(text.report(result.records, for_stream(sys.stdout), refused=show_refused).encode())
-    found = any(record.status not in ("refused", "small") for record in result.records)
-    raise click.exceptions.Exit(2 if result.failed else 1 if found and not exit_zero else 0)
+    root = root_of(given["root"], near[0], *near[1:])
+    request = Request(named, root, configured(root, given), dict(stdin), given["imported"])
+    if given["diff"]:
+        raise click.exceptions.Exit(_show_fixes(request, given))
+    fixed = _write_fixes(request, given) if given["fix"] else 0
+    result = check(request)
+    _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
+    _out(_presented(request, result, given).encode())
+    if fixed and not given["quiet"]:
+        click.echo(f"Fixed {fixed}.", err=True)
+    found = result.found and not given["exit_zero"]
+    found = found or bool(fixed and given["exit_non_zero_on_fix"])
+    raise click.exceptions.Exit(2 if result.errors else int(found))
+
+
+def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
+    from autofast.commands.present import present
+    from autofast.report.style import for_stream
+
+    fixes = None
+    if given["output_format"] == "sarif":
+        from autofast.commands.suggesting import of_request
+
+        fixes = of_request(request)
+    return present(
+        result,
+        given["output_format"],
+        for_stream(sys.stdout),
+        refused=given["show_refused"],
+        statistics=given["statistics"],
+        quiet=given["quiet"],
+        fixes=fixes,
+    )
+
+
+def _show_fixes(request: CheckRequest, given: dict[str, Any]) -> int:
+    """The exit code of ``check --diff``."""
+    from autofast.commands.fixing import fix
+    from autofast.report import diff
+    from autofast.report.style import count, for_stream
+
+    result = fix(request)
+    _say(result.errors, result.warnings)
+    _out(diff.shown(result.diffs, for_stream(sys.stdout)).encode())
+    if not given["quiet"]:
+        places, files = count(len(result.records), "place"), count(len(result.diffs), "file")
+        click.echo(f"Would fix {places} in {files}.", err=True)
+    return 2 if result.errors else int(bool(result.diffs) and not given["exit_zero"])
+
+
+def _write_fixes(request: CheckRequest, given: dict[str, Any]) -> str:
+    """Write what ``check --fix`` writes; says how much that was, nothing where it was nothing."""
+    from autofast.commands.fixing import fix
+    from autofast.report.style import count
+
+    result = fix(request)
+    _say([], result.warnings)
+    files = result.write()
+    places = count(len(result.records), "place")
+    return f"{places} in {count(len(files), 'file')}" if files else ""
+
+
+def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = ()) -> None:
+    for kind, lines in (("", errors), ("warning: ", warnings), ("", notes)):
+        for line in lines:
+            click.echo(f"autofast: {kind}{line}", err=True)
+
+
+@cli.command("config", cls=ProjectCommand)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@input_options
+def config_command(paths: tuple[str, ...], **given: Any) -> None:
+    """Show the configuration that is in force, and where it comes from.
+
+    PATH is a script or a folder of the project. Without one it is the current folder.
+    """
+    from autofast.config import settings
+    from autofast.model.source import shown_path
+    from autofast.report import config
+    from autofast.report.style import for_stream
+
+    near = [Path(path) for path in paths or (".",)]
+    if missing := next((path for path in near if not path.exists()), None):
+        raise BadInput(f"{missing}: no such file or folder")
+    root = root_of(given["root"], *near)
+    found, in_force = settings(root), configured(root, given)
+    there = found.path.is_file()
+    named = [key.replace("_", "-") for key, value in given.items() if value not in (None, ())]
+    click.echo(f"project: {root}{'' if there else ' (without a pyproject.toml)'}\n", err=True)
+    style = for_stream(sys.stdout)
+    click.echo(config.table(in_force, found, named, style, shown_path(found.path)), nl=False)
 
 
 @cli.command("rules")
 @click.option("--markdown", is_flag=True, help="As the table of README.md.")
-def rules_command(markdown: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def rules_command(markdown: bool, as_json: bool) -> None:
     """List all rules."""
     from autofast.report import rules
 
-    click.echo(rules.markdown() if markdown else rules.table(sys.stdout), nl=False)
+    if as_json:
+        click.echo(rules.json(), nl=False)
+    else:
+        click.echo(rules.markdown() if markdown else rules.table(sys.stdout), nl=False)
 
 
 @cli.command("rule")
@@ -321,7 +353,7 @@ def rule_command(name: str) -> None:
     click.echo(rules.card(name, sys.stdout), nl=False)
 
 
-class _WithScriptArguments(click.Command):
+class _WithScriptArguments(ProjectCommand):
     """What stands behind ``--`` belongs to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -434,7 +466,7 @@ class _WithScriptArguments(click.Command):
     metavar="X",
     help="Share of the loss that counts as no difference.  [default: 0.02]",
 )
-@_input_options
+@input_options
 def verify_command(
     script: Path,
     rewritten: Path | None,
@@ -466,8 +498,8 @@ def verify_command(
     )
     wish.check()
     given.pop("stdin_filename")
-    root = _root(given["root"], script)
-    config = _configured(root, given)
+    root = root_of(given["root"], script)
+    config = configured(root, given)
     options = {
         name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
     }
@@ -484,50 +516,6 @@ def verify_command(
     for line in notes:
         click.echo(line, err=True)
     raise click.exceptions.Exit(0 if result.passed else 1)
-
-
-# ------------------------------------------------------------------------------------------------ what the commands share
-def _entry(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None]:
-    """The script to read, and its text where that comes from standard input."""
-    if name != STDIN:
-        return Path(name), None
-    return stdin_filename or Path("-"), sys.stdin.buffer.read()
-
-
-def _root(given: Path | None, *near: Path) -> Path:
-    """The project's folder: as given, else the git root, else the folder of what is looked at (what is common to several)."""
-    if given is None:
-        return Path(os.path.commonpath([find_root(path) for path in near]))
-    if not given.is_dir():
-        raise BadInput(f"{given}: is no folder; give the project's folder as --root")
-    root = given.resolve()
-    for path in near:
-        if path.resolve() != root and root not in path.resolve().parents:
-            raise BadInput(f"{path}: is outside of --root {given}; give a folder that holds it")
-    return root
-
-
-def _configured(root: Path, given: dict[str, Any]) -> Config:
-    """The project's configuration with the options of the command line over it."""
-    from dataclasses import replace
-
-    from autofast.config import load
-    from autofast.rule import Effect
-
-    config = load(root)
-    changes = {key: given[key] for key in ("target", *PLAIN) if given[key] is not None}
-    if given["effect"] is not None:
-        changes["effect"] = Effect[given["effect"].upper()]
-    # Asked for by name just now: this outdoes what the project's file leaves out.
-    if given["select"]:
-        changes.update(select=given["select"], ignore=given["ignore"])
-    else:
-        changes["ignore"] = (*config.ignore, *given["ignore"])
-    config = replace(config, **changes)
-    for name, other in ON_REQUEST.items():
-        if getattr(config, name) and not getattr(config, other):
-            raise BadInput(f"--{name.replace('_', '-')} means nothing without --{other}; give both")
-    return config
 
 
 def _out(product: bytes) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from autofast.model.source import BadInput
+from autofast.nearest import hint
 from autofast.rule import Effect
 
 EFFECTS = tuple(effect.name.lower() for effect in Effect)
@@ -22,6 +23,7 @@ class Config:
     """Everything that decides what a rewrite may do. Empty ``select``: the rules that are on by default.
 
     ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
+    ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps away.
     ``line_length`` is what touched lines are formatted to; None where the project has no limit of its own.
     """
 
@@ -32,6 +34,8 @@ class Config:
     target: str = "cuda"
     line_length: int | None = None
     exclude: tuple[str, ...] = ()
+    force_exclude: bool = False
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     compile: bool = False
     accumulate: int = 0
     keep_batch: bool = False
@@ -66,43 +70,117 @@ def find_root(path: Path) -> Path:
     )
 
 
+COMMANDS = ("check", "rewrite", "verify")  # [tool.autofast.check]: options of that command alone
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``[tool.autofast]`` as it stands in the project's file.
+
+    Attributes:
+        path: the file, whether it exists or not. values: of :class:`Config`, by name of field.
+        lines: key -> line. commands: options of single commands; their keys in ``lines`` are ``check.quiet``.
+    """
+
+    path: Path
+    values: Mapping[str, Any] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def place(self, key: str) -> str:
+        """``/home/me/project/pyproject.toml:12``."""
+        return f"{self.path}:{self.lines[key]}" if key in self.lines else str(self.path)
+
+
 def load(root: Path) -> Config:
     """The configuration of the project at ``root``; raises :class:`BadInput` for what it cannot mean."""
+    return Config(**settings(root).values)
+
+
+def settings(root: Path) -> Settings:
+    """What the project at ``root`` says, and where; raises :class:`BadInput` for what it cannot mean."""
     path = root / "pyproject.toml"
-    tools = _read(path).get("tool", {}) if path.is_file() else {}
+    text = _text(path) if path.is_file() else ""
+    tools = _parsed(path, text).get("tool", {})
     if not isinstance(tools, dict):
         raise BadInput(f"{path}: [tool] is no table; mend it")
     table = tools.get("autofast", {})
     if not isinstance(table, dict):
         raise BadInput(f"{path}: [tool.autofast] is no table; mend it")
+    found = Settings(path, lines=dict(_lines(text)))
     values: dict[str, Any] = {"line_length": _line_length(tools)}
+    commands: dict[str, Mapping[str, Any]] = {}
     for key, value in table.items():
+        where = found.place(key)
+        if key in COMMANDS:
+            if not isinstance(value, dict):
+                raise BadInput(f"{where}: '{key}' in [tool.autofast] is {value!r}; write a table")
+            commands[key] = value
+            continue
         if key not in _KEYS:
-            close = difflib.get_close_matches(key, _KEYS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known keys are {', '.join(_KEYS)}"
-            raise BadInput(f"{path}: unknown key '{key}' in [tool.autofast]; {hint}")
+            known = (*_KEYS, *COMMANDS)
+            told = hint(key, known, f"known keys are {', '.join(known)}")
+            raise BadInput(f"{where}: unknown key '{key}' in [tool.autofast]; {told}")
         expected, convert = _KEYS[key]
         try:
             values[key.replace("-", "_")] = convert(value)
         except (TypeError, ValueError):
             raise BadInput(
-                f"{path}: '{key}' in [tool.autofast] is {value!r}; write {expected}"
+                f"{where}: '{key}' in [tool.autofast] is {value!r}; write {expected}"
             ) from None
-    return Config(**values)
+        _check_names(key, values[key.replace("-", "_")], where)
+    return Settings(path, values, found.lines, commands)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _check_names(key: str, value: Any, where: str) -> None:
+    """Raises :class:`BadInput` for names of no rule."""
+    names = value if key in ("select", "ignore") else ()
+    if key == "per-file-ignores":
+        names = [name for _, of_pattern in value for name in of_pattern]
+    if names:
+        from autofast.registry import check_names
+
+        check_names(names, f"{where}: ")
+
+
+_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    """Where the keys of ``[tool.autofast]`` stand, as far as they are written one a line (``tomllib`` does not say)."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = re.sub(r"[\s\"']", "", header[1])
+            if table.startswith("tool.autofast."):
+                yield table.split(".")[2], number
+        elif key := _KEY.match(line):
+            if table == "tool.autofast":
+                yield key[1], number
+            elif table.startswith("tool.autofast."):
+                yield f"{table.split('.')[2]}.{key[1]}", number
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not valid TOML ({error}); mend it") from None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = tomllib.loads(text)
         return content
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: not valid TOML ({error}); mend it") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _line_length(tools: dict[str, Any]) -> int | None:
@@ -119,6 +197,12 @@ def _names(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise TypeError
     return tuple(value)
+
+
+def _by_pattern(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return tuple((pattern, _names(names)) for pattern, names in value.items())
 
 
 def _choice(choices: tuple[str, ...]) -> Callable[[object], str]:
@@ -168,5 +252,10 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "min-gain": ("a number of per cent", _percent),
     "exhaustive": ("true or false", _flag),
     "exclude": ('a list of patterns as in .gitignore, as in ["third_party/"]', _names),
+    "force-exclude": ("true or false", _flag),
+    "per-file-ignores": (
+        'a table of patterns and lists, as in {"tests/*" = ["tf32"]}',
+        _by_pattern,
+    ),
 }
 assert {key.replace("-", "_") for key in _KEYS} == {f.name for f in fields(Config)}

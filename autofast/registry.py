@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from autofast.model.source import BadInput
+from autofast.nearest import hint
 from autofast.rule import REGISTRY, Rule
 
 ALL = "all"  # as a group: also the rules that are off unless asked for
@@ -82,7 +82,20 @@ def _expand(names: Iterable[str]) -> set[str]:
     return found
 
 
+def check_names(names: Iterable[str], where: str = "") -> None:
+    """Raises :class:`BadInput`, which begins with ``where``, unless all of ``names`` are rules or groups."""
+    known = [*all_rules(), *groups(), ALL]
+    for name in names:
+        if name not in known:
+            raise BadInput(where + _unknown(name, known))
+
+
+def expanded(names: Iterable[str]) -> frozenset[str]:
+    """The rules of ``names``, which are rules and groups."""
+    return frozenset(_expand(names))
+
+
 def _unknown(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`autofast rules` lists them all"
-    return f"there is no rule called '{name}'; {hint}"
+    return (
+        f"there is no rule called '{name}'; {hint(name, known, '`autofast rules` lists them all')}"
+    )

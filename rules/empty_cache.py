@@ -13,7 +13,7 @@ from autofast.model.events import Site, inside
 from autofast.model.script import Script
 from autofast.model.source import block_of, line_of, statement_of
 from autofast.model.values import Const, const
-from autofast.rule import Effect, Finding, Options, rule
+from autofast.rule import Effect, Finding, Options, Question, rule
 
 EMPTY = (
     "torch.cuda.empty_cache",
@@ -51,7 +51,7 @@ QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
     Effect.EXACT,
     groups=("sync",),
     relieves={"host": 5},
-    asks=gains.usual(0.2, "memory is given back and asked for again"),
+    asks=gains.usual(0.2, "a wait in every step"),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not empty the allocator's cache, or wait for the GPU, in every step."""
@@ -61,6 +61,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             site,
             "gives all unused GPU memory back in every step, only to ask for it again",
             "",
+            gains.usual(0.2, "memory is given back and asked for again"),
         )
         if in_every_epoch(script, site):
             yield Finding(
@@ -94,7 +95,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
 
 
-def _remove(script: Script, site: Site, message: str, why: str) -> Iterator[Finding]:
+def _remove(
+    script: Script, site: Site, message: str, why: str, asks: Question | None = None
+) -> Iterator[Finding]:
     """A finding where the call is reached in every step: behind an option or in an error handler it is there on purpose."""
     if in_every_iteration(script, site) is None:
         return
@@ -104,7 +107,7 @@ def _remove(script: Script, site: Site, message: str, why: str) -> Iterator[Find
     yield (
         Finding(site.node, message, refusal=why)
         if why
-        else Finding(site.node, message, edits=(Remove(stmt),))
+        else Finding(site.node, message, edits=(Remove(stmt),), asks=asks)
     )
 
 

@@ -27,8 +27,9 @@ LAYERS: dict[str, set[str]] = {
     "write": {"model", "flow", "ops", "read", "rule", "edit", "facts"},
     "techniques": {"model", "flow", "ops", "read", "rule", "edit", "facts", "write"},
     "rules": {"model", "flow", "ops", "read", "rule", "edit", "facts", "write", "techniques"},
-    "registry": {"rule", "model"},
-    "config": {"rule", "model", "registry"},
+    "nearest": set(),
+    "registry": {"rule", "model", "nearest"},
+    "config": {"rule", "model", "registry", "nearest"},
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
     "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
     "commands": {
@@ -42,7 +43,9 @@ LAYERS: dict[str, set[str]] = {
         "rule",
         "report",
     },
+    "options": {"model", "config", "faults", "nearest", "registry", "rule"},
     "cli": {
+        "options",
         "faults",
         "model",
         "config",

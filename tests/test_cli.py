@@ -74,11 +74,14 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A folder of its own with one training script, and the current folder of the test."""
     (tmp_path / ".git").mkdir()  # its root, whatever stands above
     (tmp_path / "train.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
     return tmp_path
 
 
@@ -161,10 +164,10 @@ def test_a_folder_as_entry(project: Path) -> None:
 )
 def test_no_training_loop(project: Path, text: str) -> None:
     (project / "idle.py").write_text(text)
-    assert re.match(
-        r"idle\.py: nothing to do: no training loop found",
-        fault(autofast("rewrite", "idle.py", "--in-place")),
-    )
+    done = autofast("rewrite", "idle.py", "--in-place")
+    assert done.code == 0 and done.err.startswith("idle.py: nothing to rewrite\n")
+    assert "Note: no training loop found; give the script that trains\n" in done.err
+    assert (project / "idle.py").read_text() == text
     done = autofast("check", "idle.py")
     assert done.code == 0 and re.fullmatch(
         r"autofast: idle\.py: no training loop found.*\n", done.err
@@ -289,7 +292,8 @@ def test_configuration(project: Path) -> None:
         ["rewrite", "-", "--in-place"],
         ["rewrite", "-", "--output-dir", "x"],
         ["rewrite", "train.py", "--effect", "wild"],
-        ["check"],
+        ["check", "--fix", "--diff"],
+        ["check", "--fix", "-"],
         ["check", "train.py", "--output-format", "xml"],
         ["frobnicate"],
     ],
@@ -367,6 +371,8 @@ def test_in_place(project: Path) -> None:
     assert done.code == 0 and done.out == b"" and "Wrote train.py" in done.err
     assert files(project) == {"train.py": expected}
     assert stat.S_IMODE((project / "train.py").stat().st_mode) == 0o755
+    verify = re.search(r"^To verify: autofast verify (\S+) train\.py$", done.err, re.MULTILINE)
+    assert verify and Path(verify[1]).read_text() == SCRIPT, "the original is kept where it says"
     again = autofast("rewrite", "train.py", "--in-place")
     assert again.code == 0 and "nothing to rewrite" in again.err and "Wrote" not in again.err
     assert files(project) == {"train.py": expected}
@@ -560,10 +566,12 @@ def split(project: Path) -> Path:
 
 def test_edits_in_other_files(split: Path) -> None:
     before = files(split)
-    assert {f["path"] for f in findings("train.py") if f["status"] == "fix"} == {
-        "data.py",
-        "train.py",
-    }
+    both = [f for f in findings("train.py", "--imported") if f["status"] == "fix"]
+    assert {f["path"] for f in both} == {"data.py", "train.py"}
+    assert {f["path"] for f in findings("train.py")} == {"train.py"}
+    assert (
+        " more in 1 imported file (--imported shows them).\n" in autofast("check", "train.py").text
+    )
     alone = autofast("rewrite", "train.py", "-o", "fast.py")
     assert (
         alone.code == 0
@@ -621,7 +629,7 @@ def test_json(project: Path) -> None:
     (project / "train.py").rename(project / "pkg" / "train.py")
     found = findings("pkg/train.py")
     keys = {"rule", "effect", "path", "line", "column", "end_line", "message", "status", "reason"}
-    keys |= {"worth", "gain"}
+    keys |= {"worth", "gain", "end_column", "cell"}
     assert found and all(set(f) == keys and f["path"] == "pkg/train.py" for f in found)
     assert all(
         f["status"] in ("fix", "refused", "advice") and bool(f["reason"]) is (f["status"] != "fix")
@@ -639,10 +647,11 @@ def test_json(project: Path) -> None:
 
 
 def test_text_and_exit_codes(project: Path) -> None:
-    done = autofast("check", "train.py")
+    done = autofast("check", "train.py", "--output-format", "concise")
     assert done.code == 1 and done.err == ""
-    *lines, last, left = done.text.splitlines()
+    *lines, last, how, left = done.text.splitlines()
     assert re.fullmatch(r"\d+ more places are not worth their lines: .+", left)
+    assert how == "--diff shows the fixes, --fix writes them."
     assert all(
         re.fullmatch(
             r"train\.py:\d+:\d+: [a-z0-9-]+ \[\w+\] .+ \((fix(; estimate: .+)?|advice: .+)\)", line
@@ -716,10 +725,9 @@ def test_comment_that_ignores_nothing(project: Path) -> None:
     (project / "train.py").write_text(
         SCRIPT.replace("model.eval()", "model.eval()  # autofast: ignore[pin-memory]")
     )
-    assert (
-        "Note: train.py:7: unused `# autofast: ignore[pin-memory]`\n"
-        in autofast("rewrite", "train.py").err
-    )
+    unused = "train.py:7: unused `# autofast: ignore[pin-memory]`\n"
+    assert f"Note: {unused}" in autofast("rewrite", "train.py").err
+    assert autofast("check", "train.py").err == f"autofast: warning: {unused}"
 
 
 # ------------------------------------------------------------------------------------------------ rules, version, start-up

@@ -14,7 +14,7 @@ MIRROR = os.environ.get("AUTOFAST_CORPUS", "")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+        not HAVE_TORCH, reason="running training scripts needs torch"
     ),
     pytest.mark.skipif(
         not MIRROR,

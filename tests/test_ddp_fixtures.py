@@ -16,7 +16,7 @@ RULES = ("ddp", "dataparallel-to-ddp")
 
 
 @pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+    not HAVE_TORCH, reason="running training scripts needs torch"
 )
 @pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 def test_one_process_and_two(fixture: Fixture):

@@ -205,7 +205,7 @@ def test_forbidden_fixes_are_not_made(fixture: Fixture):
 
 # ------------------------------------------------------------------------------------------------ that it trains the same
 @pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+    not HAVE_TORCH, reason="running training scripts needs torch"
 )
 class TestExecution:
     """Originals and rewritten scripts run on the CPU, for each rule alone and for all together."""

@@ -11,7 +11,7 @@ from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, Job, Run, compare
 
 pytestmark = pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+    not HAVE_TORCH, reason="running training scripts needs torch"
 )
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"

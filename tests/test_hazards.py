@@ -13,7 +13,7 @@ from tests.harness import HALF, HARNESS, HAVE_TORCH, compare
 from tests.test_harness import edited
 
 pytestmark = pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch: pip install autofast[verify]"
+    not HAVE_TORCH, reason="running training scripts needs torch"
 )
 
 NO_GRAD, INFERENCE = "with torch.no_grad():", "with torch.inference_mode():"

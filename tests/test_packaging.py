@@ -6,10 +6,11 @@ import re
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+
+from autofast import DISTRIBUTION
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,12 +34,21 @@ def test_every_package_is_listed() -> None:
 
 
 def test_requirements_are_few() -> None:
-    names = {
-        re.split(r"[^\w-]", line)[0]
-        for line in requires("autofast") or []
-        if "extra ==" not in line
-    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {re.split(r"[^\w-]", line)[0] for line in project["dependencies"]}
     assert names == {"black", "click", "libcst", "pathspec", "pyyaml", "rich", "tomli"}
+
+
+def test_the_name_of_the_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION
+    assert not any(
+        "torch" in line.split()[0] for line in project["optional-dependencies"]["verify"]
+    )
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "autofast").rglob("*.py")]
+    told = "".join(page.read_text("utf-8") for page in pages)
+    hints = re.findall(r"pip install '?([\w{}-]+)", told)
+    assert hints and set(hints) <= {DISTRIBUTION, "{DISTRIBUTION}"}, hints
 
 
 @pytest.mark.slow

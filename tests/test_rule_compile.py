@@ -19,7 +19,7 @@ from tests.harness import HARNESS, HAVE_TORCH, ROUNDING, Job, compare
 from tests.onerule import Applied, apply
 from tests.zygote import PROGRAM, QUIET, ZYGOTE
 
-needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch: pip install autofast[verify]")
+needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch")
 
 HEAD = """
 import copy

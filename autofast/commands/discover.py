@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ NEVER = frozenset(
         "venv",
     }
 )
+MOST = 5_000  # files of a project whose imports are looked at
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
 _TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 
@@ -36,17 +38,20 @@ def looks_like_training(raw: bytes) -> bool:
     return bool(_BACKWARD.search(raw) or (b".step(" in raw and _TORCH.search(raw)))
 
 
-def scripts(paths: Iterable[Path], root: Path, exclude: Iterable[str] = ()) -> Iterator[Path]:
+def scripts(
+    paths: Iterable[Path], root: Path, exclude: Iterable[str] = (), force: bool = False
+) -> Iterator[Path]:
     """The files to read: those given by name, and in folders those that look like training scripts.
 
-    A file given by name is read whatever ``exclude`` and .gitignore say.
+    A file given by name is read whatever .gitignore says, and whatever ``exclude`` says but with ``force``.
     """
     seen: set[Path] = set()
+    exclude = list(exclude)
     for path in paths:
         if path.is_dir():
-            found: Iterable[Path] = _walk(path, root, list(exclude))
+            found: Iterable[Path] = filter(_trains, _walk(path, root, exclude))
         elif path.exists():
-            found = [path]
+            found = [] if force and _excluded(path, root, exclude) else [path]
         else:
             raise BadInput(
                 f"{path}: no such file or folder; give a script, or a folder that holds some"
@@ -57,7 +62,30 @@ def scripts(paths: Iterable[Path], root: Path, exclude: Iterable[str] = ()) -> I
                 yield file
 
 
+def python_files(root: Path) -> list[Path]:
+    """The Python files of a project but those that .gitignore names; not all of them where they are too many."""
+    return list(islice(_walk(root, root, []), MOST))
+
+
+def _trains(path: Path) -> bool:
+    try:
+        return looks_like_training(path.read_bytes())
+    except OSError:
+        return False
+
+
+def _excluded(path: Path, root: Path, exclude: list[str]) -> bool:
+    """Whether ``exclude`` names a file, or a folder that it is in."""
+    from pathspec import GitIgnoreSpec
+
+    real, top = path.resolve(), root.resolve()
+    return top in real.parents and GitIgnoreSpec.from_lines(exclude).match_file(
+        real.relative_to(top).as_posix()
+    )
+
+
 def _walk(folder: Path, root: Path, exclude: list[str]) -> Iterator[Path]:
+    """The Python files below a folder."""
     from pathspec import GitIgnoreSpec
 
     top = root.resolve()
@@ -91,12 +119,7 @@ def _below(folder: Path, specs: list[Spec], exclude: Spec) -> Iterator[Path]:
             and path.is_file()
             and not (_matches([exclude], path) or _matches(specs, path))
         ):
-            try:
-                raw = path.read_bytes()
-            except OSError:
-                continue
-            if looks_like_training(raw):
-                yield path
+            yield path
     for path in folders:
         yield from _below(path, specs, exclude)
 

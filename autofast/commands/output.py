@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,16 +16,17 @@ from autofast.report import diff
 from autofast.report.style import Style
 
 STDOUT = "-"
-Mode = Literal["diff", "file", "folder", "in-place", "patch"]
+Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches"]
 
 
 @dataclass(frozen=True)
 class Destination:
-    """What the user wants to have: ``path`` belongs to ``file``, ``folder`` and ``patch``."""
+    """What the user wants to have: ``path`` belongs to ``file``, ``folder``, ``patch`` and ``patches``; ``keep``: what is rewritten in place, as it was."""
 
     mode: Mode = "diff"
     path: str = STDOUT
     force: bool = False
+    keep: bool = True
 
     @property
     def alone(self) -> bool:
@@ -33,10 +36,11 @@ class Destination:
 
 @dataclass(frozen=True)
 class Delivery:
-    """``product`` is for standard output; ``written`` are the files."""
+    """``product`` is for standard output; ``written`` are the files; ``kept`` is the folder with the script as it was."""
 
     product: bytes = b""
     written: Sequence[Path] = ()
+    kept: Path | None = None
 
 
 def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
@@ -49,10 +53,28 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
         return _folder(result, to)
     if to.mode == "patch":
         return _patch(result, to)
+    if to.mode == "patches":
+        from autofast.commands.splitting import write_patches
+
+        return Delivery(written=write_patches(result, Path(to.path), force=to.force))
+    kept = _kept(result) if result.texts and to.keep else None
     write_all(
         [Output(source.path, result.bytes_of(source), was=source.raw) for source in result.texts]
     )
-    return Delivery(written=[source.path for source in result.texts])
+    return Delivery(written=[source.path for source in result.texts], kept=kept)
+
+
+def _kept(result: Rewritten) -> Path | None:
+    """A temporary folder with all files of the script as they are now, to be verified against; None where none can be made."""
+    with suppress(OSError, BadInput):
+        folder = Path(tempfile.mkdtemp(prefix="autofast-before-"))
+        sources = result.script.sources
+        if all(result.root.resolve() in source.path.parents for source in sources):
+            outputs = [Output(folder / s.rel, s.raw, like=s.path) for s in sources]
+            write_all(outputs, parents=True)
+            return folder
+        folder.rmdir()
+    return None
 
 
 def _file(result: Rewritten, to: Destination) -> Delivery:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
+from autofast.commands.sparing import spare
 from autofast.config import Config
 from autofast.depth import deeply
+from autofast.edit.amend import Amendment, Key
 from autofast.edit.edits import Edit
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
+from autofast.edit.recovery import stand
 from autofast.model.script import Script
-from autofast.model.source import BadInput, Source, source_of
+from autofast.model.source import Source, source_of
 from autofast.read import read_script
 from autofast.registry import ALL, all_rules, select
 from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
 from autofast.rule import Find, Finding, Options, Rule
 
+_DEFAULT = Config()
 _FRAMEWORKS = {
     "accelerate": "Accelerate",
     "hf-trainer": "the Hugging Face Trainer",
@@ -62,9 +67,10 @@ class Rewritten:
         return [FileDiff(source, self.texts[source], found) for source, found in changes.items()]
 
 
-def read(entry: Path, root: Path, raw: bytes | None = None) -> Script:
+def read(entry: Path, root: Path, raw: bytes | None = None, config: Config = _DEFAULT) -> Script:
     """The script at ``entry``; ``raw`` is its text where that does not come from the file."""
-    return read_script(entry, root, overlay=None if raw is None else {entry.resolve(): raw})
+    overlay = None if raw is None else {entry.resolve(): raw}
+    return spare(read_script(entry, root, overlay=overlay), config)
 
 
 def plan(script: Script, config: Config) -> Plan:
@@ -107,43 +113,47 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
 
 @deeply
 def rewrite(
-    entry: Path, root: Path, config: Config, *, raw: bytes | None = None, alone: bool = False
+    entry: Path,
+    root: Path,
+    config: Config,
+    *,
+    raw: bytes | None = None,
+    alone: bool = False,
+    within: Callable[[Path], bool] | None = None,
+    unwanted: Callable[[Plan], Iterable[Key]] | None = None,
 ) -> Rewritten:
-    """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change.
+    """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the files that are ``within``. What would then
+    be done by half is left out whole. ``unwanted`` is asked which fixes are not to be made; what only follows from others is not made then.
 
     A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
-    script = read(entry, root, raw)
+    script = read(entry, root, raw, config)
     rules = select(config.select, config.ignore, config.given)
     whole = chosen = _plan(script, config, rules)
-    if trains_nothing(script, whole) and not script.unread:
-        unread = "".join(f"; {note}" for note in script.notes if note.startswith("not read"))
-        raise BadInput(
-            f"{script.entry.rel}: nothing to do: no training loop found; give the script that trains{unread}"
-        )
-    narrowed = alone and any(_reaches_beyond(script.entry, finding) for finding in whole.fixes)
-    if narrowed:
-        chosen = _plan(
-            script, config, [replace(rule, find=_within(script.entry, rule.find)) for rule in rules]
-        )
+    if alone:
+        within = script.entry.path.__eq__
+    beyond = partial(_reaches_beyond, within) if within is not None else None
+    narrowed = beyond is not None and any(map(beyond, whole.fixes))
+    if beyond is not None and narrowed:
+        kept = [replace(rule, find=_without(beyond, rule.find)) for rule in rules]
+        chosen = _plan(script, config, kept)
 
     def reread(new: Mapping[Source, str]) -> Script:
         overlay = {entry.resolve(): raw} if raw is not None else {}
-        return read_script(
-            entry,
-            root,
-            overlay={
-                **overlay,
-                **{source.path: source.encode(text) for source, text in new.items()},
-            },
-        )
+        overlay |= {source.path: source.encode(text) for source, text in new.items()}
+        return spare(read_script(entry, root, overlay=overlay), config)
 
     passes = fixed_point(chosen, reread)
-    if alone:
-        passes = passes.while_true(lambda f: not _reaches_beyond(script.entry, f))
+    if unwanted is not None:
+        refused = {key: Amendment("not wanted") for key in unwanted(passes.first)}
+        left, _ = stand(passes.first.amended(refused), reread, settled=False)
+        passes = Passes((left,), reread)
+    if beyond is not None:
+        passes = passes.while_true(lambda f: not beyond(f))
     if narrowed and passes.first.left_out:
         whole = whole.subset(rule.name for rule in passes.rules)
+    idle = trains_nothing(script, whole)
     done = findings(passes)
     places = {record.place for record in done if record.status == "fix"}
     elsewhere = (
@@ -161,6 +171,7 @@ def rewrite(
         records=[record for record in done if record.place not in withheld],
         elsewhere=elsewhere,
         notes=[
+            *(["no training loop found; give the script that trains"] * idle),
             *script.notes,
             *_loops_elsewhere(script),
             *_torch_assumed(script, passes),
@@ -216,20 +227,21 @@ def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
     return Plan.make(script, options_of(config, rules), rules, config.effect, config.line_length)
 
 
-def _within(source: Source, find: Find) -> Find:
-    """``find`` without what would change another file: half of such a finding would be worse than none of it."""
+def _without(beyond: Callable[[Finding], bool], find: Find) -> Find:
+    """``find`` without what is ``beyond`` the files that may change: half of such a finding would be worse than none of it."""
 
     def narrowed(script: Script, options: Options) -> Iterator[Finding]:
         for finding in find(script, options):
-            if not _reaches_beyond(source, finding):
+            if not beyond(finding):
                 yield finding
 
     return narrowed
 
 
-def _reaches_beyond(source: Source, finding: Finding) -> bool:
-    """Whether ``finding`` changes another file than ``source``. Paths are compared: the same file is read again for the post-conditions."""
-    return any(file.path != source.path for edit in finding.edits for file in _touched(edit))
+def _reaches_beyond(within: Callable[[Path], bool], finding: Finding) -> bool:
+    """Whether ``finding`` changes another file than those that may change. Paths are compared: the same file is read again for the
+    post-conditions."""
+    return any(not within(file.path) for edit in finding.edits for file in _touched(edit))
 
 
 def _touched(edit: Edit) -> Iterator[Source]:
@@ -245,5 +257,5 @@ def _loops_elsewhere(script: Script) -> Iterator[str]:
     """Says so where the script's training loop is a framework's."""
     if not script.steps:
         for name, node in script.frameworks.items():
-            place = f"{source_of(node).rel}:{getattr(node, 'lineno', 1)}"
+            place = source_of(node).place(getattr(node, "lineno", 1))
             yield f"{place}: {_FRAMEWORKS.get(name, name)} has the training loop, and options of its own for it"

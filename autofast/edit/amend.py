@@ -60,7 +60,7 @@ def amendments(
             for finding in (f for h in changed.hunks for f in h.findings):
                 found[key_of(finding)] = Amendment(why)
         for hunk, line in displaced(new, source, here):
-            why = f"the notebook shows the expression on line {source.shown(line)}, which would no longer end its cell"
+            why = f"the notebook shows the expression on {source.words(line)}, which would no longer end its cell"
             found.update((key_of(finding), Amendment(why)) for finding in hunk.findings)
         for unbound in unbound_reads(old, new, source, here):
             for finding in _to_blame(source, unbound):
@@ -95,8 +95,8 @@ def _words(source: Source, unbound: Unbound, finding: Finding) -> str:
         unbound.hunk.old[0] + 1,
     )
     stores = sorted(getattr(n, "lineno", 1) for n in source.nodes if unbound.name in bound_by(n))
-    gets = f" (it gets one on line {source.shown(stores[0])})" if stores else ""
-    return f"`{unbound.name}` may have no value yet on line {source.shown(line)}{gets}"
+    gets = f" (it gets one on {source.words(stores[0])})" if stores else ""
+    return f"`{unbound.name}` may have no value yet on {source.words(line)}{gets}"
 
 
 # ------------------------------------------------------------------------------------------------ an import further up

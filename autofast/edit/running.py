@@ -38,7 +38,7 @@ class LeftOut:
             return f"{self.rule} is {self.why}; {faults.REPORT}"
         node = self.findings[0].node
         source = source_of(node)
-        place = f"{source.rel}:{source.shown(getattr(node, 'lineno', 1))}"
+        place = source.place(getattr(node, "lineno", 1))
         return f"{place}: {self.why}; the other rules go on{faults.trace(self.error)}"
 
 

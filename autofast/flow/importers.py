@@ -21,13 +21,12 @@ MOST = 5_000  # files that are looked at
 
 @dataclass(frozen=True)
 class User:
-    """A place outside of the script that uses one of its functions: the file, as it is shown, and the line."""
+    """A place outside of the script that uses one of its functions, as it is shown."""
 
-    rel: str
-    line: int
+    place: str
 
     def __str__(self) -> str:
-        return f"{self.rel}:{self.line}"
+        return self.place
 
 
 class Importers:
@@ -68,7 +67,7 @@ class Importers:
                         n for n in file.nodes if isinstance(n, ast.Attribute) and n.attr == method
                     ]
                 if file.path not in self._mine:
-                    yield from (User(file.rel, file.shown(n.lineno)) for n in uses)
+                    yield from (User(file.place(n.lineno)) for n in uses)
 
     # ------------------------------------------------------------------------------------------------ files
     @cached_property

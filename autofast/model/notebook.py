@@ -1,16 +1,17 @@
 """Jupyter notebooks: their code cells are read as one script, and only the cells that change are written back.
 
-Outputs, metadata and the layout of the JSON stay as they are. Lines in messages are lines of the ``.ipynb`` file.
+Outputs, metadata and the layout of the JSON stay as they are. Places in messages are a code cell and a line in it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
-from autofast.model.source import BadInput, Source
+from autofast.model.source import BadInput, Source, shown_path
 
 CELL = "# %% cell "  # stands before each code cell in the text
 MAGIC = re.compile(r"^(\s*)(%|!|\?)|^\s*[\w.]+\?\??\s*$|^\s*\w+\s*=\s*!")
@@ -21,16 +22,22 @@ class Notebook(Source):
     """A notebook, as the script that running its cells from top to bottom is."""
 
     def __init__(self, path: Path, rel: str, raw: bytes):
-        self.data, self.style = _load(raw, rel)
+        self.data, self.style = _load(raw, shown_path(path) if path.is_absolute() else rel)
         self.cells = [c for c in self.data["cells"] if c.get("cell_type") == "code"]
         text = "".join(f"{CELL}{n}\n{_hide(_text(cell))}\n" for n, cell in enumerate(self.cells))
         self.json_lines = _line_numbers(raw.decode("utf-8"), text, self.cells)
+        self.heads = [n for n, row in enumerate(text.split("\n"), 1) if row.startswith(CELL)]
         super().__init__(path, rel, text.encode("utf-8"))
         self.raw = raw
 
     def shown(self, line: int) -> int:
         """The line of the ``.ipynb`` file where line ``line`` of the script stands."""
         return self.json_lines[min(line, len(self.json_lines)) - 1] if self.json_lines else 1
+
+    def cell(self, line: int) -> tuple[int, int] | None:
+        """The code cell, counted from 1 as in the notebook, and the line in it."""
+        number = bisect_right(self.heads, line)
+        return (number, max(line - self.heads[number - 1], 1)) if number else None
 
     def encode(self, text: str) -> bytes:
         """The notebook with the code of ``text``."""
@@ -110,10 +117,13 @@ def _line_numbers(raw: str, text: str, cells: list[dict[str, Any]]) -> list[int]
             at,
         )
         numbers.append(at + 1)
-        lines = _text(cell).splitlines(keepends=True) or [""]
+        lines = _text(cell).split("\n")
+        last = max(len(lines) - (lines[-1] == ""), 1) - 1  # nothing stands behind a last line end
         start = next((n for n in range(at, len(rows)) if rows[n].startswith('"source"')), at)
         several = isinstance(cell.get("source"), list)
-        numbers.extend(start + 2 + n if several else start + 1 for n in range(len(lines)))
+        numbers.extend(
+            start + 2 + min(n, last) if several else start + 1 for n in range(len(lines))
+        )
         at = start + 1
     count = text.count("\n")
     return (numbers + [numbers[-1] if numbers else 1] * count)[: max(count, 1)]

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
-IGNORE = re.compile(r"#\s*autofast:\s*ignore(?:\[([\w\s,-]*)\])?")
+IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
 
 class BadInput(Exception):
@@ -33,10 +33,13 @@ class Source:
         rel: posix path relative to the project root, as it is shown and written in reports.
         text: the decoded text with ``\\n`` line ends and without a byte order mark.
         tree: ``ast.Module`` of ``text``; each node has its source and parent (see :func:`source_of`, :func:`parent_of`).
+        spared: the rules that the configuration keeps away from this file.
     """
 
     def __init__(self, path: Path, rel: str, raw: bytes):
         self.path, self.rel, self.raw = path, rel, raw
+        self.spared: frozenset[str] = frozenset()
+        rel = shown_path(path) if path.is_absolute() else rel  # in what is said of it
         self.encoding, self.bom = _encoding(raw, rel)
         try:
             decoded = raw[len(codecs.BOM_UTF8) if self.bom else 0 :].decode(self.encoding)
@@ -52,7 +55,7 @@ class Source:
     @classmethod
     def read(cls, path: Path, root: Path) -> Source:
         """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
-        rel = _relative(path, root) if path.is_file() or path.is_dir() else path.as_posix()
+        rel = path.as_posix()
         if path.is_symlink() and not path.exists():
             raise BadInput(
                 f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script"
@@ -65,13 +68,13 @@ class Source:
             raise BadInput(f"{rel}: no such file") from None
         except OSError as error:
             raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
-        return open_source(path.resolve(), rel, raw)
+        return open_source(path.resolve(), _relative(path, root), raw)
 
     def encode(self, text: str) -> bytes:
         """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and line ends as read."""
         if self.newline == "mixed":
             raise BadInput(
-                f"{self.rel}: mixes line endings; make them uniform first (e.g. with dos2unix)"
+                f"{shown_path(self.path)}: mixes line endings; make them uniform first (e.g. with dos2unix)"
             )
         body = text.replace("\n", self.newline)
         return (codecs.BOM_UTF8 if self.bom else b"") + body.encode(self.encoding)
@@ -79,6 +82,20 @@ class Source:
     def shown(self, line: int) -> int:
         """The line of the file, as users see it, that is line ``line`` of ``text``."""
         return line
+
+    def cell(self, line: int) -> tuple[int, int] | None:
+        """The cell of a notebook, and the line in it, that is line ``line`` of ``text``; None in a script."""
+        return None
+
+    def place(self, line: int) -> str:
+        """``train.py:12``, or ``train.ipynb:cell 3:5``: how people are told of line ``line`` of ``text``."""
+        cell = self.cell(line)
+        return f"{self.rel}:cell {cell[0]}:{cell[1]}" if cell else f"{self.rel}:{self.shown(line)}"
+
+    def words(self, line: int) -> str:
+        """``line 12``, or ``line 5 of cell 3``."""
+        cell = self.cell(line)
+        return f"line {cell[1]} of cell {cell[0]}" if cell else f"line {self.shown(line)}"
 
     @cached_property
     def lines(self) -> list[str]:
@@ -107,14 +124,23 @@ class Source:
     @cached_property
     def ignores(self) -> dict[int, frozenset[str]]:
         """Line number -> names in its ``# autofast: ignore[...]`` comment; an empty set means every rule."""
-        found: dict[int, frozenset[str]] = {}
+        return {line: names for line, whole, names in self._comments if not whole}
+
+    @cached_property
+    def file_ignores(self) -> dict[int, frozenset[str]]:
+        """The same of ``# autofast: ignore-file[...]`` comments, which speak of the whole file."""
+        return {line: names for line, whole, names in self._comments if whole}
+
+    @cached_property
+    def _comments(self) -> list[tuple[int, bool, frozenset[str]]]:
+        found: list[tuple[int, bool, frozenset[str]]] = []
         if "autofast" not in self.text:
             return found
         try:
             for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
                 if token.type == tokenize.COMMENT and (match := IGNORE.search(token.string)):
-                    names = frozenset(n.strip() for n in (match[1] or "").split(",") if n.strip())
-                    found[token.start[0]] = names
+                    names = frozenset(n.strip() for n in (match[2] or "").split(",") if n.strip())
+                    found.append((token.start[0], bool(match[1]), names))
         except (tokenize.TokenError, IndentationError, SyntaxError):
             pass
         return found
@@ -176,8 +202,8 @@ class Source:
 
 
 def open_source(path: Path, rel: str, raw: bytes) -> Source:
-    """The source of a Python file or a Jupyter notebook."""
-    if path.suffix == ".ipynb":
+    """The source of a Python file or a Jupyter notebook; what has no name (standard input) is known by its first character."""
+    if path.suffix == ".ipynb" or (path.name == "-" and raw.lstrip()[:1] == b"{"):
         from autofast.model.notebook import Notebook
 
         return Notebook(path, rel, raw)
@@ -300,12 +326,18 @@ def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInpu
             todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
     depth, found, line = deepest
     return found, BadInput(
-        f"{found.rel if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+        f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
         "split it, or put a part of it into a function"
     )
 
 
 # ------------------------------------------------------------------------------------------------ reading bytes
+def shown_path(path: Path) -> str:
+    """``path`` as the user would type it: relative where it is below the current folder, else whole."""
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if here == path or here in path.parents else str(path)
+
+
 def _relative(path: Path, root: Path) -> str:
     try:
         return path.resolve().relative_to(root.resolve()).as_posix()

@@ -30,6 +30,8 @@ def _finding(record: Record) -> dict[str, Any]:
         "line": record.line,
         "column": record.column,
         "end_line": record.end_line,
+        "end_column": record.end_column,
+        "cell": record.cell and {"number": record.cell[0], "line": record.cell[1]},
         "message": record.message,
         "status": "fix" if record.status == "small" else record.status,
         "reason": record.reason,

@@ -17,7 +17,8 @@ _STRENGTH = {"fix": 0, "small": 1, "advice": 2, "refused": 3}
 class Record:
     """One finding. Positions are those of the call or statement to be changed, counted from 1; columns in characters.
 
-    ``status`` is that of the finding; ``gain`` what a fix (``small``: one that is not worth its lines) is expected to save.
+    ``status`` is that of the finding; ``gain`` what a fix (``small``: one that is not worth its lines) is expected to save. ``cell`` is the cell
+    of a notebook and the line in it, ``code`` the line as it stands there.
     """
 
     path: str
@@ -31,6 +32,9 @@ class Record:
     reason: str
     file: Path
     gain: Gain | None = field(default=None, compare=False)
+    end_column: int = field(default=1, compare=False)
+    cell: tuple[int, int] | None = field(default=None, compare=False)
+    code: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, finding: Finding, effect: Effect) -> Record:
@@ -50,7 +54,15 @@ class Record:
             reason=finding.refusal or finding.advice,
             file=source.path,
             gain=finding.gain,
+            end_column=_column(source, node, line, end=True),
+            cell=source.cell(line),
+            code=source.lines[line - 1] if line <= len(source.lines) else "",
         )
+
+    @property
+    def shown(self) -> str:
+        """The line as people are told of it: ``12``, or ``cell 3:5``."""
+        return f"cell {self.cell[0]}:{self.cell[1]}" if self.cell else str(self.line)
 
     @property
     def place(self) -> tuple[str, int, int, str, str]:
@@ -68,7 +80,10 @@ def merged(records: Iterable[Record]) -> list[Record]:
     return sorted(best.values())
 
 
-def _column(source: Source, node: ast.AST, line: int) -> int:
-    """``ast`` counts bytes of UTF-8; people and editors count characters."""
+def _column(source: Source, node: ast.AST, line: int, end: bool = False) -> int:
+    """``ast`` counts bytes of UTF-8; people and editors count characters. The end is that of the last line, and stands behind it."""
+    if end:
+        line = getattr(node, "end_lineno", None) or line
     text = source.lines[line - 1] if line <= len(source.lines) else ""
-    return len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace")) + 1
+    offset = getattr(node, "end_col_offset" if end else "col_offset", None) or 0
+    return len(text.encode()[:offset].decode(errors="replace")) + 1

@@ -67,3 +67,21 @@ def markdown() -> str:
         summary = rule.summary + asked_by(rule, quote="`")
         lines.append(f"| {link} | {rule.effect.name.lower()} | {summary} |")
     return "\n".join(lines) + "\n"
+
+
+def json() -> str:
+    """All rules, for programs."""
+    from json import dumps
+
+    rows = [
+        {
+            "name": rule.name,
+            "effect": rule.effect.name.lower(),
+            "groups": list(rule.groups),
+            "summary": rule.summary,
+            "default": rule.default,
+            "on_request": None if rule.default else rule.request,
+        }
+        for rule in registry.all_rules().values()
+    ]
+    return dumps(rows, indent=2) + "\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import IO, Any
 
+from autofast.rule import Gain
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _PLURALS = {
     "fix": "fixes",
@@ -41,3 +43,11 @@ def count(number: int, noun: str) -> str:
     if number != 1:
         noun = _PLURALS.get(noun, noun + "s")
     return f"{number} {noun}"
+
+
+def expected(gain: Gain | None) -> str:
+    """What a fix is expected to save: ``estimate: about 30 %, waits for data``; empty where nothing is said."""
+    if gain is None:
+        return ""
+    percent = f"about {gain.share:.0%}, ".replace("%", " %") if gain.share >= 0.01 else ""
+    return f"estimate: {percent if gain.known else ''}{gain.reason}"

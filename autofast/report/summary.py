@@ -7,22 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from autofast.commands.output import STDOUT, Destination
+from autofast.commands.output import STDOUT, Delivery, Destination
 from autofast.commands.rewriting import Rewritten
+from autofast.model.source import shown_path
 from autofast.report.record import Record
-from autofast.report.style import Style, count
-from autofast.report.text import expected, not_worth, shown_path
+from autofast.report.style import Style, count, expected
+from autofast.report.text import not_worth
 from autofast.rule import Effect, Gain
 
 
-def summary(result: Rewritten, to: Destination, written: Sequence[Path], style: Style) -> str:
+def summary(result: Rewritten, to: Destination, delivery: Delivery, style: Style) -> str:
     """Rules applied, places left alone and why, work for a person, what was written, what to run next."""
-    return "".join(line + "\n" for line in _lines(result, to, written, style))
+    return "".join(line + "\n" for line in _lines(result, to, delivery, style))
 
 
-def _lines(
-    result: Rewritten, to: Destination, written: Sequence[Path], style: Style
-) -> Iterator[str]:
+def _lines(result: Rewritten, to: Destination, delivery: Delivery, style: Style) -> Iterator[str]:
     name = shown_path(result.script.entry.path)
     applied = [r for r in result.records if r.status == "fix"]
     yield style(_headline(name, applied, alone=bool(result.elsewhere)), "bold")
@@ -44,10 +43,10 @@ def _lines(
         yield f"{style('Warning:', 'yellow', 'bold')} {warning}"
     for note in [*result.notes, *_imports_left_behind(result, to)]:
         yield f"{style('Note:', 'bold')} {note}"
-    if written:
-        yield f"Wrote {', '.join(_typed(path) for path in written)}"
+    if delivery.written:
+        yield f"Wrote {', '.join(_typed(path) for path in delivery.written)}"
     if applied:
-        yield from _next(result, to, name)
+        yield from _next(result, to, delivery, name)
 
 
 def _imports_left_behind(result: Rewritten, to: Destination) -> Iterator[str]:
@@ -62,7 +61,7 @@ def _imports_left_behind(result: Rewritten, to: Destination) -> Iterator[str]:
         yield f"the script imports files of its project: run {to.path} with PYTHONPATH={home}, or use --output-dir"
 
 
-def _next(result: Rewritten, to: Destination, name: str) -> Iterator[str]:
+def _next(result: Rewritten, to: Destination, delivery: Delivery, name: str) -> Iterator[str]:
     """The commands that follow from this one."""
     if result.stdin:
         return
@@ -71,12 +70,18 @@ def _next(result: Rewritten, to: Destination, name: str) -> Iterator[str]:
         yield f"Nothing was written; to write it: autofast rewrite {entry} --in-place (or -o FILE, --output-dir DIR, --patch FILE)"
     if to.mode == "patch" and to.path != STDOUT:
         yield f"To apply it: git apply {shlex.quote(to.path)} (in {_typed(result.root)})"
+    if to.mode == "patches" and delivery.written:
+        patches = " ".join(shlex.quote(_typed(path)) for path in delivery.written)
+        yield f"To apply them, in this order: git apply {patches} (in {_typed(result.root)})"
     if to.mode == "file" and to.path != STDOUT:
         entry += f" {shlex.quote(to.path)}"
     elif to.mode == "folder":
         entry += f" {shlex.quote(str(Path(to.path) / result.script.entry.rel))}"
     elif to.mode == "in-place":
-        entry = f"ORIGINAL {entry}"
+        if delivery.kept is None:
+            return
+        yield f"As it was: {delivery.kept}"
+        entry = f"{shlex.quote(str(delivery.kept / result.script.entry.rel))} {entry}"
     if any(
         rule.several_processes and rule.name in result.plan.applied for rule in result.plan.rules
     ):
@@ -129,16 +134,17 @@ def _share(gain: Gain | None) -> float:
 
 
 def _section(title: str, records: Sequence[Record], style: Style, colour: str) -> Iterator[str]:
-    """One line for each thing to say, however many places it is said of."""
+    """One line for each thing to say, however many places and rules it is said of."""
     if records:
         yield style(title + ":", colour)
-    said: dict[tuple[str, str, str], list[Record]] = {}
+    said: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        said.setdefault((record.path, record.rule, record.reason), []).append(record)
-    for (_, rule, reason), places in said.items():
-        yield f"  {_places(places)}: {style(rule, 'bold')}: {reason}"
+        said.setdefault((record.path, record.reason), []).append(record)
+    for (_, reason), places in said.items():
+        rules = ", ".join(dict.fromkeys(r.rule for r in places))
+        yield f"  {_places(places)}: {style(rules, 'bold')}: {reason}"
 
 
 def _places(records: Sequence[Record]) -> str:
-    lines = dict.fromkeys(str(r.line) for r in records)
+    lines = dict.fromkeys(r.shown for r in records)
     return f"{shown_path(records[0].file)}:{', '.join(lines)}"

@@ -1,54 +1,71 @@
-"""Findings for people: one line each, as editors and terminals know how to follow."""
+"""Findings for people: with the code, or on one line each, as editors and terminals know how to follow."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
+from autofast.model.source import shown_path
+from autofast.report.frames import frames
 from autofast.report.record import Record
-from autofast.report.style import Style, count
-from autofast.rule import Gain
+from autofast.report.style import Style, count, expected
 
 _COLOUR = {"fix": "green", "advice": "cyan", "refused": "yellow"}
 
 
-def shown_path(path: Path) -> str:
-    """``path`` as the user would type it: relative where it is below the current folder."""
-    here = Path.cwd()
-    return path.relative_to(here).as_posix() if here == path or here in path.parents else str(path)
-
-
 def finding(record: Record, style: Style) -> str:
     """``train.py:12:5: rule [effect] message (fix)``."""
-    place = f"{style(shown_path(record.file), 'bold')}:{record.line}:{record.column}:"
+    place = f"{style(shown_path(record.file), 'bold')}:{record.shown}:{record.column}:"
     status = f"{record.status}: {record.reason}" if record.reason else record.status
     if gain := expected(record.gain):
         status += f"; {gain}"
     return f"{place} {style(record.rule, 'bold')} [{record.effect}] {record.message} {style(f'({status})', _COLOUR[record.status])}"
 
 
-def report(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:
-    """The findings by file, then one line that sums them up. Places left alone are counted, and listed with ``refused``."""
-    left = [r for r in records if r.status == "small"]
-    records = [r for r in records if r.status != "small"]
-    listed = [r for r in records if refused or r.status != "refused"]
+def full(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:
+    """The findings, each with its code. Places left alone only with ``refused``."""
+    return "".join(block + "\n" for block in frames(_listed(records, refused), style))
+
+
+def concise(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:
+    """The findings, one line each, by file."""
     blocks = [
         "\n".join(finding(r, style) for r in group) + "\n"
-        for _, group in groupby(listed, key=lambda r: r.path)
+        for _, group in groupby(_listed(records, refused), key=lambda r: r.path)
     ]
-    return "\n".join([*blocks, summary(records, listed)]) + "".join(
-        line + "\n" for line in not_worth(left)
-    )
+    return "\n".join(blocks) + "\n" * bool(blocks)
 
 
-def expected(gain: Gain | None) -> str:
-    """What a fix is expected to save: ``estimate: about 30 %, waits for data``; empty where nothing is said."""
-    if gain is None:
-        return ""
-    percent = f"about {gain.share:.0%}, ".replace("%", " %") if gain.share >= 0.01 else ""
-    return f"estimate: {percent if gain.known else ''}{gain.reason}"
+def statistics(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:
+    """How often each rule found something, the most frequent first."""
+    number = Counter((r.rule, r.status, r.effect) for r in _listed(records, refused))
+    rows = sorted(number.items(), key=lambda row: (-row[1], row[0]))
+    wide = max((len(rule) for (rule, _, _), _ in rows), default=0)
+    lines = [
+        f"{n:>5}  {style(rule.ljust(wide), 'bold')}  {style(status.ljust(7), _COLOUR[status])}  {effect}\n"
+        for (rule, status, effect), n in rows
+    ]
+    return "".join(lines) + "\n" * bool(lines)
+
+
+def _listed(records: Sequence[Record], refused: bool) -> list[Record]:
+    return [r for r in records if r.status != "small" and (refused or r.status != "refused")]
+
+
+def closing(
+    records: Sequence[Record], elsewhere: Sequence[Record] = (), *, refused: bool = False
+) -> str:
+    """The last lines: what was found, what is not shown and how to see it."""
+    seen = [r for r in records if r.status != "small"]
+    lines = [summary(seen, _listed(records, refused)).rstrip("\n")]
+    if any(r.status == "fix" for r in records):
+        lines.append("--diff shows the fixes, --fix writes them.")
+    if others := [r for r in elsewhere if r.status in ("fix", "advice")]:
+        files = count(len({r.path for r in others}), "imported file")
+        lines.append(f"{len(others)} more in {files} (--imported shows them).")
+    lines += not_worth([r for r in records if r.status == "small"])
+    return "".join(line + "\n" for line in lines)
 
 
 def not_worth(records: Sequence[Record]) -> Iterator[str]:
@@ -57,7 +74,7 @@ def not_worth(records: Sequence[Record]) -> Iterator[str]:
         rules = ", ".join(sorted({r.rule for r in records}))
         places = "place is" if len(records) == 1 else "places are"
         lines = "its lines" if len(records) == 1 else "their lines"
-        yield f"{len(records)} more {places} not worth {lines}: {rules} (--exhaustive shows them)"
+        yield f"{len(records)} more {places} not worth {lines}: {rules} (--exhaustive shows them)."
 
 
 def summary(records: Sequence[Record], listed: Sequence[Record]) -> str:

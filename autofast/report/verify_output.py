@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
+from autofast import DISTRIBUTION
 from autofast.commands.files import Output, write_all
 from autofast.model.source import BadInput
 from autofast.report.style import for_stream
@@ -57,7 +58,7 @@ class Wish:
             ]
             if missing:
                 raise BadInput(
-                    f"--report: needs {' and '.join(missing)}; pip install 'autofast[verify]'"
+                    f"--report: needs {' and '.join(missing)}; pip install '{DISTRIBUTION}[verify]'"
                 )
         if self.json == STDOUT and self.github:
             raise BadInput(

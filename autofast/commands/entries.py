@@ -1,0 +1,106 @@
+"""Which script is started to run a file: what a file does is known from there, not from the file alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from autofast.commands.discover import looks_like_training, python_files
+
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
+    re.M,
+)
+_NAME = re.compile(r"[\w.]+")
+_GUARD = re.compile(rb"__name__\s*==\s*[\"']__main__[\"']")
+
+
+class Entries:
+    """The imports of a project, by its text alone: nothing is parsed. Files are compared by their real paths."""
+
+    def __init__(self, root: Path):
+        self.root = root.resolve()
+
+    def of(self, file: Path) -> Path:
+        """The script that is started to run ``file``: itself where it is one, or where nothing is known of others.
+
+        Of several, one that trains is best (by its text, then by its name), then the nearest. Reading them all would take too long.
+        """
+        real = file.resolve()
+        if file.suffix != ".py" or self.root not in real.parents or _is_started(_raw(real)):
+            return file
+        found = [p for p in self._above(real) if _is_started(_raw(p)) or not self._importers.get(p)]
+        return min(found, key=_preference, default=file)
+
+    def _above(self, file: Path) -> Iterator[Path]:
+        """The files that import ``file``, directly or not, but for tests; the nearest first."""
+        seen, here = {file}, [file]
+        while here:
+            here = [p for f in here for p in sorted(self._importers.get(f, ())) if p not in seen]
+            here = [p for p in dict.fromkeys(here) if not _is_test(p.relative_to(self.root))]
+            seen.update(here)
+            yield from here
+
+    @cached_property
+    def _importers(self) -> dict[Path, set[Path]]:
+        files = {path.resolve() for path in python_files(self.root)}
+        found: dict[Path, set[Path]] = {}
+        for file in files:
+            for imported in self._imported(file, files):
+                if imported != file:
+                    found.setdefault(imported, set()).add(file)
+        return found
+
+    def _imported(self, file: Path, files: set[Path]) -> Iterator[Path]:
+        folders = [p for p in file.parents if p == self.root or self.root in p.parents]
+        for dots, module, names, plain in _IMPORT.findall(_raw(file)):
+            bases = [*folders, self.root / "src", self.root / "lib"]
+            if dots:
+                bases = folders[len(dots) - 1 : len(dots)]
+            modules = [
+                m.split(" as ")[0].strip() for m in plain.decode("utf-8", "replace").split(",")
+            ]
+            if not plain:
+                stem = module.decode("utf-8", "replace")
+                of_it = _NAME.findall(names.decode("utf-8", "replace"))
+                modules = [stem, *(f"{stem}.{name}".strip(".") for name in of_it)]
+            for name in modules:
+                yield from _file(name, bases, files)
+
+
+def _file(module: str, bases: Iterable[Path], files: set[Path]) -> Iterator[Path]:
+    """The file of a module, from the nearest folder that has it."""
+    if not module:
+        return
+    for base in bases:
+        place = base.joinpath(*module.split("."))
+        for path in (place.with_name(place.name + ".py"), place / "__init__.py"):
+            if path in files:
+                yield path
+                return
+
+
+def _raw(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _preference(path: Path) -> tuple[bool, bool]:
+    named = any(word in path.stem for word in ("train", "main"))
+    return not looks_like_training(_raw(path)), not named
+
+
+def _is_started(raw: bytes) -> bool:
+    return _GUARD.search(raw) is not None
+
+
+def _is_test(path: Path) -> bool:
+    return (
+        path.stem.startswith("test_")
+        or path.stem.endswith("_test")
+        or bool({"test", "tests"} & set(path.parts[:-1]))
+    )

@@ -1,0 +1,230 @@
+"""What several commands take: which project, which rules, how far; and its defaults in ``[tool.autofast]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
+from autofast.faults import debug
+from autofast.model.source import BadInput
+from autofast.nearest import hint
+
+if TYPE_CHECKING:
+    from autofast.config import Config
+
+F = TypeVar("F", bound=Callable[..., Any])
+STDIN = "-"
+# Options that mean nothing without another one.
+ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
+# Those that are in the configuration as they are given.
+PLAIN = ("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", *ON_REQUEST)
+# Those that stand in [tool.autofast] itself, as several commands have them.
+_ELSEWHERE = (
+    *("select", "ignore", "effect", "target", "force-exclude"),
+    *(name.replace("_", "-") for name in PLAIN),
+)
+
+
+class ProjectCommand(click.Command):
+    """A command whose options have their defaults in ``[tool.autofast.NAME]`` of the project."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from autofast.config import settings
+
+        near = [Path(p) for p in _paths(ctx) if p != STDIN] or [Path.cwd()]
+        if not all(path.exists() for path in near):
+            return super().invoke(ctx)  # which says so
+        found = settings(root_of(ctx.params.get("root"), *near))
+        own = {_key(p): p for p in self.params if isinstance(p, click.Option)}
+        for key in ("root", "stdin-filename", "debug", *_ELSEWHERE):
+            own.pop(key, None)
+        for key, value in found.commands.get(str(self.name), {}).items():
+            where = f"{found.place(f'{self.name}.{key}')}: '{key}' in [tool.autofast.{self.name}]"
+            if key not in own:
+                raise BadInput(f"{where} is no option; {hint(key, own, _known(own))}")
+            name = str(own[key].name)
+            if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
+                try:
+                    ctx.params[name] = own[key].type_cast_value(ctx, value)
+                except (click.ClickException, TypeError):
+                    raise BadInput(f"{where} is {value!r}, which --{key} does not take") from None
+        return super().invoke(ctx)
+
+
+def _paths(ctx: click.Context) -> tuple[str, ...]:
+    """The files and folders that a command is given."""
+    named = ctx.params.get("paths") or (ctx.params.get("entry") or ctx.params.get("script"),)
+    return tuple(str(path) for path in named if path is not None)
+
+
+def _key(option: click.Option) -> str:
+    return max(option.opts, key=len).lstrip("-")
+
+
+def _known(options: Iterable[str]) -> str:
+    return f"options are {', '.join(sorted(options))}"
+
+
+def _comma_separated(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    names = tuple(name for value in values for part in value.split(",") if (name := part.strip()))
+    if values and not names and param.name == "select":
+        raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
+    return names
+
+
+def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
+    debug(on)
+
+
+def input_options(command: F) -> F:
+    """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
+    options = [
+        click.option(
+            "--root",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Folder of the project.  [default: the git root]",
+        ),
+        click.option(
+            "--stdin-filename",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="What standard input is called.",
+        ),
+        click.option(
+            "--select",
+            multiple=True,
+            callback=_comma_separated,
+            metavar="RULES",
+            help="Only these rules and groups.",
+        ),
+        click.option(
+            "--ignore",
+            multiple=True,
+            callback=_comma_separated,
+            metavar="RULES",
+            help="None of these rules and groups.",
+        ),
+        click.option(
+            "--effect",
+            type=click.Choice(EFFECTS),
+            help="How far a rewrite may go.  [default: sampling]",
+        ),
+        click.option(
+            "--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"
+        ),
+        click.option(
+            "--target",
+            type=click.Choice(TARGETS),
+            help="Hardware that the rewrite is for.  [default: cuda]",
+        ),
+        click.option(
+            "--compile",
+            is_flag=True,
+            default=None,
+            help="Also compile the model: pays back in long runs.",
+        ),
+        click.option(
+            "--accumulate",
+            type=click.IntRange(2),
+            metavar="N",
+            help="Also take an optimizer step every N batches only.",
+        ),
+        click.option(
+            "--keep-batch",
+            is_flag=True,
+            default=None,
+            help="With --accumulate: of batches N times smaller.",
+        ),
+        click.option(
+            "--ddp",
+            is_flag=True,
+            default=None,
+            help="Also train on several processes, started by torchrun.",
+        ),
+        click.option(
+            "--sync-batchnorm",
+            is_flag=True,
+            default=None,
+            help="With --ddp: BatchNorm over all processes.",
+        ),
+        click.option(
+            "--min-gain",
+            type=click.FloatRange(0, 100),
+            metavar="PERCENT",
+            help="Only what is expected to save this much of the training's time.  [default: 1]",
+        ),
+        click.option(
+            "--exhaustive",
+            is_flag=True,
+            default=None,
+            help="Everything, however little it gains (as --min-gain 0).",
+        ),
+        click.option(
+            "--debug",
+            is_flag=True,
+            expose_value=False,
+            callback=_debug,
+            help="Show traces of internal errors.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+# ------------------------------------------------------------------------------------------------ what is made of them
+def entry_of(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None]:
+    """The script to read, and its text where that comes from standard input."""
+    if name != STDIN:
+        return Path(name), None
+    return stdin_filename or Path("-"), sys.stdin.buffer.read()
+
+
+def root_of(given: Path | None, *near: Path) -> Path:
+    """The project's folder: as given, else the git root, else the folder of what is looked at (what is common to several)."""
+    if given is None:
+        return Path(os.path.commonpath([find_root(path) for path in near]))
+    if not given.is_dir():
+        raise BadInput(f"{given}: is no folder; give the project's folder as --root")
+    root = given.resolve()
+    for path in near:
+        if path.resolve() != root and root not in path.resolve().parents:
+            raise BadInput(f"{path}: is outside of --root {given}; give a folder that holds it")
+    return root
+
+
+def configured(root: Path, given: dict[str, Any]) -> Config:
+    """The project's configuration with the options of the command line over it."""
+    from dataclasses import replace
+
+    from autofast.config import load
+    from autofast.rule import Effect
+
+    config = load(root)
+    plain = ("target", "force_exclude", *PLAIN)
+    changes = {key: given[key] for key in plain if given.get(key) is not None}
+    if given["effect"] is not None:
+        changes["effect"] = Effect[given["effect"].upper()]
+    # Asked for by name just now: this outdoes what the project's file leaves out.
+    if given["select"]:
+        changes.update(select=given["select"], ignore=given["ignore"])
+    else:
+        changes["ignore"] = (*config.ignore, *given["ignore"])
+    config = replace(config, **changes)
+    if given["select"] or given["ignore"]:
+        from autofast.registry import check_names
+
+        check_names([*given["select"], *given["ignore"]])
+    for name, other in ON_REQUEST.items():
+        if getattr(config, name) and not getattr(config, other):
+            raise BadInput(f"--{name.replace('_', '-')} means nothing without --{other}; give both")
+    return config
