@@ -184,15 +184,18 @@ def _outcome(job: Job) -> Run:
 def _executed(job: Job, place: Path) -> tuple[Run, bool]:
     """One run, and whether it came to its record."""
     place.mkdir()
-    compiles = any(
-        b".compile(" in path.read_bytes() for path in (place.parent / "work").rglob("*.py")
-    )
     code = ZYGOTE.run(
         "tests.recording:record", [job.message(), place], limit=job.limit, cwd=place, environment=QUIET,
-        stdout=place / "stdout", stderr=place / "stderr", modules=COMPILERS if compiles else (),
+        stdout=place / "stdout", stderr=place / "stderr", modules=compilers(place.parent / "work"),
     )  # fmt: skip
     end = f"more than {job.limit:g} s" if code is None else f"the process ended with status {code}"
     return read_run(place, end), (place / "record").exists()
+
+
+def compilers(folder: Path) -> tuple[str, ...]:
+    """What the scripts in a folder should find imported."""
+    compiles = any(b".compile(" in path.read_bytes() for path in folder.rglob("*.py"))
+    return COMPILERS if compiles else ()
 
 
 def lay_out(job: Job, target: Path) -> None:

@@ -308,7 +308,7 @@ def test_options_in_other_words(old: str, new: str) -> None:
         (
             "    for step, (x, y)",
             "    args = argparse.Namespace(**vars(args))\n    for step, (x, y)",
-            "apex.amp decides about precision here",
+            "which cannot be asked on line",
         ),
     ],
 )

@@ -64,7 +64,14 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     made.close()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [  # in one process, which runs the original once for all
+        pytest.param(case, marks=pytest.mark.xdist_group(f"faults of {case.path.name}"))
+        for case in CASES
+    ],
+    ids=lambda case: case.name,
+)
 def test_faults_are_flagged_and_sound_rewrites_are_not(bench: Bench, case: Case) -> None:
     found = bench.judge(case)
     failed = [f"{check.name}: {check.text}" for check in found.checks if check.passed is False]

@@ -31,7 +31,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.harness import Job, Run, lay_out, read_run
+from tests.harness import Job, Run, compilers, lay_out, read_run
 from tests.zygote import QUIET, ZYGOTE, Child
 
 ABORTED = "terminate called without an active exception"
@@ -182,8 +182,9 @@ def _start(job: Job, rank: int, place: Path, ranks: int, port: str) -> Child:
     environment = {**QUIET, **of_rank(rank, ranks, port)}
     outputs = {"stdout": place / "stdout", "stderr": place / "stderr"}
     return ZYGOTE.start(
-        "tests.rank:record", [job.message(), place], cwd=place, environment=environment, **outputs
-    )
+        "tests.rank:record", [job.message(), place], cwd=place, environment=environment,
+        modules=compilers(place.parent / "work"), **outputs,
+    )  # fmt: skip
 
 
 def finish(ranks: list[Child], limit: float) -> bool:

@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,9 @@ def serve(fd: int) -> None:
             request = json.loads(requests.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
             for name in (request["call"].partition(":")[0], *request["modules"]):
                 importlib.import_module(name)
-            gc.freeze()  # pages with torch's objects stay shared
+            gc.freeze()  # pages with torch's objects stay shared,
+            for of_torch in weakref.finalize._registry:  # type: ignore[attr-defined]
+                of_torch.atexit = False  # also at the end: taking them apart takes as long as a run
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
