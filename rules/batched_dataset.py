@@ -16,7 +16,7 @@ from autofast.techniques.loading.batched import (
     sampler_of_batches,
     subclass,
 )
-from autofast.techniques.loading.resident import left
+from autofast.techniques.loading.resident import Kept, edits, left, made_resident
 from autofast.techniques.loading.windows import cuts
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
@@ -46,12 +46,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(loader.node, ITEMS, advice=f"{why}; {BY_HAND}")
         elif why := against(script, loader):
             yield Finding(loader.node, ITEMS, refusal=why)
-        elif isinstance(edits := sampler_of_batches(script, loader), str):
-            yield Finding(loader.node, ITEMS, refusal=edits)
+        elif isinstance(made := sampler_of_batches(script, loader), str):
+            yield Finding(loader.node, ITEMS, refusal=made)
         else:
-            yield Finding(loader.node, ITEMS, edits=edits, torch=(1, 2))  # batch_size=None
+            yield Finding(loader.node, ITEMS, edits=made, torch=(1, 2))  # batch_size=None
+    kept = {id(x): edits(script, plan) for x, plan in made_resident(script, options)}
     for image_set in images(script).values():
-        if isinstance(image_set, Images) and any(x in loaders for x in image_set.loaders):
+        if not isinstance(image_set, Images):
+            continue
+        if any(x in loaders for x in image_set.loaders):
             yield Finding(image_set.call, OBJECTS, edits=subclass(image_set))
+        elif mine := [e for x in image_set.loaders for e in kept.get(id(x), ())]:
+            yield Finding(image_set.call, OBJECTS, edits=tuple(mine), needs=(Kept,))
     for cut in cuts(script):
         yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal, torch=(1, 0))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.commands.checking import check
-from autofast.commands.output import Destination
+from autofast.commands.checking import Request, check
+from autofast.commands.output import Delivery, Destination
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.facts.cost.step import Cost, Estimate
@@ -105,7 +105,7 @@ def rewritten(folder: Path, text: str, config: Config = PLAIN) -> Rewritten:
 
 
 def said(result: Rewritten) -> str:
-    return summary(result, Destination("diff", "-", False), [], Style())
+    return summary(result, Destination("diff", "-", False), Delivery(), Style())
 
 
 def small(result: Rewritten) -> set[str]:
@@ -342,17 +342,19 @@ def test_tensors_made_once_an_epoch_are_left() -> None:
 # ------------------------------------------------------------------------------------------------ how it is said
 def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
     rewritten(tmp_path, DIGITS)
-    done = check([tmp_path / "train.py"], tmp_path, PLAIN, {})
-    text = as_text.report(done.records, Style())
+    done = check(Request([tmp_path / "train.py"], tmp_path, PLAIN))
+    text = as_text.concise(done.records, Style())
     assert "tf32 [" not in text and "pin-memory [" in text
-    assert "tf32 (--exhaustive shows them)\n" in text and "estimate: about" in text
+    assert "estimate: about" in text
+    (small,) = as_text.not_worth([r for r in done.records if r.status == "small"])
+    assert small.endswith("tf32 (--exhaustive shows them).")
     found = json.loads(as_json.report(done.files, done.records))["findings"]
     tf32 = next(f for f in found if f["rule"] == "tf32")
     assert tf32["status"] == "fix" and tf32["worth"] is False
     assert tf32["gain"]["estimate"] is True and "bound by launches" in tf32["gain"]["reason"]
     assert all(f["worth"] is None for f in found if f["status"] != "fix")
-    done = check([tmp_path / "train.py"], tmp_path, replace(PLAIN, exhaustive=True), {})
-    assert "tf32 [" in as_text.report(done.records, Style())
+    done = check(Request([tmp_path / "train.py"], tmp_path, replace(PLAIN, exhaustive=True)))
+    assert "tf32 [" in as_text.concise(done.records, Style())
 
 
 def test_rules_are_ranked_by_what_they_are_expected_to_gain(tmp_path: Path) -> None:
@@ -368,7 +370,7 @@ def test_what_goes_with_a_fix_goes_with_it(tmp_path: Path) -> None:
         "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()",
     )
     rewritten(tmp_path, clipped)
-    done = check([tmp_path / "train.py"], tmp_path, Config(), {})
+    done = check(Request([tmp_path / "train.py"], tmp_path, Config()))
     found = json.loads(as_json.report(done.files, done.records))["findings"]
     worth = {f["rule"]: f["worth"] for f in found if f["status"] == "fix"}
     together = ("autocast", "grad-scaler", "unscale-before-clip")

@@ -92,9 +92,14 @@ SEVERAL = "several processes are to train, and each would keep all the data"
 def left(script: Script, options: Options) -> list[Loader]:
     """The loaders that go on as they are, for rules that use what decides :class:`Kept` and about processes: on the others there is nothing more to do."""
     kept = {id(x) for x in script.loaders if x.kept}
-    if options.decides(Kept):
-        kept |= {id(x) for x, plan in plans(script, options) if isinstance(plan, Plan)}
+    kept |= {id(x) for x, _ in made_resident(script, options)}
     return [x for x in script.loaders if id(x) not in kept]
+
+
+def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]:
+    """The loaders that become one of the class, where the rule that decides :class:`Kept` is on."""
+    found = plans(script, options) if options.decides(Kept) else []
+    return [(x, plan) for x, plan in found if isinstance(plan, Plan)]
 
 
 def is_left(script: Script, options: Options, things: list[Thing]) -> bool:
