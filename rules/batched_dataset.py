@@ -16,6 +16,7 @@ from autofast.techniques.loading.batched import (
     sampler_of_batches,
     subclass,
 )
+from autofast.techniques.loading.resident import left
 from autofast.techniques.loading.windows import cuts
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
@@ -32,11 +33,13 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     groups=("loader",),
     relieves={"data": 2, "evaluation": 3},
     asks=gains.usual(0.3, "waits for data, item by item"),
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     torch=(2, 0),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by item."""
-    for loader in script.loaders:
+    loaders = left(script, options)
+    for loader in loaders:
         if not counts(script, loader) or not only_collects(loader) or is_batched(loader):
             continue
         if why := next((f"{d.name}: {why}" for d in loader.datasets if (why := indexed(d))), ""):
@@ -48,7 +51,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         else:
             yield Finding(loader.node, ITEMS, edits=edits, torch=(1, 2))  # batch_size=None
     for image_set in images(script).values():
-        if isinstance(image_set, Images):
+        if isinstance(image_set, Images) and any(x in loaders for x in image_set.loaders):
             yield Finding(image_set.call, OBJECTS, edits=subclass(image_set))
     for cut in cuts(script):
         yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal, torch=(1, 0))

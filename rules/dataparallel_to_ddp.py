@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.facts.several_processes import Replaced
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, at, rule
 from autofast.techniques.accumulation.exchange import quiet
 from autofast.techniques.ddp.names import Ranks
-from autofast.techniques.ddp.planned import Replaced, edits_for
+from autofast.techniques.ddp.planned import edits_for
 
 MESSAGE = "DataParallel copies the model to every GPU at every step, in one process; DistributedDataParallel has a process for each"
 

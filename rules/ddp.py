@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.several_processes import Distributed
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.exchange import quiet
@@ -18,6 +19,7 @@ MESSAGE = "trains in one process on one device; torchrun can start one for each 
     groups=("parallel",),
     default=False,
     option="--ddp",
+    decides=Distributed,
     relieves={"device": 7},
     several_processes=True,
     uses=("accumulation",),

@@ -8,12 +8,18 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.resident import is_left
 from autofast.techniques.transfers.copies import Move, against, asynchronous, moves
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
 
 @rule(
-    "non-blocking", Effect.EXACT, groups=("transfer",), relieves={"transfer": 2}, asks=gains.copies
+    "non-blocking",
+    Effect.EXACT,
+    groups=("transfer",),
+    relieves={"transfer": 2},
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+    asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy batches to the device without waiting for the end of each copy."""
@@ -22,6 +28,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     fixes: dict[int, list[Move]] = {}
     useless: dict[int, list[Move]] = {}
     for move in moves(script):
+        if not is_left(script, options, move.loaders):
+            continue  # they come from the device
         if move.transfer is not None and is_placed(script, move.transfer):
             useless.setdefault(id(statement_of(move.node)), []).append(move)
         elif why := against(script, move):

@@ -9,6 +9,7 @@ from autofast.facts.loaders import counts, given
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.few_workers import NONE, raised
+from autofast.techniques.loading.resident import left
 from autofast.techniques.loading.workers import NAME, refusal, wish
 from autofast.write.loader_arguments import added
 from autofast.write.worker_helper import Helped
@@ -20,14 +21,16 @@ from autofast.write.worker_helper import Helped
     groups=("loader",),
     decides=Helped,
     relieves={"data": 1, "evaluation": 2},
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     asks=gains.fetching,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Fetch and collate batches in worker processes, as many as the machine has cores for."""
-    without = [x for x in script.loaders if counts(script, x) and given(x, NAME) is None]
+    loaders = left(script, options)
+    without = [x for x in loaders if counts(script, x) and given(x, NAME) is None]
     reasons = [(loader, refusal(script, loader)) for loader in without]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
     yield from added(
         script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why]
     )
-    yield from raised(script, options)
+    yield from raised(script, options, loaders)

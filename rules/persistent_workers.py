@@ -18,6 +18,7 @@ from autofast.techniques.loading.persistent import (
     positive,
     workers_of,
 )
+from autofast.techniques.loading.resident import left
 from autofast.write.arguments import Home
 from autofast.write.loader_arguments import Wish, added
 
@@ -29,7 +30,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
     Effect.SAMPLING,
     groups=("loader",),
     relieves={"data": 3},
-    uses=("num-workers",),
+    uses=("num-workers", "gpu-data", "ddp", "dataparallel-to-ddp"),
     asks=gains.usual(0.02, "workers start once, not in every epoch"),
     torch=SINCE,
 )
@@ -40,7 +41,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     homes: dict[int, tuple[Home, list[Loader]]] = {}
     loaders = [
         x
-        for x in script.loaders
+        for x in left(script, options)
         if counts(script, x) and given(x, NAME) is None and again(script, x)
     ]
     for loader in loaders:

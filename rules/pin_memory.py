@@ -12,6 +12,7 @@ from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
 from autofast.model.values import Tensor
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.resident import left
 from autofast.write.arguments import Home
 from autofast.write.loader_arguments import Wish, added
 from autofast.write.spelling import cuda_test, requires_cuda
@@ -24,6 +25,7 @@ MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of 
     Effect.EXACT,
     groups=("loader", "transfer"),
     relieves={"data": 5, "transfer": 1},
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
@@ -31,7 +33,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu":
         return
     wishes = []
-    for loader in script.loaders:
+    for loader in left(script, options):
         if not counts(script, loader):
             continue
         argument = given(loader, "pin_memory")

@@ -8,14 +8,21 @@ from autofast.facts.loaders import again, counts, given
 from autofast.model.script import Loader, Script
 from autofast.model.values import const
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.resident import left
 
 ADVICE = "if training still waits for data, try prefetch_factor=4; it costs that many batches of memory for each worker and gains nothing otherwise"
 
 
-@rule("prefetch-factor", Effect.EXACT, groups=("loader",), relieves={"data": 4})
+@rule(
+    "prefetch-factor",
+    Effect.EXACT,
+    groups=("loader",),
+    relieves={"data": 4},
+    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Point out where a deeper queue of batches may smooth out slow files."""
-    for loader in script.loaders:
+    for loader in left(script, options):
         if (
             counts(script, loader)
             and loader.trains

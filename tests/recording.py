@@ -157,7 +157,22 @@ class Probe:
                 load[:] = [load[0] + 1, load[1] + size, load[2] + total]
             return batch
 
+        def __init_subclass__(cls: Any, **given: Any) -> None:
+            """A class that gives batches of its own accord (gpu-data) is counted as if DataLoader gave them."""
+            own = cls.__dict__.get("batches")
+            if own is not None:
+                cls.batches = lambda this: self._counted(own(this))
+
+        dataloader.DataLoader.__init_subclass__ = classmethod(__init_subclass__)
         dataloader.DataLoader.__iter__, dataloader._BaseDataLoaderIter.__next__ = __iter__, __next__
+
+    def _counted(self, batches: Any) -> Any:
+        load = [0, 0, 0.0]
+        self.loads.append(load)
+        for batch in batches:
+            size, total = _measure(batch)
+            load[:] = [load[0] + 1, load[1] + size, load[2] + total]
+            yield batch
 
     def _before_step(self, opt: Any) -> None:
         if id(opt) not in self.optimizers:

@@ -34,7 +34,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
     "parallel.py": "dataparallel-to-ddp",
     "resume.py": "checkpoint-state",
-    "table.py": "accumulation batched-dataset ddp loss-item-sync stepwise-scheduler",
+    "table.py": "accumulation batched-dataset ddp gpu-data loss-item-sync stepwise-scheduler",
     "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",

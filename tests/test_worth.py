@@ -94,10 +94,14 @@ print(correct)
 ARITHMETIC = {"autocast", "grad-scaler", "channels-last", "cudnn-benchmark", "tf32"}
 
 
-def rewritten(folder: Path, text: str, config: Config | None = None) -> Rewritten:
+# With the data on the device, what is asked of loaders and copies here has nothing to do.
+PLAIN = Config(ignore=("gpu-data",))
+
+
+def rewritten(folder: Path, text: str, config: Config = PLAIN) -> Rewritten:
     """What becomes of a script, as the command line would do it."""
     (folder / "train.py").write_text(text.lstrip("\n"), encoding="utf-8")
-    return rewrite(folder / "train.py", folder, config or Config())
+    return rewrite(folder / "train.py", folder, config)
 
 
 def said(result: Rewritten) -> str:
@@ -338,7 +342,7 @@ def test_tensors_made_once_an_epoch_are_left() -> None:
 # ------------------------------------------------------------------------------------------------ how it is said
 def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
     rewritten(tmp_path, DIGITS)
-    done = check([tmp_path / "train.py"], tmp_path, Config(), {})
+    done = check([tmp_path / "train.py"], tmp_path, PLAIN, {})
     text = as_text.report(done.records, Style())
     assert "tf32 [" not in text and "pin-memory [" in text
     assert "tf32 (--exhaustive shows them)\n" in text and "estimate: about" in text
@@ -347,7 +351,7 @@ def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
     assert tf32["status"] == "fix" and tf32["worth"] is False
     assert tf32["gain"]["estimate"] is True and "bound by launches" in tf32["gain"]["reason"]
     assert all(f["worth"] is None for f in found if f["status"] != "fix")
-    done = check([tmp_path / "train.py"], tmp_path, replace(Config(), exhaustive=True), {})
+    done = check([tmp_path / "train.py"], tmp_path, replace(PLAIN, exhaustive=True), {})
     assert "tf32 [" in as_text.report(done.records, Style())
 
 
@@ -369,3 +373,8 @@ def test_what_goes_with_a_fix_goes_with_it(tmp_path: Path) -> None:
     worth = {f["rule"]: f["worth"] for f in found if f["status"] == "fix"}
     together = ("autocast", "grad-scaler", "unscale-before-clip")
     assert [worth[rule] for rule in together] == [False] * 3
+
+
+def test_data_that_fit_on_the_device_are_worth_a_class(tmp_path: Path) -> None:
+    result = rewritten(tmp_path, DIGITS, Config())
+    assert "gpu-data" in result.plan.applied and not {"pin-memory"} & result.plan.applied

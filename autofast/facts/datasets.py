@@ -84,6 +84,14 @@ def indexed(dataset: Dataset) -> str:
     return _indexing(dataset.thing, dataset.getitem)
 
 
+def returns_tuple(dataset: Dataset) -> bool:
+    """Whether items that are :func:`indexed` are tuples."""
+    if dataset.getitem is None:
+        return dataset.kind == "tensors"
+    last = [*_running(dataset.getitem.body)][-1]
+    return isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple)
+
+
 def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
@@ -358,12 +366,12 @@ def _images(
     script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]
 ) -> Images | str:
     name = _short(things[0])
-    transforms = {_transforms(script, thing) for thing in things}
+    transforms = {to_tensor(thing) for thing in things}
     if len(transforms) != 1 or (composed := transforms.pop()) is None:
         return "its transforms are not just ToTensor and Normalize"
     if any(_is_given(thing, 3, "target_transform") for thing in things):
         return "it has a target_transform"
-    if any(t != Ref(things[0].name) for t in script.values(call.func)) or not _is_imported(call):
+    if any(t != Ref(things[0].name) for t in script.values(call.func)) or not is_imported(call):
         return "which dataset it is depends on the run"
     if name in GREY and source_of(call).fresh(name) != name:
         return f"the name {name} is taken in this file, and a subclass must be called so to find its files"
@@ -383,8 +391,8 @@ def _images(
     return Images(call, name, composed, loaders)
 
 
-def _transforms(script: Script, thing: Ext) -> bool | None:
-    """True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
+def to_tensor(thing: Ext) -> bool | None:
+    """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
     single = one(thing.args.get(2, "transform"))
     if not isinstance(single, Ext):
         return None
@@ -402,7 +410,7 @@ def _transforms(script: Script, thing: Ext) -> bool | None:
     return True if kinds[0] == "torchvision.transforms.ToTensor" and rest else None
 
 
-def _is_imported(call: ast.Call) -> bool:
+def is_imported(call: ast.Call) -> bool:
     """The class is spelled with a name that an import at the top of the file binds, so a subclass can be written there."""
     root: ast.expr = call.func
     while isinstance(root, ast.Attribute):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from autofast.model.changes import CLOCK
+from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import is_static
+from autofast.model.names import LOADER
 from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
@@ -204,6 +207,9 @@ class Calls(Binding):
         )
 
     def instantiate(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
+        if is_device_loader(cls.node):
+            return self.device_loader(cls, args, node)
+
         def make() -> Inst:
             inst = Inst(cls, node, {}, tuple(self.stack))
             self.made.append(inst)
@@ -234,6 +240,16 @@ class Calls(Binding):
             if cls.find("__new__")
             else values(inst)
         )
+
+    def device_loader(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
+        """The DataLoader that it is, whose data are on the device: its methods do nothing that another loader does not do."""
+        self.called |= {id(f.node) for v in cls.members.values() for f in v if isinstance(f, Func)}
+        given = replace(args, named={k: g for k, g in args.named.items() if k != "device"})
+        made = torchlib.call(self, Ref(LOADER), given, node)
+        for thing in made:
+            if isinstance(thing, Ext):
+                thing.attrs[MARK] = values(Const(True))
+        return made
 
     def fields(self, inst: Inst, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
         """Annotated attributes of a class (a dataclass, a NamedTuple, ...) as the arguments of its constructor."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from autofast.depth import deeply
 from autofast.model import names
 from autofast.model.changes import restart
+from autofast.model.device_loader import MARK
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -331,6 +332,7 @@ def _loader(
     )
     collate = collating(interp, args.get(6, "collate_fn"))
     loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
+    loader.kept = all(isinstance(t, Ext) and MARK in t.attrs for t in things)
     starts = {id(site.node) for site in script.processes}
     for thing, _ in group:
         begin = max(

@@ -36,10 +36,6 @@ STARTS = (
 )
 
 
-class Replaced:
-    """The decision that DistributedDataParallel takes the place of DataParallel."""
-
-
 def edits_for(
     script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
 ) -> tuple[list[Edit], str, dict[int, str]]:

@@ -43,9 +43,9 @@ class Number:
         )
 
 
-def raised(script: Script, options: Options) -> Iterator[Finding]:
-    """Findings about numbers of workers that are too small for most machines."""
-    yield from _in_settings(script)
+def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
+    """Findings about numbers of workers of ``loaders`` that are too small for most machines."""
+    yield from _in_settings(script, loaders)
     trail = Trail(script)
     numbers: dict[int, Number] = {}
     for loader in script.loaders:
@@ -63,7 +63,7 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
             not isinstance(value, int)
             or isinstance(value, bool)
             or value > FEW
-            or not any(counts(script, x) for x in number.loaders)
+            or not any(counts(script, x) for x in number.loaders if x in loaders)
         ):
             continue
         message = _few(value)
@@ -84,9 +84,9 @@ def raised(script: Script, options: Options) -> Iterator[Finding]:
         )
 
 
-def _in_settings(script: Script) -> Iterator[Finding]:
+def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:
     """Advice about numbers of workers that stand in a file with settings."""
-    for loader in script.loaders:
+    for loader in loaders:
         argument = given(loader, NAME)
         said = setting(argument.values) if argument is not None else None
         few = said is not None and type(said.value) is int and said.value <= FEW

@@ -1,0 +1,65 @@
+"""The class that keeps data on the device: how it is written, and how it is known again."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+NAME = "DeviceLoader"
+MARK = "__on_device__"  # attribute of a loader (Ext) that is made by the class
+
+CLASS = '''\
+class {name}({base}):
+    """Keeps all items on the device, if they fit, and takes whole batches there."""
+
+    def __init__(self, *args, device, **options):
+        super().__init__(*args, **options)
+{items}
+        device = {torch}.device(device)
+        size = 10 * sum(t.numel() * t.element_size() for t in tensors)
+        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
+            tensors = []  # too large: batches come as from any DataLoader
+        self.tensors = [t.to(device).contiguous() for t in tensors]
+
+    def __iter__(self):
+        if not self.tensors:
+            return super().__iter__()
+        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
+        return self.batches()
+
+    def batches(self):
+        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
+        for rows in order.split(self.batch_size)[: len(self)]:
+            yield [t[rows] for t in self.tensors]
+'''
+
+
+def is_device_loader(node: ast.ClassDef) -> bool:
+    """Whether a class gives its batches as the one that is written here does; where its tensors come from is its own affair."""
+    if not {"__iter__", "batches"} <= {getattr(s, "name", "") for s in node.body}:
+        return False
+    torch = next(
+        (
+            n.value.id
+            for n in ast.walk(node)
+            if isinstance(n, ast.Attribute) and n.attr == "empty" and isinstance(n.value, ast.Name)
+        ),
+        "torch",
+    )
+    return _giving(node) == _written(torch)
+
+
+@cache
+def _written(torch: str) -> list[str]:
+    code = CLASS.format(name="_", base="_", torch=torch, items="")
+    (node,) = ast.parse(code).body
+    assert isinstance(node, ast.ClassDef)
+    return _giving(node)
+
+
+def _giving(node: ast.ClassDef) -> list[str]:
+    return [
+        ast.dump(s)
+        for s in node.body
+        if isinstance(s, ast.FunctionDef) and s.name in ("__iter__", "batches")
+    ]

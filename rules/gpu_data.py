@@ -1,0 +1,33 @@
+"""gpu-data: data that lie in memory are put on the device once, and batches are indexed there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofast.facts.cost import gains
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loading.resident import Kept, edits, plans
+
+MESSAGE = (
+    "batches of data in memory are made item by item and copied to the device, in every epoch again"
+)
+
+
+@rule(
+    "gpu-data",
+    Effect.EXACT,
+    groups=("loader", "transfer"),
+    decides=Kept,
+    uses=("ddp", "dataparallel-to-ddp"),
+    relieves={"data": 6, "transfer": 4},
+    asks=gains.usual(0.4, "no items to fetch and no batches to copy"),
+    torch=(1, 11),  # torch.cuda.mem_get_info
+)
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Keep data that lie in memory on the device, and take whole batches there."""
+    for loader, plan in plans(script, options):
+        if isinstance(plan, str):
+            yield Finding(loader.node, MESSAGE, refusal=plan)
+        else:
+            yield Finding(loader.node, MESSAGE, edits=edits(script, plan), effect=plan.effect)

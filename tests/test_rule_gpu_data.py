@@ -1,0 +1,399 @@
+"""gpu-data: the same batches to the last bit, in the same order, with the same random numbers; and what is left alone."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.onerule import Applied, apply
+
+torch = pytest.importorskip("torch")
+RULE = "gpu-data"
+HEAD = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset, TensorDataset, WeightedRandomSampler, random_split
+"""
+TENSORS = "a = torch.randn(30, 4)\nb = (a.sum(1) > 0).long()\ndata = TensorDataset(a, b)"
+PLAIN = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+TRAIN = """
+def main():
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    {setup}
+    model = nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        {loop}
+            {body}
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x.reshape(len(x), -1)[:, :4].float()), y.long())
+            loss.backward()
+            optimizer.step()
+            seen.append((x, y, torch.rand(1), torch.get_rng_state()))
+            losses.append(loss.item())
+
+if __name__ == "__main__":
+    seen, losses = [], []
+    main()
+"""
+LOOP = "for x, y in loader:"
+BODY = "x, y = x.to(device), y.to(device)"
+
+
+def text_of(setup: str, before: str = "", loop: str = LOOP, body: str = BODY) -> str:
+    return (
+        HEAD
+        + before
+        + TRAIN.format(
+            setup=setup.replace("\n", "\n    "),
+            loop=loop,
+            body=body.replace("\n", "\n            "),
+        )
+    )
+
+
+def checked(
+    setup: str, before: str = "", loop: str = LOOP, body: str = BODY, extra: str = ""
+) -> Applied:
+    """What becomes of a script with this loader; asserts that it is the same training, batch by batch and bit by bit."""
+    text = text_of(setup, before, loop, body)
+    found = apply(f"{RULE} {extra}", text)
+    assert any(f.rule == RULE for f in found.fixes), (found.refusals, found.advice)
+    runs = []
+    for source in (text, found.text):
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(source, "train.py", "exec"), scope)
+        runs.append(scope)
+    assert runs[0]["losses"] == runs[1]["losses"]
+    assert len(runs[0]["seen"]) == len(runs[1]["seen"]) > 0
+    for before_, after in zip(runs[0]["seen"], runs[1]["seen"], strict=True):
+        for one, other in zip(before_, after, strict=True):
+            assert one.dtype == other.dtype and one.stride() == other.stride()
+            assert torch.equal(one, other)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ tensors
+@pytest.mark.parametrize(
+    "loader",
+    [
+        "DataLoader(data, batch_size=8, shuffle=True)",
+        "DataLoader(data, batch_size=8)",
+        "DataLoader(data, 8, True, drop_last=True)",
+        "DataLoader(dataset=data, batch_size=2 * 4, shuffle=False)",
+        "DataLoader(data, batch_size=8, sampler=RandomSampler(data))",
+        "DataLoader(data, batch_size=8, sampler=RandomSampler(data, replacement=True, num_samples=50))",
+        "DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(torch.ones(30), 30))",
+        "DataLoader(data, batch_size=8, shuffle=True, pin_memory=torch.cuda.is_available())",
+        "DataLoader(data, batch_size=40, shuffle=True)",
+    ],
+)
+def test_tensors(loader: str) -> None:
+    found = checked(f"{TENSORS}\nloader = {loader}")
+    assert "loader = DeviceLoader(" in " ".join(found.text.split())
+    assert found.text.count("device=device") == 1
+
+
+def test_a_dataset_without_a_name_and_dict_of_arguments() -> None:
+    setup = "options = {'batch_size': 8, 'shuffle': True}\nx = torch.randn(30, 4)\n"
+    setup += "loader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), **options)"
+    assert "device=device, **options)" in checked(setup).text
+
+
+def test_parts_of_data() -> None:
+    setup = f"{TENSORS}\ntrain, test = random_split(data, [20, 10])\nloader = DataLoader(train, batch_size=8, shuffle=True)"
+    checked(setup)
+    checked(f"{TENSORS}\n{PLAIN.replace('data,', 'Subset(data, range(3, 25)),')}")
+
+
+def test_a_dataset_of_the_project() -> None:
+    before = """
+class Rows(Dataset):
+    def __init__(self, count):
+        self.x = (torch.rand(count, 4) * 255).byte()
+        self.y = torch.randint(0, 2, (count,))
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        x = self.x[index].float() / 255
+        return (x - 0.5) / 0.3, self.y[index]
+
+"""
+    found = checked(f"data = Rows(30)\n{PLAIN}", before)
+    assert "tensors = self.dataset[:]" in found.text
+
+
+def test_batches_can_be_changed_in_place() -> None:
+    loader = "loader = DataLoader(data, batch_size=8)"
+    checked(f"{TENSORS}\n{loader}", body=f"{BODY}\nx -= 1")
+
+
+def test_tensors_in_another_order_of_memory() -> None:
+    checked(f"a = torch.randn(4, 30).t()\ndata = TensorDataset(a, torch.zeros(30))\n{PLAIN}")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i, (x, y) in enumerate(loader):",
+        "for (x, y), (z, _) in zip(loader, loader):",
+        "for x, y in iter(loader):",
+    ],
+)
+def test_loops(loop: str) -> None:
+    checked(f"{TENSORS}\n{PLAIN}", loop=loop, body=BODY)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = x.to(device)\ny = y.to(device=device)",
+        "x, y = (t.to(device) for t in (x, y))",
+        "n = x.size(0)\nx, y = x.float().to(device), y.view(-1).to(device)",
+        "if torch.cuda.is_available():\n    x, y = x.cuda(), y.cuda()",
+    ],
+)
+def test_ways_to_the_device(body: str) -> None:
+    checked(f"{TENSORS}\n{PLAIN}", body=body)
+
+
+def test_a_single_batch_by_hand() -> None:
+    checked(
+        f"{TENSORS}\n{PLAIN}", loop="for _ in range(2):", body=f"x, y = next(iter(loader))\n{BODY}"
+    )
+
+
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checked(f"{TENSORS}\n{PLAIN}")
+    scope: dict[str, Any] = {"__name__": "other"}
+    exec(compile(found.text, "train.py", "exec"), scope)
+    asked = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda d: asked.append(d) or (0, 0))
+    data = torch.utils.data.TensorDataset(torch.arange(30))
+    loader = scope["DeviceLoader"](data, batch_size=8, shuffle=True, device="cuda")
+    torch.manual_seed(3)
+    batches = list(loader)
+    torch.manual_seed(3)
+    others = list(torch.utils.data.DataLoader(data, batch_size=8, shuffle=True))
+    assert asked and all(torch.equal(a, b) for (a,), (b,) in zip(batches, others, strict=True))
+
+
+def test_nothing_is_left_for_other_rules() -> None:
+    others = (
+        "batched-dataset num-workers persistent-workers pin-memory non-blocking prefetch-factor"
+    )
+    found = checked(f"{TENSORS}\n{PLAIN}", extra=others)
+    assert {f.rule for f in found.findings} == {RULE}
+
+
+def test_on_a_cpu_it_has_nothing_to_do() -> None:
+    assert not apply(RULE, text_of(f"{TENSORS}\n{PLAIN}"), target="cpu").findings
+
+
+# ------------------------------------------------------------------------------------------------ images
+class Compose:
+    def __init__(self, transforms: list[Any]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, image: Any) -> Any:
+        for transform in self.transforms:
+            image = transform(image)
+        return image
+
+
+class ToTensor:
+    """What torchvision does with an image of bytes, (height, width, channels)."""
+
+    def __call__(self, image: Any) -> Any:
+        return image.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
+
+
+class Normalize:
+    """What torchvision does, with the operations that it does it by, in their order."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self.mean, self.std = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
+
+    def __call__(self, tensor: Any) -> Any:
+        return tensor.clone().sub_(self.mean).div_(self.std)
+
+
+class Images:
+    """Images in memory as torchvision keeps them."""
+
+    def __init__(self, root: str, train: bool = True, transform: Any = None) -> None:
+        random = torch.Generator().manual_seed(int(train))
+        self.transform = transform
+        shape = (30, 28, 28) if type(self) is MNIST else (30, 32, 32, 3)
+        data = torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
+        targets = torch.randint(0, 2, (30,), generator=random)
+        self.data = data if type(self) is MNIST else data.numpy()
+        self.targets = targets if type(self) is MNIST else targets.tolist()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image = torch.as_tensor(self.data[index])
+        image = image.unsqueeze(2) if image.dim() == 2 else image
+        return self.transform(image), int(self.targets[index])
+
+
+class MNIST(Images):
+    pass
+
+
+class CIFAR10(Images):
+    pass
+
+
+@pytest.fixture
+def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for as much of torchvision as the scripts need."""
+    whole, datasets, transforms = (
+        ModuleType(f"torchvision{n}") for n in ("", ".datasets", ".transforms")
+    )
+    vars(datasets).update(MNIST=MNIST, CIFAR10=CIFAR10)
+    vars(transforms).update(Compose=Compose, ToTensor=ToTensor, Normalize=Normalize)
+    vars(whole).update(datasets=datasets, transforms=transforms)
+    for module in (whole, datasets, transforms):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+IMPORTS = "from torchvision import datasets, transforms\n"
+GREY = "transforms.Normalize((0.1307,), (0.3081,))"
+COLOUR = "transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))"
+
+
+@pytest.mark.parametrize(
+    ("name", "transform"),
+    [
+        ("MNIST", f"transforms.Compose([transforms.ToTensor(), {GREY}])"),
+        ("MNIST", "transforms.ToTensor()"),
+        ("CIFAR10", f"transforms.Compose([transforms.ToTensor(), {COLOUR}])"),
+    ],
+)
+@pytest.mark.usefixtures("torchvision")
+def test_images(name: str, transform: str) -> None:
+    setup = f"data = datasets.{name}('data', transform={transform})\n{PLAIN}"
+    assert ".float() / 255" in checked(setup, IMPORTS).text
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_a_part_of_the_images() -> None:
+    setup = "data = datasets.MNIST('data', transform=transforms.ToTensor())\n"
+    setup += f"data, rest = random_split(data, [20, 10])\n{PLAIN}"
+    assert "self.collate_fn(items)" in checked(setup, IMPORTS).text
+
+
+def test_images_of_torchvision() -> None:
+    real = pytest.importorskip("torchvision")
+    numpy = pytest.importorskip("numpy")
+    transform = real.transforms.Compose(
+        [real.transforms.ToTensor(), real.transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))]
+    )
+    for name, shape in (
+        ("MNIST", (30, 28, 28)),
+        ("CIFAR10", (30, 32, 32, 3)),
+        ("SVHN", (30, 3, 32, 32)),
+    ):
+        cls = getattr(real.datasets, name)
+        data = cls.__new__(cls)
+        bytes_ = numpy.random.RandomState(0).randint(0, 256, shape, dtype=numpy.uint8)
+        data.data = torch.from_numpy(bytes_) if name == "MNIST" else bytes_
+        data.transform, data.target_transform = transform, None
+        if name == "MNIST":
+            data.transform = real.transforms.Compose(
+                [real.transforms.ToTensor(), real.transforms.Normalize((0.1307,), (0.3081,))]
+            )
+        data.targets = torch.arange(30) if name == "MNIST" else list(range(30))
+        data.labels = numpy.arange(30)
+        setup = f"t = transforms.Compose([transforms.ToTensor(), {GREY}])\n"
+        text = apply(
+            RULE, text_of(f"{setup}data = datasets.{name}('d', transform=t)\n{PLAIN}", IMPORTS)
+        ).text
+        scope: dict[str, Any] = {"__name__": "module"}
+        exec(compile(text, "train.py", "exec"), scope)
+        runs = []
+        for loader in (
+            torch.utils.data.DataLoader(data, batch_size=8, shuffle=True),
+            scope["DeviceLoader"](data, batch_size=8, shuffle=True, device="cpu"),
+        ):
+            torch.manual_seed(0)
+            runs.append([tensor for _ in range(2) for batch in loader for tensor in batch])
+        for one, other in zip(*runs, strict=True):
+            assert one.dtype == other.dtype and one.stride() == other.stride()
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        ("data = datasets.MNIST('d', transform=transforms.Compose([transforms.RandomCrop(28, 4), transforms.ToTensor()]))", "draws random numbers for each item"),
+        ("data = datasets.MNIST('d', transform=transforms.Compose([transforms.Resize(64), transforms.ToTensor()]))", "are not just ToTensor and Normalize"),
+        ("data = datasets.MNIST('d', transform=transforms.ToTensor(), target_transform=lambda y: y % 2)", "has more than one transform"),
+        ("data = datasets.MNIST('d', transform=transforms.ToTensor())\ndata.targets[:] = 1", "may change `targets`"),
+        ("data = datasets.MNIST('d', transform=transforms.ToTensor())\ndata.targets = data.targets % 2", "changes"),
+        ("data = datasets.SVHN('d', split='extra', transform=transforms.ToTensor())", "are too many"),
+    ],
+)  # fmt: skip
+def test_images_that_stay(setup: str, reason: str) -> None:
+    found = apply(RULE, text_of(f"{setup}\n{PLAIN}", IMPORTS))
+    assert not found.fixes and reason in found.refusals, found.refusals
+
+
+# ------------------------------------------------------------------------------------------------ left alone
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        (PLAIN.replace("True)", "True, collate_fn=lambda items: items)"), "has a collate_fn of its own"),
+        (PLAIN.replace("True)", "True, generator=torch.Generator())"), "has a generator of its own"),
+        (f"{PLAIN}\na.add_(1)", "may write to it"),
+        (f"{PLAIN}\ndata.tensors = (a, a)", "changes"),
+        (f"{PLAIN}\nmake = loader._get_iterator", "uses its `_get_iterator`"),
+        (f"{PLAIN}\nbatches = list(loader)", "hands it to code that is not known"),
+        (f"torch.set_default_dtype(torch.float64)\n{PLAIN}", "changes where new tensors are"),
+        (f"for k in range(3):\n    {PLAIN}", "made anew in a loop"),
+        (f"{PLAIN}\nn = len(iter(loader))", "the length of its iterator"),
+        (f"rest = [1, 2]\ndata = Subset(data, rest)\n{PLAIN}\nrest.append(3)", "may be changed"),
+        (f"data = Subset(data, range(9))\n{PLAIN}\ndata.indices = [1, 2]", "may change what belongs"),
+        (f"{PLAIN}\ndevice = torch.device('cpu')", "does not say to which device"),
+        (f"import numpy as np\nn = np.zeros((30, 4))\ndata = TensorDataset(torch.from_numpy(n))\n{PLAIN}\nn[0] = 1", "may write to it"),
+    ],
+)  # fmt: skip
+def test_loaders_that_stay(setup: str, reason: str) -> None:
+    found = apply(RULE, text_of(f"{TENSORS}\n{setup}"))
+    assert not found.fixes and reason in found.refusals, found.refusals
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (f"z = y.numpy()\n{BODY}", "uses `y` in host memory"),
+        (f"x = x + torch.randn(x.shape)\n{BODY}", "computes with `x`"),
+        (f"x = x / 3\n{BODY}", "computes with `x`"),
+        (f"z = torch.rand_like(x)\n{BODY}", "hands on `x`"),
+        (f"x.sub_(1)\n{BODY}", "uses `x`"),
+        (f"x[0] = 1\n{BODY}", "writes to `x`"),
+        ("w = x.to(device)\nw += 1\nx, y = x.to(device), y.to(device)", "another copy"),
+        ("z = x\nx = x.to(device)\ny = y.to(device)\nx += 1\nw = z.to(device)", "another copy"),
+        (f"x = x.pin_memory()\n{BODY}", "uses `x`"),
+        (f"x = x.type(torch.FloatTensor)\n{BODY}", "uses `x`"),
+        (f"assert isinstance(x, torch.FloatTensor)\n{BODY}", "asks for the type of"),
+        (f"x = x[y == 1]\n{BODY}", "indexes"),
+        (f"z = [x]\nz = torch.cat(z)\n{BODY}", "hands on"),
+        ("if epoch:\n    x = x.cuda()\n    y = y.cuda()", "not known yet"),
+        ("x = x.to(device)\nprint(y)", "hands on `y`"),
+        ("x, y = x.to(device), y.to('cuda:1')", "may go to several devices"),
+        (f"z = torch.zeros(3, device=x.device)\n{BODY}", "asks for `.device`"),
+    ],
+)
+def test_batches_that_are_needed_on_the_host(body: str, reason: str) -> None:
+    found = apply(RULE, text_of(f"{TENSORS}\n{PLAIN}", body=body))
+    assert not found.fixes and reason in found.refusals, found.refusals
