@@ -16,6 +16,7 @@ from tests.fixture import Fixture
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of a fixture run in one process, which reads and plans it once (``--dist loadgroup``)."""
     for item in items:
