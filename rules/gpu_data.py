@@ -20,7 +20,7 @@ MESSAGE = (
     groups=("loader", "transfer"),
     decides=Kept,
     uses=("ddp", "dataparallel-to-ddp"),
-    relieves={"data": 6, "transfer": 4},
+    relieves={"data": 6, "transfer": 5},
     asks=gains.usual(0.4, "no items to fetch and no batches to copy"),
     torch=(1, 11),  # torch.cuda.mem_get_info
 )

@@ -365,9 +365,7 @@ def test_a_comment_that_names_no_rule(project: Path, command: str) -> None:
 
 def test_an_ignore_that_one_of_two_scripts_needs_is_used(split: Path) -> None:
     (split / "data.py").write_text(
-        (split / "data.py")
-        .read_text()
-        .replace("True)", "True)  # autofast: ignore[batched-dataset]")
+        (split / "data.py").read_text().replace("True)", "True)  # autofast: ignore[gpu-data]")
     )
     (split / "other.py").write_text("from data import make\nimport torch\n# .backward(\n")
     assert "unused" not in autofast("check", ".").err
@@ -378,11 +376,13 @@ def test_per_file_ignores(split: Path) -> None:
         found = findings(".", "--exhaustive")
         return {f["rule"] for f in found if f["path"] == path and f["status"] == "fix"}
 
-    assert "batched-dataset" in rules("data.py") and "tf32" in rules("train.py")
+    assert "gpu-data" in rules("data.py") and "tf32" in rules("train.py")
     (split / "pyproject.toml").write_text(
         "[tool.autofast.per-file-ignores]\n'data.py' = ['loader']\n'*.py' = ['tf32']\n"
     )
-    assert "batched-dataset" not in rules("data.py") and "tf32" not in rules("train.py")
+    assert not {"gpu-data", "batched-dataset"} & rules("data.py") and "tf32" not in rules(
+        "train.py"
+    )
     assert rules("train.py")
     assert "tf32" not in autofast("rewrite", "train.py", "--exhaustive").text
 

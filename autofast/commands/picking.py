@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from autofast.edit.amend import Key, key_of
-from autofast.edit.plan import Plan
 from autofast.registry import all_rules, card
 from autofast.report.frames import frames
 from autofast.report.record import Record
 from autofast.report.style import Style
+from autofast.rule import Finding
 
 ANSWERS = "y: apply it, n: leave it, a: apply it and all that follow, q: leave it and all that follow, ?: the card of the rule"
 
 
 def pick(ask: Callable[[str], str], tell: Callable[[str], None], style: Style) -> Picker:
-    """A question for each fix, answered through ``ask``, which is given the question; ``tell`` shows what is asked about."""
+    """A question for each fix, answered through ``ask``, which is given the question; ``tell`` shows what is asked about.
 
-    def unwanted(plan: Plan) -> list[Key]:
+    It may be called again, with fixes that come in the place of others; an answer about all that follow holds for these, too.
+    """
+    rest = ""  # the answer about all that follow
+
+    def unwanted(fixes: Iterable[Finding]) -> list[Key]:
+        nonlocal rest
         rules = all_rules()
-        asked = [(Record.of(f, rules[f.rule].effect), key_of(f)) for f in plan.fixes]
+        asked = [(Record.of(f, rules[f.rule].effect), key_of(f)) for f in fixes]
         asked.sort(key=lambda pair: pair[0])
         groups = [list(group) for _, group in groupby(asked, key=lambda pair: pair[0].place)]
         refused: list[Key] = []
         for n, group in enumerate(groups, 1):
             record = group[0][0]
-            tell("".join(frames([record], style)))
-            answer = _answer(ask, tell, f"{record.rule} ({n} of {len(groups)})", record.rule)
-            if answer == "a":
-                break
-            if answer == "q":
-                return [*refused, *(key for rest in groups[n - 1 :] for _, key in rest)]
-            if answer == "n":
+            if not rest:
+                tell("".join(frames([record], style)))
+            number = f"{record.rule} ({n} of {len(groups)})"
+            answer = rest or _answer(ask, tell, number, record.rule)
+            if answer in "aq":
+                rest = answer
+            if answer in "nq":
                 refused += [key for _, key in group]
         return refused
 
     return unwanted
 
 
-Picker = Callable[[Plan], "list[Key]"]
+Picker = Callable[[Iterable[Finding]], "list[Key]"]
 
 
 def _answer(ask: Callable[[str], str], tell: Callable[[str], None], what: str, rule: str) -> str:

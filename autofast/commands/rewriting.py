@@ -10,7 +10,7 @@ from pathlib import Path
 from autofast.commands.sparing import spare
 from autofast.config import Config
 from autofast.depth import deeply
-from autofast.edit.amend import Amendment, Key
+from autofast.edit.amend import Amendment, Key, key_of
 from autofast.edit.edits import Edit
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
@@ -120,7 +120,7 @@ def rewrite(
     raw: bytes | None = None,
     alone: bool = False,
     within: Callable[[Path], bool] | None = None,
-    unwanted: Callable[[Plan], Iterable[Key]] | None = None,
+    unwanted: Callable[[Iterable[Finding]], Iterable[Key]] | None = None,
 ) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the files that are ``within``. What would then
     be done by half is left out whole. ``unwanted`` is asked which fixes are not to be made; what only follows from others is not made then.
@@ -146,9 +146,7 @@ def rewrite(
 
     passes = fixed_point(chosen, reread)
     if unwanted is not None:
-        refused = {key: Amendment("not wanted") for key in unwanted(passes.first)}
-        left, _ = stand(passes.first.amended(refused), reread, settled=False)
-        passes = Passes((left,), reread)
+        passes = Passes((_wanted(passes.first, reread, unwanted),), reread)
     if beyond is not None:
         passes = passes.while_true(lambda f: not beyond(f))
     if narrowed and passes.first.left_out:
@@ -236,6 +234,22 @@ def _without(beyond: Callable[[Finding], bool], find: Find) -> Find:
                 yield finding
 
     return narrowed
+
+
+def _wanted(
+    plan: Plan,
+    reread: Callable[[Mapping[Source, str]], Script],
+    unwanted: Callable[[Iterable[Finding]], Iterable[Key]],
+) -> Plan:
+    """The plan without the fixes that are not wanted; where another comes in the place of one, that is asked about, too."""
+    refused: dict[Key, Amendment] = {}
+    seen: set[Key] = set()
+    left = plan
+    while new := [f for f in left.fixes if key_of(f) not in seen]:
+        seen.update(map(key_of, new))
+        refused |= {key: Amendment("not wanted") for key in unwanted(new)}
+        left, _ = stand(plan.amended(refused), reread, settled=False)
+    return left
 
 
 def _reaches_beyond(within: Callable[[Path], bool], finding: Finding) -> bool:
