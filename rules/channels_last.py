@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autofast.facts.cost import gains
+from autofast.flow.positions import position
 from autofast.model.script import Model, Script
+from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.layout.conversions import (
     averages,
@@ -31,7 +34,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep images and convolution weights in channels_last order."""
     if is_there(script) or (options.target == "cuda" and not uses_gpu(script)):
         return
-    accepted: list[Model] = []
+    accepted: list[tuple[Model, object]] = []  # with the key of the finding that converts it
     effect: Effect | None = None
     places: dict[int, tuple[ast.expr, list[Model]]] = {}
     for model in trained(script):
@@ -41,9 +44,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for place, models in places.values():
         models += averages(script, place, models)
         for finding, converted in conversions(script, place, models):
-            yield finding
+            key = source_of(finding.node).rel, position(finding.node)
+            yield replace(finding, key=key)
             if finding.edits:
-                accepted += converted
+                accepted += [(model, key) for model in converted]
                 # The layout of the images alone changes what dropout draws, too.
                 effect = effect or finding.effect
     yield from images(script, accepted, effect)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from autofast.commands.rewriting import rewrite
+from autofast.config import Config
 from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
@@ -544,3 +547,38 @@ def made"""
         "    net = (Odd() if average else Net()).to(device)\n",
     ).replace("def made", "class Odd(Net):\n    extra = 1\n\n\ndef made")
     assert "may be Odd" in apply(RULE, odd).refusals
+
+
+# ------------------------------------------------------------------------------------------------ several files
+def test_images_stay_where_the_network_may_not_be_converted(tmp_path: Path) -> None:
+    """With ``-o FILE`` only the script may change: not half of it, where the network is written to in another file."""
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.conv = nn.Conv2d(3, 64, 3)\n"
+        "        self.out = nn.Linear(64 * 30 * 30, 10)\n"
+        "    def forward(self, x):\n"
+        "        x = self.conv(x)\n"
+        "        return self.out(x.view(x.size(0), -1))\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import torch\n"
+        "from torch.nn import functional as F\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "from net import Net\n"
+        "model = Net().cuda()\n"
+        "optimizer = torch.optim.Adam(model.parameters())\n"
+        "data = TensorDataset(torch.randn(64, 3, 32, 32), torch.zeros(64).long())\n"
+        "for x, y in DataLoader(data, 8):\n"
+        "    optimizer.zero_grad()\n"
+        "    F.cross_entropy(model(x.cuda()), y.cuda()).backward()\n"
+        "    optimizer.step()\n"
+    )
+    config = Config(select=(RULE,), exhaustive=True)
+    whole = rewrite(tmp_path / "train.py", tmp_path, config)
+    assert "reshape" in str(whole.texts) and str(whole.texts).count("channels_last") == 2
+    alone = rewrite(tmp_path / "train.py", tmp_path, config, alone=True)
+    assert "channels_last" not in str(alone.texts)
+    assert len(alone.elsewhere) == 2

@@ -162,9 +162,12 @@ def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
     return Finding(place, MODEL, edits=(first, *needed, *edits), effect=effect)
 
 
-def images(script: Script, models: list[Model], effect: Effect | None) -> Iterator[Finding]:
-    """The transfers of the image batches that go into these networks first."""
-    eating = [m for m in models if takes_image(script, m)]
+def images(
+    script: Script, converted: list[tuple[Model, object]], effect: Effect | None
+) -> Iterator[Finding]:
+    """The transfers of the image batches that go into these networks first; they need the findings that convert them, which have these keys."""
+    keys = {id(model): key for model, key in converted}
+    eating = [model for model, _ in converted if takes_image(script, model)]
     done: dict[int, list[Transfer]] = {}
     for transfer in script.transfers:
         if (
@@ -178,7 +181,9 @@ def images(script: Script, models: list[Model], effect: Effect | None) -> Iterat
         for transfer in transfers:
             torch, needed = torch_in(source_of(transfer.node))
             edits = (Keyword(transfer.node, "memory_format", f"{torch}.channels_last"), *needed)
-            yield Finding(transfer.node, IMAGES, edits=edits, effect=effect)
+            mine = [m for m in eating if _is_image(script, transfer, [m])]
+            needs = tuple((None, key) for key in dict.fromkeys(keys[id(m)] for m in mine))
+            yield Finding(transfer.node, IMAGES, edits=edits, effect=effect, needs=needs)
 
 
 def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
