@@ -212,7 +212,9 @@ def _picker() -> Picker:
     help="Also list the places that are left alone, with the reason.",
 )
 @click.option(
-    "--imported", is_flag=True, help="Also what is found in files that are only imported."
+    "--imported",
+    is_flag=True,
+    help="Also what is found in files that are only imported; --root asks for these, too.",
 )
 @click.option(
     "--force-exclude",
@@ -239,7 +241,9 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
     named = [Path(path) for path in paths if path != STDIN]
     near = [*named, *(path for path, _ in stdin)]
     root = root_of(given["root"], near[0], *near[1:])
-    request = Request(named, root, configured(root, given), dict(stdin), given["imported"])
+    # Who names the project means all of it.
+    imported = given["imported"] or given["root"] is not None
+    request = Request(named, root, configured(root, given), dict(stdin), imported)
     if given["diff"]:
         raise click.exceptions.Exit(_show_fixes(request, given))
     fixed = _write_fixes(request, given) if given["fix"] else 0

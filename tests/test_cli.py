@@ -569,6 +569,7 @@ def test_edits_in_other_files(split: Path) -> None:
     both = [f for f in findings("train.py", "--imported") if f["status"] == "fix"]
     assert {f["path"] for f in both} == {"data.py", "train.py"}
     assert {f["path"] for f in findings("train.py")} == {"train.py"}
+    assert findings("train.py", "--root", ".") == findings("train.py", "--imported")
     assert (
         " more in 1 imported file (--imported shows them).\n" in autofast("check", "train.py").text
     )
