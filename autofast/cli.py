@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from autofast import __version__
+from autofast import DISTRIBUTION, __version__
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import REPORT, internal
 from autofast.model.source import BadInput
@@ -520,6 +520,28 @@ def verify_command(
     for line in notes:
         click.echo(line, err=True)
     raise click.exceptions.Exit(0 if result.passed else 1)
+
+
+@cli.command("server")
+@click.option(
+    "--delay",
+    type=click.FloatRange(0),
+    default=0.3,
+    metavar="S",
+    help="Seconds without a change after which a text is read.  [default: 0.3]",
+)
+def server_command(delay: float) -> None:
+    """Speak the Language Server Protocol, for editors, over standard input and output.
+
+    Options stand in [tool.autofast] of each project.
+    """
+    try:
+        from autofast.server.protocol import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise Fault(f"the server needs pygls: pip install '{DISTRIBUTION}[server]'") from None
+    serve(delay)
 
 
 def _out(product: bytes) -> None:

@@ -60,6 +60,12 @@ def card(name: str) -> str:
     return files("autofast.rules").joinpath(f"{stem}.md").read_text(encoding="utf-8")
 
 
+def card_section(name: str) -> str:
+    """The first section of a card, without its heading: what the rule does."""
+    _, _, rest = card(name).partition("\n## ")
+    return rest.partition("\n## ")[0].partition("\n")[2].strip()
+
+
 def _modules() -> list[str]:
     package = importlib.import_module("autofast.rules")
     return sorted(
