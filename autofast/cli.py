@@ -522,6 +522,29 @@ def verify_command(
     raise click.exceptions.Exit(0 if result.passed else 1)
 
 
+@cli.command("explain", cls=ProjectCommand)
+@click.argument("place", metavar="FILE:LINE")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@input_options
+def explain_command(place: str, as_json: bool, **given: Any) -> None:
+    """Tell what is known of one place of a script, and what rules do about it.
+
+    How often it runs, which loader, model, optimizer or tensor it is, where its values come from, which rules change it or leave it alone, and why.
+    """
+    from autofast.explain.explanation import explain, parsed
+    from autofast.explain.shown import shown
+    from autofast.report.style import for_stream
+
+    root = root_of(given["root"], parsed(place)[0])
+    found = explain(place, root, configured(root, given))
+    if as_json:
+        from json import dumps
+
+        _out((dumps(found.data(), indent=2) + "\n").encode())
+    else:
+        _out(shown(found, for_stream(sys.stdout)).encode())
+
+
 @cli.command("server")
 @click.option(
     "--delay",
