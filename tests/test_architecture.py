@@ -28,7 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "techniques": {"model", "flow", "ops", "read", "rule", "edit", "facts", "write"},
     "rules": {"model", "flow", "ops", "read", "rule", "edit", "facts", "write", "techniques"},
     "nearest": set(),
-    "registry": {"rule", "model", "nearest"},
+    "registry": {"rule", "model", "nearest", "faults"},
     "config": {"rule", "model", "registry", "nearest"},
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
     "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
