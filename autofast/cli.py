@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
     from autofast.commands.picking import Picker
+    from autofast.commands.rewriting import Rewritten
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
@@ -101,6 +102,11 @@ def cli() -> None:
     is_flag=True,
     help="Ask about each fix; without another option, those that are wanted are written in place.",
 )
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Also write a page for reviewers to FILE: old and new side by side, with all reasons.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
 @input_options
@@ -160,6 +166,8 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         raise
     except Exception as error:
         raise Fault(f"{entry}: {internal(error)}") from None
+    if given["report"]:
+        _report(result, Path(given["report"]), force)
     delivery = deliver(result, to, for_stream(sys.stdout))
     _out(delivery.product)
     if given["quiet"]:
@@ -171,6 +179,25 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         nl=False,
         color=True,
     )
+    if given["report"]:
+        click.echo(f"Page for reviewers: {given['report']}", err=True)
+
+
+def _report(result: Rewritten, path: Path, force: bool) -> None:
+    """Write the page of ``--report``: before anything else, as that may already be what it speaks of."""
+    from autofast.commands.files import Output, write_all
+
+    try:
+        from autofast.report.review import page
+
+        text = page(result)
+    except ModuleNotFoundError as error:
+        if error.name != "jinja2":
+            raise
+        raise Fault(f"--report: needs jinja2; pip install '{DISTRIBUTION}[report]'") from None
+    if any(path.resolve() == source.path for source in result.script.sources):
+        raise BadInput(f"{path}: is a file of the script; name another one for the page")
+    write_all([Output(path, text.encode())], force=force)
 
 
 def _picker() -> Picker:
