@@ -97,6 +97,9 @@ def cli() -> None:
     help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
 )
 @click.option(
+    "--commit", is_flag=True, help="Rewrite the files, with one git commit for each rule."
+)
+@click.option(
     "-i",
     "--interactive",
     is_flag=True,
@@ -118,6 +121,7 @@ def rewrite_command(
     diff: bool,
     patch: str | None,
     split_patches: str | None,
+    commit: bool,
     force: bool,
     **given: Any,
 ) -> None:
@@ -133,11 +137,12 @@ def rewrite_command(
         "--diff": ("diff", diff),
         "--patch": ("patch", patch),
         "--split-patches": ("patches", split_patches),
+        "--commit": ("commits", commit),
     }
     chosen = [(option, mode, value) for option, (mode, value) in modes.items() if value]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
-    if entry == STDIN and (in_place or output_dir or split_patches):
+    if entry == STDIN and (in_place or output_dir or split_patches or commit):
         raise click.UsageError(
             f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
         )
