@@ -21,6 +21,8 @@ from autofast.options import (
     PLAIN,
     STDIN,
     ProjectCommand,
+    complete_files,
+    complete_rules,
     configured,
     entry_of,
     input_options,
@@ -74,7 +76,7 @@ def cli() -> None:
 
 
 @cli.command("rewrite", cls=ProjectCommand)
-@click.argument("entry")
+@click.argument("entry", shell_complete=complete_files)
 @click.option(
     "-o",
     "--output",
@@ -223,7 +225,7 @@ def _picker() -> Picker:
 
 
 @cli.command("check", cls=ProjectCommand)
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
 @click.option("--fix", is_flag=True, help="Write the fixes: all files or none.")
 @click.option(
@@ -254,6 +256,7 @@ def _picker() -> Picker:
     default=None,
     help="Leave out what `exclude` names even where a PATH names it.",
 )
+@click.option("--watch", is_flag=True, help="Look again whenever a file changes, until Ctrl-C.")
 @click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
 @input_options
 def check_command(paths: tuple[str, ...], **given: Any) -> None:
@@ -263,21 +266,63 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
 
     Exit code: 0 nothing found, 1 something found, 2 something could not be read.
     """
-    from autofast.commands.checking import Request, check
-
     paths = paths or (".",)
     if given["fix"] and (given["diff"] or STDIN in paths):
         other = "--diff" if given["diff"] else "standard input"
         raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
+    if given["watch"]:
+        _watch(paths, given)
+        return
+    request = _requested(paths, given)
+    raise click.exceptions.Exit(_check(request, given)[0])
+
+
+def _requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
+    from autofast.commands.checking import Request
+
     stdin = [entry_of(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
     named = [Path(path) for path in paths if path != STDIN]
     near = [*named, *(path for path, _ in stdin)]
     root = root_of(given["root"], near[0], *near[1:])
     # Who names the project means all of it.
     imported = given["imported"] or given["root"] is not None
-    request = Request(named, root, configured(root, given), dict(stdin), imported)
+    return Request(named, root, configured(root, given), dict(stdin), imported)
+
+
+def _watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Check again and again. What cannot be read now may be mended by the next change."""
+    from autofast.commands.watching import watch, watched
+
+    if given["fix"] or STDIN in paths:
+        other = "--fix" if given["fix"] else "standard input"
+        raise click.UsageError(f"--watch and {other} exclude each other: choose one.")
+    last: list[CheckRequest] = [_requested(paths, given)]
+    if missing := next((path for path in last[0].paths if not path.exists()), None):
+        raise BadInput(f"{missing}: no such file or folder; give one that is there")
+
+    def look() -> list[Path]:
+        if sys.stdout.isatty():
+            click.clear()
+        result = None
+        try:
+            last[0] = _requested(paths, given)
+            result = _check(last[0], given)[1]
+        except BadInput as error:
+            _say([str(error)], [])
+        if not given["quiet"]:
+            click.echo("Watching for changes; Ctrl-C ends it.", err=True)
+        sys.stdout.flush()
+        return watched(last[0], result)
+
+    watch(look)
+
+
+def _check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | None]:
+    """The exit code of ``check``, and what was found where that was asked."""
+    from autofast.commands.checking import check
+
     if given["diff"]:
-        raise click.exceptions.Exit(_show_fixes(request, given))
+        return _show_fixes(request, given), None
     fixed = _write_fixes(request, given) if given["fix"] else 0
     result = check(request)
     _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
@@ -286,7 +331,7 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
         click.echo(f"Fixed {fixed}.", err=True)
     found = result.found and not given["exit_zero"]
     found = found or bool(fixed and given["exit_non_zero_on_fix"])
-    raise click.exceptions.Exit(2 if result.errors else int(found))
+    return (2 if result.errors else int(found)), result
 
 
 def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
@@ -343,7 +388,7 @@ def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = 
 
 
 @cli.command("config", cls=ProjectCommand)
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @input_options
 def config_command(paths: tuple[str, ...], **given: Any) -> None:
     """Show the configuration that is in force, and where it comes from.
@@ -381,7 +426,7 @@ def rules_command(markdown: bool, as_json: bool) -> None:
 
 
 @cli.command("rule")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_rules)
 def rule_command(name: str) -> None:
     """Show the card of the rule NAME."""
     from autofast.report import rules
@@ -555,7 +600,7 @@ def verify_command(
 
 
 @cli.command("explain", cls=ProjectCommand)
-@click.argument("place", metavar="FILE:LINE")
+@click.argument("place", metavar="FILE:LINE", shell_complete=complete_files)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @input_options
 def explain_command(place: str, as_json: bool, **given: Any) -> None:
