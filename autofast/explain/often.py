@@ -21,7 +21,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 def how_often(script: Script, stmt: ast.stmt) -> list[str]:
     """One line for each way in which the script comes to a statement; none where it never does."""
-    here: list[ast.AST] = [*around(stmt)][::-1]
+    here = [*around(stmt)][::-1]
     found = dict.fromkeys(tuple(dict.fromkeys([*outer, *here])) for outer in _ways(script, stmt, 0))
     if isinstance(
         stmt, _LOOPS
