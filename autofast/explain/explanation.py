@@ -18,7 +18,7 @@ from autofast.explain.words import place as place_of
 from autofast.explain.words import values
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import BadInput, Source, shown_path
+from autofast.model.source import BadInput, Source, line_of, shown_path
 from autofast.model.values import Method, Ref
 from autofast.report.record import Record
 from autofast.report.style import expected
@@ -205,4 +205,4 @@ def _head(node: ast.AST) -> int:
     body = getattr(node, "body", None)
     if isinstance(node, ast.stmt) and isinstance(body, list) and body:
         return max(int(node.lineno), int(body[0].lineno) - 1)
-    return int(getattr(node, "end_lineno", None) or getattr(node, "lineno", 1))
+    return getattr(node, "end_lineno", None) or line_of(node)
