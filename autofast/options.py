@@ -16,6 +16,8 @@ from autofast.model.source import BadInput
 from autofast.nearest import hint
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from autofast.config import Config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,6 +86,37 @@ def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
     debug(on)
 
 
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The shell completes names of files by itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_rules(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of rules, and of groups where an option takes them, behind the last comma."""
+    from click.shell_completion import CompletionItem
+
+    from autofast.registry import ALL, all_rules, groups
+
+    known = {rule.name: rule.summary for rule in all_rules().values()}
+    before, comma, last = incomplete.rpartition(",")
+    if isinstance(param, click.Option):
+        known |= {name: f"group: {', '.join(rules)}" for name, rules in groups().items()}
+        known[ALL] = "also what is off by default"
+    else:
+        before, comma, last = "", "", incomplete
+    return [
+        CompletionItem(f"{before}{comma}{name}", help=told)
+        for name, told in sorted(known.items())
+        if name.startswith(last)
+    ]
+
+
 def input_options(command: F) -> F:
     """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
     options = [
@@ -104,6 +137,7 @@ def input_options(command: F) -> F:
             multiple=True,
             callback=_comma_separated,
             metavar="RULES",
+            shell_complete=complete_rules,
             help="Only these rules and groups.",
         ),
         click.option(
@@ -111,6 +145,7 @@ def input_options(command: F) -> F:
             multiple=True,
             callback=_comma_separated,
             metavar="RULES",
+            shell_complete=complete_rules,
             help="None of these rules and groups.",
         ),
         click.option(
