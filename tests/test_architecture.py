@@ -31,7 +31,8 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"rule", "model", "nearest"},
     "config": {"rule", "model", "registry", "nearest"},
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
-    "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
+    "tune": {"model", "config", "commands", "edit", "rule", "report", "registry", "verify"},
+    "report": {"model", "config", "commands", "edit", "rule", "registry", "verify", "tune"},
     "commands": {
         "depth",
         "faults",
@@ -54,6 +55,7 @@ LAYERS: dict[str, set[str]] = {
         "edit",
         "rule",
         "report",
+        "tune",
         "verify",
     },
     "__main__": {"cli"},

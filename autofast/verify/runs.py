@@ -261,6 +261,9 @@ class Runner:
             "PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc"),
         }
         fixed = {name: value for name, value in given.items() if name not in os.environ}
+        if "PYTHONPYCACHEPREFIX" in fixed:
+            # Images of containers often set this; then every run would compile all of torch's Python again.
+            fixed["PYTHONDONTWRITEBYTECODE"] = ""
         fixed["TMPDIR"] = str(self.scratch.temporary)
         if self.setup.threads:
             fixed.update(

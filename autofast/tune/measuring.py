@@ -1,0 +1,219 @@
+"""Runs of settings, in fresh processes by verify's engine, and what they say by verify's statistics."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from autofast.edit.postcheck import PostConditionError
+from autofast.tune.result import Confirmation
+from autofast.tune.search import Spent
+from autofast.tune.setting import ORIGINAL, Setting
+from autofast.verify import parity, speed
+from autofast.verify.estimates import median
+from autofast.verify.record import Detail, Run
+from autofast.verify.result import Ratio, Sameness, SpeedVerdict, Verification
+from autofast.verify.runs import OutOfTime, Program, Runner
+from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
+from autofast.verify.series import ORIGINAL as OF_ORIGINAL
+
+RESERVED = 0.25  # of the budget, for the confirmation
+CONFIRMING = 3 * speed.FIRST + 2  # runs that it takes at the least, and some more
+LONGEST, FACTOR, PARTS = (
+    30.0,
+    3.0,
+    8.0,
+)  # of a run: seconds, runs of the original, parts of the budget
+
+
+class Choices(Protocol):
+    """The part of a ``Space`` that is needed here."""
+
+    def program(self, setting: Setting, arm: str) -> Program: ...
+
+    def effect(self, setting: Setting) -> str: ...
+
+
+@dataclass
+class Measuring:
+    """A :class:`~autofast.tune.search.Measurer`. ``begin`` comes first.
+
+    Attributes:
+        amount: what a finished series amounts to, for the setting that it was made for.
+        confirmation: the last one that was made.
+    """
+
+    runner: Runner
+    choices: Choices
+    wanted: Wanted
+    amount: Callable[[Series, Setting], Verification]
+    tell: Callable[[str], None]
+    began: float = field(default_factory=time.monotonic)
+    runs: list[Run] = field(default_factory=list)
+    steps: int = 0
+    pilot: Run | None = None
+    confirmation: Verification | None = None
+    _rounds: list[dict[Setting, list[Run]]] = field(default_factory=list)
+    _failed: dict[Setting, str] = field(default_factory=dict)
+    _originals: list[Run] = field(default_factory=list)  # that look closely, shared by all tests
+    _close: dict[Setting, list[Run]] = field(default_factory=dict)
+    _order: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def begin(self) -> None:
+        """The pilot. Raises ``NoRun`` where the original does not run."""
+        setup = self.runner.setup
+        series = self._series(ORIGINAL)
+        series.begin()
+        self.pilot, self.steps = series.pilot, series.steps
+        self.runs += series.runs
+        # One choice that hangs, or compiles for minutes, must not use up the time of all others.
+        limit = max(LONGEST, FACTOR * self._seconds(), self.wanted.budget / PARTS)
+        self.runner.setup = replace(setup, limit=setup.limit or limit)
+
+    # ------------------------------------------------------------------------------------------------ for the search
+    def round(self, settings: Sequence[Setting]) -> None:
+        order = list(range(len(settings)))
+        self._order.shuffle(order)
+        made: dict[Setting, dict[int, Run]] = {}
+        for place in order:
+            setting = settings[place]
+            if setting in self._failed:
+                continue
+            run = self._run(setting, LIGHT, str(setting))
+            if run is not None:
+                made.setdefault(setting, {})[place] = run
+        self._rounds.append(
+            {setting: [runs[n] for n in sorted(runs)] for setting, runs in made.items()}
+        )
+
+    def ratio(self, base: Setting, other: Setting) -> Ratio | None:
+        pairs = [(r[base][0], r[other][0]) for r in self._rounds if base in r and other in r]
+        return speed.judge((), pairs).ratio if pairs else None
+
+    def noise(self) -> Ratio | None:
+        twice = [r[ORIGINAL] for r in self._rounds if len(r.get(ORIGINAL, ())) > 1]
+        return speed.judge([(a, b) for a, b, *_ in twice], ()).noise if twice else None
+
+    def failure(self, setting: Setting) -> str:
+        return self._failed.get(setting, "")
+
+    def sameness(self, setting: Setting) -> tuple[Sameness, str]:
+        """By the runs of verify's tests; those of the original are made once for all settings."""
+        wanted = self.wanted
+        effect, rules = self.choices.effect(setting), sorted(setting.rules)
+        made: list[Run] = []
+        spare = list(self._originals)
+        asked = {"seeds": wanted.seeds, "margin": wanted.margin}
+        while wishes := parity.wanted(effect, made, rules=rules, **asked):  # type: ignore[arg-type]
+            for wish in wishes:
+                run = None
+                if wish.arm == OF_ORIGINAL:
+                    run = next((r for r in spare if _same(r, wish.seed, wish.detail)), None)
+                    if run is not None:
+                        spare.remove(run)
+                if run is None:
+                    self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}")
+                    of = ORIGINAL if wish.arm == OF_ORIGINAL else setting
+                    run = self._closely(of, wish.detail, wish.arm, wish.seed)
+                made.append(run)
+        self._close[setting] = made
+        found = parity.judge(effect, made, rules=rules, **asked)  # type: ignore[arg-type]
+        return found.verdict, found.summary
+
+    def confirm(self, setting: Setting) -> Confirmation:
+        """Fresh pairs, until verify's test has its answer or the budget is used up."""
+        assert self.pilot is not None
+        series = self._series(setting)
+        made = len(self._close.get(setting, ()))
+        series.confirm(self.pilot, self.steps, self._close.get(setting, ()))
+        self.runs += series.runs[made:]
+        self.confirmation = found = self.amount(series, setting)
+        verdict = found.speed.verdict if found.speed else SpeedVerdict.UNCLEAR
+        return Confirmation(
+            verdict,
+            found.speed.ratio if found.speed else None,
+            found.parity.verdict if found.parity else Sameness.UNCLEAR,
+            (found.speed.reason if found.speed else "") or found.interrupted,
+            ended=found.interrupted == BY_USER,
+        )
+
+    # ------------------------------------------------------------------------------------------------ runs
+    def _run(self, setting: Setting, detail: Detail, arm: str, shift: int = 0) -> Run | None:
+        """One run; None where it failed, which is remembered. Raises ``Spent``."""
+        if time.monotonic() > self._end():
+            raise Spent
+        try:
+            run = self.runner.run(
+                self.choices.program(setting, arm),
+                seed=self.wanted.seed + shift,
+                shift=shift,
+                detail=detail,
+                steps=self.steps,
+                deadline=self._end() + self._seconds(),
+            )
+        except PostConditionError as error:
+            self._failed[setting] = str(error)
+            return None
+        except OutOfTime:
+            raise Spent from None
+        self.runs.append(run)
+        if run.ok:
+            return run
+        if setting:
+            self._failed[setting] = _why(run)
+        return None
+
+    def _closely(self, setting: Setting, detail: Detail, arm: str, shift: int) -> Run:
+        before = len(self.runs)
+        self._run(setting, detail, arm, shift)
+        run = self.runs[before]  # one that failed tells something, too
+        if not setting:
+            self._originals.append(run)
+        return run
+
+    def _series(self, setting: Setting) -> Series:
+        """Of the original and ``setting``, ending early enough for the runs that are then under way."""
+        budget = self.wanted.budget
+        if budget and self.pilot is not None:
+            budget = max(budget - 2 * self._seconds(), 1.0)
+        effect, rules = self.choices.effect(setting), tuple(sorted(setting.rules))
+        return Series(
+            self.runner,
+            self.choices.program(ORIGINAL, OF_ORIGINAL),
+            self.choices.program(setting, REWRITTEN),
+            replace(self.wanted, effect=effect, rules=rules, budget=budget),
+            self.tell,
+            began=self.began,
+        )
+
+    def _seconds(self) -> float:
+        """What a run of the original takes; the first one also compiles the byte code of all that is imported."""
+        made = [run.seconds for r in self._rounds for run in r.get(ORIGINAL, ())]
+        return median(made) if made else self.pilot.seconds if self.pilot is not None else 0.0
+
+    def _end(self) -> float:
+        """When the search has to stop, so that the confirmation has its share."""
+        budget = self.wanted.budget
+        if not budget:
+            return math.inf
+        return self.began + budget - min(budget / 2, self._reserved())
+
+    def _reserved(self) -> float:
+        return max(RESERVED * self.wanted.budget, CONFIRMING * self._seconds())
+
+
+def _same(run: Run, seed: int, detail: Detail) -> bool:
+    return run.seed == seed and run.detail == detail
+
+
+def _why(run: Run) -> str:
+    if run.timed_out:
+        return f"a run did not end within {run.seconds:.0f} s"
+    if run.records and run.record.error:
+        return run.record.error
+    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    return f"exit code {run.exit_code}: {last}"
