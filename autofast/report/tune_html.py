@@ -8,6 +8,7 @@ from autofast.report.verify_diff import parsed
 from autofast.report.verify_html import environment
 from autofast.report.verify_plots import contributions
 from autofast.tune.result import KEPT, Tuned
+from autofast.verify.record import PHASES
 from autofast.verify.result import Contribution
 
 
@@ -33,6 +34,7 @@ def page(t: Tuned, *, date: str = "") -> str:
             rows=words.rows(t),
             plot=Markup(contributions(shown, t.noise) or ""),
             facts=words.facts(t),
+            phases=PHASES,
             factors=words.measured(t),
             files=[parsed(path, diff) for path, diff in t.diff.items() if diff.strip()],
             reasons={
