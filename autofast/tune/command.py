@@ -32,7 +32,7 @@ from autofast.verify.runs import Program, Runner, ask
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 from autofast.verify.series import REWRITTEN, Series, Wanted
 
-STEPS = 0.01  # of the budget, for the steps of one run: a search makes many
+STEPS = 0.004  # of the budget, for the steps of one run: a search makes many
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from autofast.edit.postcheck import PostConditionError
 from autofast.tune.result import Confirmation
@@ -71,7 +72,8 @@ class Measuring:
         self.pilot, self.steps = series.pilot, series.steps
         self.runs += series.runs
         # One choice that hangs, or compiles for minutes, must not use up the time of all others.
-        limit = max(LONGEST, FACTOR * self._seconds(), self.wanted.budget / PARTS)
+        budget = self.wanted.budget
+        limit = max(LONGEST, FACTOR * self._seconds(), budget / PARTS) if budget else 0.0
         self.runner.setup = replace(setup, limit=setup.limit or limit)
 
     # ------------------------------------------------------------------------------------------------ for the search
@@ -105,24 +107,27 @@ class Measuring:
         """By the runs of verify's tests; those of the original are made once for all settings."""
         wanted = self.wanted
         effect, rules = self.choices.effect(setting), sorted(setting.rules)
-        made: list[Run] = []
+        asked: dict[str, Any] = {"rules": rules, "seeds": wanted.seeds, "margin": wanted.margin}
+        made = self._close[setting] = []
         spare = list(self._originals)
-        asked = {"seeds": wanted.seeds, "margin": wanted.margin}
-        while wishes := parity.wanted(effect, made, rules=rules, **asked):  # type: ignore[arg-type]
-            for wish in wishes:
-                run = None
-                if wish.arm == OF_ORIGINAL:
-                    run = next((r for r in spare if _same(r, wish.seed, wish.detail)), None)
-                    if run is not None:
-                        spare.remove(run)
-                if run is None:
-                    self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}")
-                    of = ORIGINAL if wish.arm == OF_ORIGINAL else setting
-                    run = self._closely(of, wish.detail, wish.arm, wish.seed)
-                made.append(run)
-        self._close[setting] = made
-        found = parity.judge(effect, made, rules=rules, **asked)  # type: ignore[arg-type]
+        with contextlib.suppress(Spent):  # what there is, is judged
+            while wishes := parity.wanted(effect, made, **asked):
+                for wish in wishes:
+                    made.append(self._granted(wish, setting, spare, len(made) + 1))
+        found = parity.judge(effect, made, **asked)
         return found.verdict, found.summary
+
+    def _granted(self, wish: parity.Wish, setting: Setting, spare: list[Run], number: int) -> Run:
+        """A run of the original that was made for another setting, where there is one; else a new run."""
+        if wish.arm != OF_ORIGINAL:
+            self.tell(f"sameness: run {number}, {setting}, {wish.reason}")
+            return self._closely(setting, wish.detail, REWRITTEN, wish.seed)
+        for run in spare:
+            if _same(run, wish.seed, wish.detail):
+                spare.remove(run)
+                return run
+        self.tell(f"sameness: run {number}, original, {wish.reason}")
+        return self._closely(ORIGINAL, wish.detail, OF_ORIGINAL, wish.seed)
 
     def confirm(self, setting: Setting) -> Confirmation:
         """Fresh pairs, until verify's test has its answer or the budget is used up."""

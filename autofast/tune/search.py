@@ -176,7 +176,7 @@ class Search:
     # ------------------------------------------------------------------------------------------------ parts
     def _contest(self, base: Setting, trial: Setting) -> SpeedVerdict:
         """More rounds of the two until verify's test has an answer, or none is to be hoped for."""
-        while True:
+        for _ in range(MOST + 1):
             found, noise = self.measurer.ratio(base, trial), self.measurer.noise()
             if found is not None and noise is not None and _look(found):
                 verdict = speed.verdict_of(noise, found)
@@ -185,6 +185,7 @@ class Search:
             if self.measurer.failure(trial):
                 return SpeedVerdict.UNCLEAR
             self.measurer.round([base, trial])
+        return SpeedVerdict.UNCLEAR  # runs of the base fail
 
     def _promising(self, unit: Unit) -> bool:
         found = self._alone(unit)
