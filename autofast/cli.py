@@ -201,7 +201,7 @@ def _picker() -> Picker:
 @click.option(
     "--imported",
     is_flag=True,
-    help="Also what is found in files that are only imported; --root asks for these, too.",
+    help="Take PATH for the script that is started, and report its imports too; so does --root.",
 )
 @click.option(
     "--force-exclude",

@@ -99,3 +99,28 @@ def run(text: str, **given: Any) -> dict[str, Any]:
     scope: dict[str, Any] = {"__name__": "__main__", **given}
     exec(compile(textwrap.dedent(text), "train.py", "exec"), scope)
     return scope
+
+
+def same(one: Any, other: Any) -> None:
+    """Asserts that two things made of tensors are of the same make and equal to the last bit, in memory as well."""
+    assert type(one) is type(other)
+    if hasattr(one, "stride"):
+        import torch
+
+        assert one.dtype == other.dtype and one.stride() == other.stride()
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        same(list(one.values()), list(other.values()))
+    else:
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            same(a, b)
+
+
+def same_runs(before: str, after: str) -> None:
+    """Asserts that two scripts note the same ``losses``, and the same of each batch in ``seen``."""
+    one, other = run(before), run(after)
+    assert one["losses"] == other["losses"]
+    assert len(one["seen"]) > 0
+    same(one["seen"], other["seen"])

@@ -34,6 +34,9 @@ def test_a_file_that_others_import_is_read_with_them(split: Path) -> None:
     done = autofast("check", "data.py", "--output-format", "concise")
     assert done.code == 1 and done.err == "autofast: data.py: read as a part of train.py\n"
     assert {line.split(":")[0] for line in done.text.splitlines() if "[" in line} == {"data.py"}
+    # Who says where it starts is believed, as by rewrite.
+    for option in (["--imported"], ["--root", "."]):
+        assert "read as a part" not in autofast("check", "data.py", *option).err
     # By itself nothing is known of it.
     (split / "train.py").unlink()
     alone = autofast("check", "data.py")
@@ -52,6 +55,8 @@ def test_which_scripts_are_started(project: Path) -> None:
         "tests/test_engine.py": "from pkg.engine import fit\n",
         "other/engine.py": "x = 1\n",
         "other/run.py": "import engine\n",
+        "lib/__init__.py": "from lib.fitting import fit\n",
+        "lib/fitting.py": "def fit(loss):\n    loss.backward()\n",
     }
     for name, text in tree.items():
         (project / name).parent.mkdir(exist_ok=True)
@@ -63,6 +68,7 @@ def test_which_scripts_are_started(project: Path) -> None:
     assert of("pkg/engine.py") == "main.py"  # by its name
     assert of("main.py") == "main.py" and of("tools/eval.py") == "tools/eval.py"
     assert of("other/engine.py") == "other/run.py"
+    assert of("lib/fitting.py") == "lib/fitting.py"  # its package starts nothing
     (project / "tools/eval.py").write_text(f"{tree['tools/eval.py']}    loss.backward()\n")
     assert of("pkg/engine.py") == "tools/eval.py"  # it trains
 

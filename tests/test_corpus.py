@@ -13,9 +13,7 @@ MIRROR = os.environ.get("AUTOFAST_CORPUS", "")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not HAVE_TORCH, reason="running training scripts needs torch"
-    ),
+    pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch"),
     pytest.mark.skipif(
         not MIRROR,
         reason="the corpus is not here: set AUTOFAST_CORPUS to the folder with its repositories",

@@ -15,9 +15,7 @@ from tests.torchrun import torchrun
 RULES = ("ddp", "dataparallel-to-ddp")
 
 
-@pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch"
-)
+@pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch")
 @pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 def test_one_process_and_two(fixture: Fixture):
     rules = [rule for name, rule in all_rules().items() if name in RULES]

@@ -10,9 +10,7 @@ import pytest
 from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, Job, Run, compare
 
-pytestmark = pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch"
-)
+pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch")
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 EXACT, ROUNDING, SAMPLING = Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING

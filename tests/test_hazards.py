@@ -12,9 +12,7 @@ from autofast.rule import Effect
 from tests.harness import HALF, HARNESS, HAVE_TORCH, compare
 from tests.test_harness import edited
 
-pytestmark = pytest.mark.skipif(
-    not HAVE_TORCH, reason="running training scripts needs torch"
-)
+pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch")
 
 NO_GRAD, INFERENCE = "with torch.no_grad():", "with torch.inference_mode():"
 BF16_FORWARD = "with torch.autocast('cpu', dtype=torch.bfloat16):"

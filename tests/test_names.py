@@ -328,7 +328,9 @@ def test_a_file_that_cannot_be_read_costs_what_depends_on_it(
         (tmp_path / f"{name}.py").write_text(text)
     script = read_script(tmp_path / "train.py", tmp_path)
     assert len(script.steps) == len(script.loaders) == 1
-    assert any(note.startswith("not read: ") and "odd.py:" in note and why in note for note in script.notes)
+    assert any(
+        note.startswith("not read: ") and "odd.py:" in note and why in note for note in script.notes
+    )
 
 
 def test_long_chains_are_read_and_kept(write: Write) -> None:

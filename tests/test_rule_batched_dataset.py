@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loaders import FILES, script
-from tests.onerule import Applied, apply
+from tests.onerule import Applied, apply, same, same_runs
 
 torch = pytest.importorskip("torch")
 RULE = "batched-dataset"
@@ -42,33 +42,8 @@ def checked(setup: str, dataset: str = "") -> Applied:
     head = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, WeightedRandomSampler, random_split\n"
     text = head + dataset + CHECK.format(setup=setup.replace("\n", "\n    "))
     found = apply(RULE, text)
-    runs = []
-    for source in (text, found.text):
-        scope: dict[str, Any] = {"__name__": "__main__"}
-        exec(compile(source, "train.py", "exec"), scope)
-        runs.append(scope)
-    assert runs[0]["losses"] == runs[1]["losses"]
-    assert len(runs[0]["seen"]) == len(runs[1]["seen"]) > 0
-    for before, after in zip(runs[0]["seen"], runs[1]["seen"], strict=True):
-        same(before, after)
+    same_runs(text, found.text)
     return found
-
-
-def same(before: Any, after: Any) -> None:
-    assert type(before) is type(after)
-    if isinstance(before, torch.Tensor):
-        assert (
-            before.dtype == after.dtype
-            and before.stride() == after.stride()
-            and torch.equal(before, after)
-        )
-    elif isinstance(before, dict):
-        assert before.keys() == after.keys()
-        same(list(before.values()), list(after.values()))
-    else:
-        assert len(before) == len(after)
-        for a, b in zip(before, after, strict=True):
-            same(a, b)
 
 
 # ------------------------------------------------------------------------------------------------ tensors

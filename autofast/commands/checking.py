@@ -22,8 +22,8 @@ from autofast.rule import Effect
 
 @dataclass(frozen=True)
 class Request:
-    """What is looked at: ``paths`` of files and folders, and the texts of ``stdin``. ``imported``: findings in files that these only import
-    are wanted, too."""
+    """What is looked at: ``paths`` of files and folders, and the texts of ``stdin``. ``imported``: the files that are named
+    are the scripts that are started, as for ``rewrite``, and findings in what they import are wanted, too."""
 
     paths: Sequence[Path]
     root: Path
@@ -68,7 +68,7 @@ def entries(request: Request) -> tuple[list[Entry], list[str]]:
     found: dict[Path, Path] = {}
     notes: list[str] = []
     for file in scripts(request.paths, request.root, config.exclude, config.force_exclude):
-        entry = graph.of(file)
+        entry = file if request.imported and file in request.paths else graph.of(file)
         found[entry.resolve()] = entry
         if entry != file:
             notes.append(f"{shown_path(file.resolve())}: read as a part of {shown_path(entry)}")

@@ -31,8 +31,13 @@ class Entries:
         real = file.resolve()
         if file.suffix != ".py" or self.root not in real.parents or _is_started(_raw(real)):
             return file
-        found = [p for p in self._above(real) if _is_started(_raw(p)) or not self._importers.get(p)]
+        found = filter(self._may_be_started, self._above(real))
         return min(found, key=_preference, default=file)
+
+    def _may_be_started(self, file: Path) -> bool:
+        """Whether it says so, or nobody imports it; a package by its `__init__.py` is imported, if only by its users."""
+        top = file.name != "__init__.py" and not self._importers.get(file)
+        return _is_started(_raw(file)) or top
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The files that import ``file``, directly or not, but for tests; the nearest first."""

@@ -78,8 +78,11 @@ class Effects:
                 or is_in_place(func.attr, flags=True)
                 or func.attr.startswith("set_")
             )
-            if changes and not any(isinstance(t, (Func, Bound, Cls)) for t in callees):
+            ours = any(isinstance(t, (Func, Bound, Cls)) for t in callees)
+            if changes and not ours:
                 yield Write(node, func.value)
+            if func.attr == "shuffle" and node.args and not ours:
+                yield Write(node, node.args[0])  # by a generator, of Python or NumPy
         elif isinstance(func, ast.Attribute) and any(
             n.startswith("os.environ.") and n.rsplit(".", 1)[-1] in CHANGERS for n in names
         ):

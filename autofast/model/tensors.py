@@ -53,17 +53,15 @@ def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
 def tensors_in(*sets: Values) -> list[Tensor]:
     """Every tensor in these values, also inside tuples, lists and dicts."""
     found: dict[Tensor, None] = {}
-    todo = [t for s in sets for t in s]
+    todo = list(sets)
     seen: set[int] = set()
     while todo:
-        thing = todo.pop()
-        if isinstance(thing, Tensor):
-            found[thing] = None
-        elif id(thing) in seen:
-            continue
-        elif isinstance(thing, (Seq, Dict)):
-            seen.add(id(thing))
-            todo.extend(thing.any())
+        for thing in todo.pop():
+            if isinstance(thing, Tensor):
+                found[thing] = None
+            elif isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
+                seen.add(id(thing))
+                todo.append(thing.any())
     return list(found)
 
 

@@ -86,13 +86,13 @@ def changed_by_items(script: Script, loader: Loader) -> str:
 def changed_meanwhile(script: Script, loader: Loader) -> str:
     """What is changed while batches are fetched ahead."""
     time = Time(script, loader, _skip(items(script, loader)))
-    why = _changed(script, items(script, loader), time, time.within)
+    why = _changed(script, items(script, loader), time.within)
     if why:
         return f"{why} while workers fetch items ahead: they would not see it"
     side = indices(script, loader)
     if side.functions or side.objects:
         ahead = Time(script, loader, _skip(side))
-        if not _at_once(script, side) and (why := _changed(script, side, ahead, ahead.within)):
+        if not _at_once(script, side) and (why := _changed(script, side, ahead.within)):
             return f"{why}, which its sampler reads, and workers ask for indices ahead of time"
         if why := _told(script, loader, side):
             return why
@@ -103,10 +103,21 @@ def changed_between(script: Script, loader: Loader) -> str:
     """What is changed between epochs, or within them."""
     side = items(script, loader)
     time = Time(script, loader, _skip(side))
-    why = _changed(script, side, time, time.after)
+    why = _changed(script, side, time.after)
     return (
         f"{why} after the workers have got their copy of it: they would not see it" if why else ""
     )
+
+
+def changed_since_made(script: Script, loader: Loader) -> str:
+    """What items read and is changed once the loader has been made: all items that it took at once would be others."""
+    side = items(script, loader)
+    return _changed(script, side, Time.since_made(script, loader, _skip(side)).after)
+
+
+def changed_ever(script: Script, loader: Loader) -> str:
+    """What items read and is changed outside constructors, whenever that is: it is no longer as its class makes it."""
+    return _changed(script, items(script, loader), lambda _: True)
 
 
 def unseen(script: Script, loader: Loader) -> bool:
@@ -156,13 +167,13 @@ def _skip(side: Side) -> Callable[[ast.AST], bool]:
     return skip
 
 
-def _changed(script: Script, side: Side, time: Time, when: Callable[[ast.AST], bool]) -> str:
+def _changed(script: Script, side: Side, when: Callable[[ast.AST], bool]) -> str:
     if not side.functions and not side.objects:
         return ""
-    shared = Shared(side)
+    shared, skip = Shared(side), _skip(side)
     for change in script.analysis(Effects).writes:
         if (
-            time.skip(change.node)
+            skip(change.node)
             or _makes_itself(change)
             or not shared.touched(change)
             or not when(change.node)

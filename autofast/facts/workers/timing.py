@@ -1,4 +1,4 @@
-"""When code runs, as seen from a loader: after its workers have started, or while an iterator of it is in use."""
+"""When code runs, as seen from a loader: after it was made, after its workers have started, or while an iterator of it is in use."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ EARLY = frozenset(
 )
 
 
+def made(loader: Loader) -> list[list[ast.AST]]:
+    """The ways on which the loader is made: the calls and loops, and the place itself."""
+    return [
+        [*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node]
+        for t in loader.things
+    ]
+
+
 class Time:
     """When a place runs, as seen from a loader."""
 
@@ -45,14 +53,18 @@ class Time:
                 for node, stack in fits(script)
             ]
         if not self.ways:
-            self.ways = [
-                [*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node]
-                for t in loader.things
-            ]
+            self.ways = made(loader)
         self.open = not loader.uses or any(
             u.is_next or is_generator(function_of(u.node)) for u in loader.uses
         )
         self.known: dict[tuple[int, bool], bool] = {}
+
+    @classmethod
+    def since_made(cls, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]) -> Time:
+        """The same with the loader's own construction as the beginning: for :meth:`after`."""
+        time = cls(script, loader, skip)
+        time.ways = made(loader)
+        return time
 
     def after(self, node: ast.AST) -> bool:
         """Whether it may run after workers have been started for the first time."""

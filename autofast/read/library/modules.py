@@ -129,12 +129,15 @@ def _output(
     """
     if isinstance(thing, Tensor):
         rank = thing.rank if thing.rank == "?" or (thing.rank == "0d" and not gathers) else ""
-        passes = passes | thing.passes
+        plain = not thing.batch and not thing.fresh and thing.made is None
+        if plain and thing.grad == grad and thing.rank == rank:
+            if makers <= thing.models and (passes <= thing.passes or not grad):
+                return thing  # an output already, as most results of layers are
         return replace(
             thing,
             batch=frozenset(),
             models=thing.models | makers,
-            passes=passes,
+            passes=passes | thing.passes,
             grad=grad,
             fresh="",
             rank=rank,

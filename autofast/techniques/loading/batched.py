@@ -7,11 +7,12 @@ import ast
 from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import SPLIT, Images, held, in_order
+from autofast.facts.loader_uses import ITERATING, KEEPING, Uses
 from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import function_of, source_of, statement_of
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
+from autofast.model.values import Const, Ext, Thing, const
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
@@ -27,33 +28,6 @@ SAMPLERS = frozenset(
     f"torch.utils.data.{n}"
     for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler", "SequentialSampler")
 )  # they give int
-
-
-PASSING = frozenset(
-    f"builtins.{n}"
-    for n in (
-        "enumerate",
-        "iter",
-        "len",
-        "next",
-        "zip",
-        "print",
-        "list",
-        "tuple",
-        "isinstance",
-        "dict",
-    )
-)
-
-
-PASSING |= {
-    "tqdm.tqdm",
-    "itertools.islice",
-    "itertools.cycle",
-    "itertools.chain",
-    "builtins.id",
-    "builtins.type",
-}
 
 
 def only_collects(loader: Loader) -> bool:
@@ -119,34 +93,14 @@ def _arguments(loader: Loader) -> str:
 
 def _looked_at(script: Script, loader: Loader) -> str:
     """A place that reads the loader's ``batch_size`` or ``sampler``, or passes it to code that may."""
-
-    def is_loader(expr: ast.expr) -> bool:
-        return any(t is x for t in script.values(expr) for x in loader.things)
-
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr != "dataset"
-                and is_loader(node.value)
-                and not is_share(function_of(node))
-            ):
-                return f"line {node.lineno} uses its `{node.attr}`, which would be another"
-            if isinstance(node, ast.Call):
-                arguments = [a.value if isinstance(a, ast.Starred) else a for a in node.args] + [
-                    k.value for k in node.keywords
-                ]
-                if any(is_loader(a) for a in arguments) and not _passes(script, node):
-                    return f"line {node.lineno} passes it to code that is not known"
+    uses = Uses(script, loader)
+    for node in uses.attributes():
+        if node.attr != "dataset" and not is_share(function_of(node)):
+            return f"line {node.lineno} uses its `{node.attr}`, which would be another"
+    for call in uses.calls():
+        if not uses.is_known(call, ITERATING | KEEPING):
+            return f"line {call.lineno} passes it to code that is not known"
     return ""
-
-
-def _passes(script: Script, call: ast.Call) -> bool:
-    callee = script.values(call.func)
-    return bool(callee) and all(
-        isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in PASSING)
-        for t in callee
-    )
 
 
 def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str:

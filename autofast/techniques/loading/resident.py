@@ -6,28 +6,21 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
-from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import (
-    COLOUR,
-    GREY,
-    SPLIT,
-    held,
-    indexed,
     is_imported,
-    returns_tuple,
-    to_tensor,
 )
-from autofast.facts.host_batches import SHAPE, needs_host, shared_copies
-from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given
+from autofast.facts.host_batches import needs_host, shared_copies
+from autofast.facts.loader_uses import ITERATING, Uses
+from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given
 from autofast.facts.several_processes import several_processes
-from autofast.flow.scopes import mentions
 from autofast.model.device_loader import CLASS, NAME
 from autofast.model.events import LoopFrame
-from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import Source, function_of, parent_of, source_of
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Thing, const
+from autofast.model.script import Loader, Script
+from autofast.model.source import Source, source_of
+from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal, at
-from autofast.techniques.loading.batched import PASSING, is_batched
+from autofast.techniques.loading.batched import is_batched
+from autofast.techniques.loading.resident_items import ITEMS, all_items, may_vary
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, torch_in, uses_gpu
 
@@ -38,26 +31,6 @@ SAMPLERS = frozenset(
 )
 # What the class keeps of a DataLoader.
 KEPT = frozenset({"dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"})
-HANDED = (PASSING | {"tqdm.auto.tqdm", "tqdm.trange"}) - {
-    f"builtins.{n}" for n in ("list", "tuple", "dict", "print")
-} - {"itertools.cycle"}  # fmt: skip
-ARRAYS = frozenset({"data", "targets", "labels", "train_data", "train_labels"})
-CHANGES = frozenset({"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"})
-SUBSETS = (SPLIT, "torch.utils.data.Subset")
-
-ROWS = "        tensors = self.dataset[:]  # all items at once"
-ITEMS = """\
-        items = [self.dataset[i] for i in range(len(self.dataset))]
-        tensors = self.collate_fn(items)  # all items as one batch"""
-GREY_IMAGES = "        images = self.dataset.data.unsqueeze(1).float() / 255  # what ToTensor does"
-COLOUR_IMAGES = (
-    "        images = {torch}.from_numpy(self.dataset.data).permute(0, 3, 1, 2).float() / 255"
-)
-SVHN_IMAGES = "        images = {torch}.from_numpy(self.dataset.data).float() / 255"
-COMPOSED = """
-        for transform in self.dataset.transform.transforms[1:]:  # after ToTensor
-            images = transform(images)"""
-TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.{targets})]"
 
 
 @dataclass(frozen=True)
@@ -170,11 +143,11 @@ def _plan(script: Script, loader: Loader) -> Plan:
         _of_script(script, loader),
         _of_loader(loader),
         _of_uses(script, loader),
-        *(_of_data(script, loader, d) for d in loader.datasets),
+        may_vary(script, loader),
     ):
         if why:
             raise Refusal(why)
-    items = _items(script, loader)
+    items = all_items(script, loader)
     device, imports = device_at(script, loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
@@ -226,38 +199,19 @@ def _of_loader(loader: Loader) -> str:
 
 def _of_uses(script: Script, loader: Loader) -> str:
     """A place that uses more of the loader than the class keeps, or hands it to code that may."""
-
-    def is_loader(expr: ast.expr) -> bool:
-        return any(t is x for t in script.values(expr) for x in loader.things)
-
-    def is_iterator(expr: ast.expr) -> bool:
-        found = (t for t in script.values(expr) if isinstance(t, Ext) and t.name == "builtins.iter")
-        return any(x in t.attrs.get("over", ()) for t in found for x in loader.things)
-
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and is_iterator(node.value):
-                return f"{at(node)} uses `{node.attr}` of its iterator"
-            if isinstance(node, ast.Call) and any(map(is_iterator, node.args)):
-                if {Ref("builtins.len")} & script.values(node.func):
-                    return f"{at(node)} asks for the length of its iterator"
-            if isinstance(node, ast.Attribute) and is_loader(node.value):
-                if node.attr not in KEPT or isinstance(node.ctx, ast.Store):
-                    return f"{at(node)} uses its `{node.attr}`"
-            elif isinstance(node, ast.Call):
-                values = [*node.args, *(k.value for k in node.keywords)]
-                plain = [a.value if isinstance(a, ast.Starred) else a for a in values]
-                if any(map(is_loader, plain)) and not _passes(script, node):
-                    return f"{at(node)} hands it to code that is not known"
+    uses = Uses(script, loader)
+    for use in uses.of_iterators():
+        if isinstance(use, ast.Attribute):
+            return f"{at(use)} uses `{use.attr}` of its iterator"
+        if Ref("builtins.len") in script.values(use.func):
+            return f"{at(use)} asks for the length of its iterator"
+    for node in uses.attributes():
+        if node.attr not in KEPT or isinstance(node.ctx, ast.Store):
+            return f"{at(node)} uses its `{node.attr}`"
+    for call in uses.calls():
+        if not uses.is_known(call, ITERATING):
+            return f"{at(call)} hands it to code that is not known"
     return ""
-
-
-def _passes(script: Script, call: ast.Call) -> bool:
-    callee = script.values(call.func)
-    return bool(callee) and all(
-        isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in HANDED)
-        for t in callee
-    )
 
 
 def _effect(loader: Loader) -> Effect:
@@ -271,144 +225,3 @@ def _effect(loader: Loader) -> Effect:
     )
     forked = workers is not None and const(workers.values) != 0
     return Effect.SAMPLING if forked and not plain else Effect.EXACT
-
-
-# ------------------------------------------------------------------------------------------------ data
-def _of_data(script: Script, loader: Loader, dataset: Dataset) -> str:
-    """Why items of a dataset may be others in another epoch."""
-    if dataset.unknown:
-        return f"{dataset.name} is not known: {dataset.unknown}"
-    if dataset.random:
-        return f"{dataset.name} draws random numbers for each item: a batch would need its own for each sample"
-    if dataset.writes:
-        return f"fetching an item changes `{dataset.writes[0]}` of {dataset.name}"
-    if dataset.set_outside:
-        return f"{at(dataset.set_outside[0])} changes {dataset.name}"
-    for site in script.log.of("set_attribute"):
-        if isinstance(dataset.thing, Ext) and any(o.this is dataset.thing for o in site):
-            return f"{at(site.node)} changes {dataset.name}"
-    if dataset.kind == "library":
-        return _written_images(script, dataset)
-    if why := indexed(dataset):
-        return f"{dataset.name}: {why}"
-    if not returns_tuple(dataset):
-        return f"items of {dataset.name} are no tuples"
-    for expr, made in held(script, dataset):
-        if expr is None:
-            return f"where the tensors of {dataset.name} come from is not known"
-        if why := learned(script, expr):
-            return f"`{_text(expr)}` {why}"
-        if why := written_after(script, expr, made):
-            return why
-    return ""
-
-
-def _written_images(script: Script, dataset: Dataset) -> str:
-    """A place that may write to the images or labels; empty where all that is done with them is to read and to count."""
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Attribute) or node.attr not in ARRAYS:
-                continue
-            if not any(t is dataset.thing for t in script.values(node.value)):
-                continue
-            parent = parent_of(node)
-            match parent:
-                case ast.Subscript(value=value, ctx=ast.Load()) if value is node and not isinstance(
-                    parent_of(parent), ast.Subscript
-                ):
-                    continue
-                case ast.Attribute(attr=attr) if attr in SHAPE:
-                    continue
-                case ast.Call(func=ast.Name(id="len" | "print" | "set" | "max" | "Counter")):
-                    continue
-            return f"{at(node)} may change `{node.attr}` of {dataset.name}"
-    return ""
-
-
-def _text(expr: ast.expr) -> str:
-    return source_of(expr).segment(expr).split("\n")[0]
-
-
-def _items(script: Script, loader: Loader) -> str:
-    """How the class makes all items; raises Refusal."""
-    given = loader.args.get(0, "dataset")
-    direct = all(any(t is d.thing for d in loader.datasets) for t in given)
-    if not direct and not all(_is_part(t, loader.datasets) for t in given):
-        raise Refusal("the dataset is wrapped in something that is not known")
-    if why := next((w for t in given if (w := _indices_change(script, t))), ""):
-        raise Refusal(why)
-    if all(d.kind != "library" for d in loader.datasets):
-        return ROWS
-    forms = {_image_form(script, d) for d in loader.datasets}
-    if direct and len(forms) == 1:
-        return forms.pop()
-    if loader.trains and not again(script, loader):
-        raise Refusal("it is gone through once, and making all items first would take as long")
-    return ITEMS
-
-
-def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
-    """The dataset itself, or a part of it by a list of indices."""
-    if isinstance(thing, Ext) and thing.name in SUBSETS:
-        return all(_is_part(t, datasets) for t in thing.args.get(0, "dataset"))
-    return any(thing is d.thing for d in datasets)
-
-
-def _indices_change(script: Script, thing: Thing) -> str:
-    """A place that may change which items belong to a part of the data; empty where there is none."""
-    if not isinstance(thing, Ext) or thing.name not in SUBSETS:
-        return ""
-    for inner in thing.args.get(0, "dataset"):
-        if why := _indices_change(script, inner):
-            return why
-    given = thing.args.given(1, "indices")
-    if given is not None and isinstance(given.expr, ast.Name):
-        names = mentions(function_of(given.expr), given.expr.id)
-        if any(_may_write(n) for n in names):
-            return f"`{given.expr.id}`, which says what belongs to it, may be changed"
-    elif given is None or given.expr is None or isinstance(given.expr, ast.Attribute):
-        return "which items belong to it may change" if thing.name != SPLIT else ""
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Attribute) or node.attr not in ("indices", "dataset"):
-                continue
-            mine = any(t is thing for t in script.values(node.value))
-            if mine and (isinstance(node.ctx, ast.Store) or _may_write(node)):
-                return f"{at(node)} may change what belongs to it"
-    return ""
-
-
-def _may_write(node: ast.expr) -> bool:
-    """``x.append(1)``, ``x[0] = 1``, ``x += y``; also where it is handed to a function."""
-    parent = parent_of(node)
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return isinstance(parent, ast.AugAssign)
-    match parent:
-        case ast.Attribute(attr=attr):
-            return attr in CHANGES
-        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-            return value is node
-        case ast.Call(func=func):
-            return ast.unparse(func) in ("random.shuffle", "np.random.shuffle", "shuffle")
-    return False
-
-
-def _image_form(script: Script, dataset: Dataset) -> str:
-    thing = dataset.thing
-    short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
-    if not isinstance(thing, Ext) or short not in (*GREY, *COLOUR, "SVHN"):
-        raise Refusal(f"items of {dataset.name} are made in a way that is not known")
-    composed = to_tensor(thing)
-    if composed is None:
-        raise Refusal(f"the transforms of {dataset.name} are not just ToTensor and Normalize")
-    if thing.args.open or any(
-        const(thing.args.get(n, name)) is not None
-        for n, name in ((3, "target_transform"), (-1, "transforms"))
-        if thing.args.get(n, name)
-    ):
-        raise Refusal(f"{dataset.name} has more than one transform")
-    if short == "SVHN" and const(thing.args.get(1, "split")) not in ("train", "test", ...):
-        raise Refusal(f"the extra images of {dataset.name} are too many")
-    images = COLOUR_IMAGES if short in COLOUR else GREY_IMAGES if short in GREY else SVHN_IMAGES
-    targets = "labels" if short == "SVHN" else "targets"
-    return images + (COMPOSED if composed else "") + TARGETS.replace("{targets}", targets)
