@@ -108,7 +108,10 @@ def tune(
         runs=len(measuring.runs),
         seconds=time.monotonic() - began,
         budget=request.budget,
-        warnings=(*whole.warnings, *warnings_of(machine, target, measuring.runs)),
+        warnings=(
+            *whole.warnings,
+            *warnings_of(machine, target, [run for run in measuring.runs if run.ok]),
+        ),
         environment=environment_of(machine, measuring.runs, setup.threads),
     )
     return tuned, kept

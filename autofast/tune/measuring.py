@@ -23,7 +23,7 @@ from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 
 RESERVED = 0.25  # of the budget, for the confirmation
-CONFIRMING = 3 * speed.FIRST + 2  # runs that it takes at the least, and some more
+CONFIRMING = 2 * speed.FIRST + 2  # runs that it takes at the least, and some more
 LONGEST, FACTOR, PARTS = (
     30.0,
     3.0,
@@ -97,8 +97,12 @@ class Measuring:
         return speed.judge((), pairs).ratio if pairs else None
 
     def noise(self) -> Ratio | None:
-        twice = [r[ORIGINAL] for r in self._rounds if len(r.get(ORIGINAL, ())) > 1]
-        return speed.judge([(a, b) for a, b, *_ in twice], ()).noise if twice else None
+        twice = self._twice()
+        return speed.judge(twice, ()).noise if twice else None
+
+    def _twice(self) -> list[tuple[Run, Run]]:
+        found = [r[ORIGINAL] for r in self._rounds if len(r.get(ORIGINAL, ())) > 1]
+        return [(runs[0], runs[1]) for runs in found]
 
     def failure(self, setting: Setting) -> str:
         return self._failed.get(setting, "")
@@ -134,7 +138,7 @@ class Measuring:
         assert self.pilot is not None
         series = self._series(setting)
         made = len(self._close.get(setting, ()))
-        series.confirm(self.pilot, self.steps, self._close.get(setting, ()))
+        series.confirm(self.pilot, self.steps, self._close.get(setting, ()), self._twice())
         self.runs += series.runs[made:]
         self.confirmation = found = self.amount(series, setting)
         verdict = found.speed.verdict if found.speed else SpeedVerdict.UNCLEAR

@@ -78,11 +78,14 @@ class Space:
 
     # ------------------------------------------------------------------------------------------------ parts
     def _asked(self) -> Config:
-        """With what is off unless asked for because it needs a measurement to be worth it."""
+        """With what is off unless asked for because a measurement has to say whether it pays; not on a CPU, where compiling takes minutes
+        for every choice that is tried."""
         config = self.config
         compiling = {r.name for r in all_rules().values() if r.option == COMPILE}
         unwanted = compiling <= expanded(config.ignore) if config.ignore else False
-        return config if config.select or unwanted else replace(config, compile=True)
+        if config.select or unwanted or config.target != "cuda":
+            return config
+        return replace(config, compile=True)
 
     def _units(self, values: Values, only: set[str] | None = None) -> Iterator[Unit]:
         try:

@@ -143,6 +143,7 @@ def setup_of(request: Request, machine: Mapping[str, str]) -> Setup:
         launch=_words(request.launch, "--launch"),
         threads=threads,
         limit=request.limit,
+        cached=bool(machine.get("cached")),
     )
     if not setup.cwd.is_dir():
         raise BadInput(
@@ -361,7 +362,11 @@ def warnings_of(machine: Mapping[str, str], target: str, runs: list[Run]) -> Ite
 
 def environment_of(machine: Mapping[str, str], runs: list[Run], threads: int) -> dict[str, str]:
     recorded = next((dict(run.record.environment) for run in runs if run.records), {})
-    kept = {name: value for name, value in machine.items() if value and name != "executable"}
+    kept = {
+        name: value
+        for name, value in machine.items()
+        if value and name not in ("executable", "cached")
+    }
     return {**kept, **recorded, **({"threads": str(threads)} if threads else {})}
 
 

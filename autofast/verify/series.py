@@ -103,11 +103,15 @@ class Series:
                 if variants:
                     self._by_rule(variants)
 
-    def confirm(self, pilot: Run, steps: int, close: Sequence[Run]) -> None:
-        """Pairs of runs for a rewritten script whose sameness the runs in ``close`` have told; Ctrl-C ends it with what is known."""
+    def confirm(
+        self, pilot: Run, steps: int, close: Sequence[Run], noise: Sequence[tuple[Run, Run]]
+    ) -> None:
+        """Pairs of runs for a rewritten script whose sameness the runs in ``close`` have told, beside pairs of the original with itself that
+        were made just before; Ctrl-C ends it with what is known."""
         with self._ending():
             self.pilot, self.steps = pilot, steps
             self.runs += close
+            self._aa += noise
             self._judge()
             self._speed()
 

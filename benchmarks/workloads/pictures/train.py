@@ -69,8 +69,8 @@ class Net(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--pictures", type=int, default=4000)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--pictures", type=int, default=800)
     parser.add_argument("--tiny", action="store_true", help="few pictures")
     args = parser.parse_args()
     if args.tiny:
@@ -79,10 +79,10 @@ def main():
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
-    pictures = drawn(args.pictures, 128)
+    pictures = drawn(args.pictures, 96)
     cut = args.pictures * 3 // 4
-    train_loader = DataLoader(Stripes(pictures[:cut], 120, True), batch_size=32, shuffle=True)
-    test_loader = DataLoader(Stripes(pictures[cut:], 128, False), batch_size=32)
+    train_loader = DataLoader(Stripes(pictures[:cut], 88, True), batch_size=32, shuffle=True)
+    test_loader = DataLoader(Stripes(pictures[cut:], 96, False), batch_size=32)
 
     model = Net()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
