@@ -73,9 +73,7 @@ class Known:
         return speed.ratio(pairs) if pairs else None
 
     def noise(self) -> Ratio | None:
-        pairs = [
-            (r[ORIGINAL][0], r[ORIGINAL][1]) for r in self._rounds if len(r.get(ORIGINAL, ())) > 1
-        ]
+        pairs = [(x[0], x[1]) for r in self._rounds for x in r.values() if len(x) > 1]
         return speed.ratio(pairs) if pairs else None
 
     def failure(self, setting: Setting) -> str:

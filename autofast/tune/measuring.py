@@ -19,7 +19,7 @@ from autofast.verify.estimates import median
 from autofast.verify.record import Detail, Run
 from autofast.verify.result import Ratio, Sameness, SpeedVerdict, Verification
 from autofast.verify.runs import OutOfTime, Program, Runner
-from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
+from autofast.verify.series import BUSY_REPEATS, BY_USER, LIGHT, REWRITTEN, Series, Wanted
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 
 RESERVED = 0.25  # of the budget, for the confirmation
@@ -56,6 +56,7 @@ class Measuring:
     began: float = field(default_factory=time.monotonic)
     runs: list[Run] = field(default_factory=list)
     steps: int = 0
+    dropped: int = 0
     pilot: Run | None = None
     confirmation: Verification | None = None
     _rounds: list[dict[Setting, list[Run]]] = field(default_factory=list)
@@ -88,6 +89,11 @@ class Measuring:
             run = self._run(setting, LIGHT, str(setting))
             if run is not None:
                 made.setdefault(setting, {})[place] = run
+        if self.dropped < BUSY_REPEATS and any(
+            self._busy(run) for runs in made.values() for run in runs.values()
+        ):
+            self.dropped += 1
+            return
         self._rounds.append(
             {setting: [runs[n] for n in sorted(runs)] for setting, runs in made.items()}
         )
@@ -97,11 +103,15 @@ class Measuring:
         return speed.judge((), pairs).ratio if pairs else None
 
     def noise(self) -> Ratio | None:
-        twice = self._twice()
+        twice = [
+            pair
+            for setting in dict.fromkeys(x for r in self._rounds for x in r)
+            for pair in self._twice(setting)
+        ]
         return speed.judge(twice, ()).noise if twice else None
 
-    def _twice(self) -> list[tuple[Run, Run]]:
-        found = [r[ORIGINAL] for r in self._rounds if len(r.get(ORIGINAL, ())) > 1]
+    def _twice(self, setting: Setting) -> list[tuple[Run, Run]]:
+        found = [r[setting] for r in self._rounds if len(r.get(setting, ())) > 1]
         return [(runs[0], runs[1]) for runs in found]
 
     def failure(self, setting: Setting) -> str:
@@ -138,7 +148,7 @@ class Measuring:
         assert self.pilot is not None
         series = self._series(setting)
         made = len(self._close.get(setting, ()))
-        series.confirm(self.pilot, self.steps, self._close.get(setting, ()), self._twice())
+        series.confirm(self.pilot, self.steps, self._close.get(setting, ()), self._twice(ORIGINAL))
         self.runs += series.runs[made:]
         self.confirmation = found = self.amount(series, setting)
         verdict = found.speed.verdict if found.speed else SpeedVerdict.UNCLEAR
@@ -175,6 +185,11 @@ class Measuring:
         if setting:
             self._failed[setting] = _why(run)
         return None
+
+    def _busy(self, run: Run) -> bool:
+        """Something else kept the machine busy, as verify asks it of a round."""
+        usual = [r for r in self.runs if r.arm == run.arm and r.detail == LIGHT]
+        return speed.busy(run, usual)
 
     def _closely(self, setting: Setting, detail: Detail, arm: str, shift: int) -> Run:
         before = len(self.runs)

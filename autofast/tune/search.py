@@ -3,7 +3,7 @@
 1. **Screening.** Every unit alone against the original, in rounds of one run each in random order, with the original twice: so all see the
    same minutes of the machine, and the noise floor comes with them. Alone, and not left out of the whole: what one rule breaks or slows
    down then hides nothing of the others. After ``LOOK`` rounds those that show no gain make no more of them.
-2. **Greedy.** In the order of their gain alone, each unit on top of what is kept so far. Kept is what verify's own test calls FASTER over
+2. **Greedy.** The surest gain first (the lower end of its interval), each unit on top of what is kept so far. Kept is what verify's own test calls FASTER over
    six pairs and more, and what then passes the tests of sameness, against the original, together with all that is kept already. Those
    without a gain alone are tried last, on top of what is kept: what bounded the step before may be gone.
 3. **Leaving out.** Of several that are kept, each is left out once: what no longer pays beside the others goes.
@@ -43,7 +43,7 @@ class Measurer(Protocol):
         """Time of ``base`` over time of ``other``, from all rounds that had both."""
 
     def noise(self) -> Ratio | None:
-        """The original against itself."""
+        """What was run twice in a round, against itself."""
 
     def failure(self, setting: Setting) -> str:
         """Why it does not run; empty where it does, or was not run."""
@@ -86,7 +86,7 @@ class Search:
 
     # ------------------------------------------------------------------------------------------------ stages
     def _screened(self) -> list[Unit]:
-        """All units that run and are not slower alone, best first."""
+        """All units that run and are not slower alone, the surest gain first."""
         alive = list(self.units)
         for number in range(speed.FIRST):
             self.tell(f"screening: round {number + 1} of {speed.FIRST}, each of {len(alive)} alone")
@@ -120,7 +120,7 @@ class Search:
         trial = self.kept.with_(unit.setting)
         if trial == self.kept:
             return  # another needs it, and is kept
-        self.tell(f"on top: {unit.name}, with {len(self.kept.rules)} rules kept so far")
+        self.tell(f"{unit.name} on top of {self.kept}: pairs of runs")
         verdict = self._contest(self.kept, trial)
         on_top = self.measurer.ratio(self.kept, trial)
         if why := self.measurer.failure(trial):
@@ -128,7 +128,7 @@ class Search:
         if verdict is not SpeedVerdict.FASTER:
             slower = on_top is not None and _slower(on_top)
             return self._decide(unit, Fate.SLOWER if slower else Fate.NO_GAIN, on_top)
-        self.tell(f"sameness: {unit.name}")
+        self.tell(f"{unit.name} on top of {self.kept}: does it train the same?")
         sameness, why = self.measurer.sameness(trial)
         if not trains_the_same(sameness):
             open_ = sameness is Sameness.UNCLEAR
@@ -144,7 +144,7 @@ class Search:
             rest = self.kept.without(unit.setting.rules - others)
             if not rest or rest == self.kept or self._has_value(unit):
                 continue
-            self.tell(f"left out: {unit.name}")
+            self.tell(f"{unit.name} left out of {self.kept}: pairs of runs")
             verdict = self._contest(self.kept, rest)
             found = self.measurer.ratio(self.kept, rest)
             row = self.decisions[unit]
@@ -176,7 +176,7 @@ class Search:
     # ------------------------------------------------------------------------------------------------ parts
     def _contest(self, base: Setting, trial: Setting) -> SpeedVerdict:
         """More rounds of the two until verify's test has an answer, or none is to be hoped for."""
-        for _ in range(MOST + 1):
+        for number in range(MOST + 1):
             found, noise = self.measurer.ratio(base, trial), self.measurer.noise()
             if found is not None and noise is not None and _look(found):
                 verdict = speed.verdict_of(noise, found)
@@ -184,7 +184,8 @@ class Search:
                     return verdict
             if self.measurer.failure(trial):
                 return SpeedVerdict.UNCLEAR
-            self.measurer.round([base, trial])
+            # The floor has to get surer with the pairs, or one bad minute of the screening decides them all.
+            self.measurer.round([base, trial, *[base] * (number % 2 == 0)])
         return SpeedVerdict.UNCLEAR  # runs of the base fail
 
     def _promising(self, unit: Unit) -> bool:
@@ -196,9 +197,9 @@ class Search:
         )
 
     def _by_gain(self, units: Sequence[Unit]) -> list[Unit]:
-        def gain(unit: Unit) -> tuple[float, str]:
+        def gain(unit: Unit) -> tuple[float, float, str]:
             found = self._alone(unit)
-            return (-found.value if found else 0.0, unit.name)
+            return (-found.low, -found.value, unit.name) if found else (0.0, 0.0, unit.name)
 
         return sorted(units, key=gain)
 
