@@ -1,4 +1,4 @@
-"""A wide network on whole batches that lie in memory: matrix products, and little else to be saved."""
+"""A fit in double precision, of batches that lie in memory: matrix products, and little else to be saved."""
 
 import argparse
 
@@ -9,7 +9,7 @@ from torch import nn
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--tiny", action="store_true", help="a narrower network, fewer rows")
     args = parser.parse_args()
     rows = 8192
@@ -17,6 +17,7 @@ def main():
         args.width, args.epochs, rows = 256, 4, 5120
 
     torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
     x = torch.randn(rows, 256)
     y = (x[:, :16].sum(dim=1) > 0).long()
     x_test, y_test = x[-1024:], y[-1024:]
