@@ -222,8 +222,11 @@ class Search:
             found = self._alone(unit)
             if unit in self.decisions:
                 continue
-            looked = found is not None and found.pairs >= LOOK and found.value <= LEAST_GAIN
-            self._decide(unit, Fate.NO_GAIN if looked else Fate.UNMEASURED)
+            if found is not None and found.pairs > 1 and found.value <= LEAST_GAIN:
+                self._decide(unit, Fate.NO_GAIN)
+            else:
+                unclear = found is not None and found.pairs >= LOOK
+                self._decide(unit, Fate.UNMEASURED, note="not clear yet" * unclear)
 
     def _rows(self) -> tuple[Decision, ...]:
         """In the order of the units; what was kept and is not any more says so, and what is there for the sake of another."""
